@@ -45,8 +45,8 @@ STAGES = ("processing", "delivery", "analytics")
 
 def build(app: cdk.App) -> list[cdk.Stack]:
     """Add the four stacks to `app`, except those in `leave_out`, upstream first, and return them."""
-    from cdk.acknowledged import acknowledge
-    from cdk.constructs.spark_jobs import parse_steps
+    from cdk.nag_suppressions import acknowledge
+    from cdk.parts.spark_jobs import parse_steps
     from cdk.stacks.analytics import RELEASE, AnalyticsStack
     from cdk.stacks.delivery import DeliveryStack
     from cdk.stacks.ingest import IngestStack

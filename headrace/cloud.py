@@ -1,6 +1,6 @@
-"""`Cloud`: one local cloud on a data directory. It builds and connects all parts, and starts and stops them.
+"""`Cloud`: one local cloud on a data directory: starts and stops it.
 
-The services are built in `headrace/composition/`. The CLI serves it on a socket, tests use it in process.
+`headrace/composition/` builds and connects its parts. The CLI serves it on a socket, tests use it in process.
 """
 
 from __future__ import annotations
@@ -8,35 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.authentication import Authentication
-from headrace.aws.entrance import Entrance
-from headrace.aws.front_door import FrontDoor
-from headrace.aws.gateway import Gateway
-from headrace.aws.hosts import Hosts
-from headrace.aws.origins import AllowedOrigins
-from headrace.aws.own_addresses import OwnAddresses
-from headrace.aws.server import Server
-from headrace.aws.sessions import RoleSessions, session_secret
-from headrace.composition.foundation import Foundation
-from headrace.composition.pages import build_pages
-from headrace.composition.permissions import build_judge, build_key_ring
-from headrace.composition.services import Services
+from headrace.aws.server.server import Server
+from headrace.composition.parts import build_parts
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.fallback import MotoServices, keep_log_groups_within
-from headrace.fallback.execute_api.front import ExecuteApi
-from headrace.fallback.schedules import Schedules
-from headrace.fallback.strictness import FallbackStrictness
-from headrace.iam.report_file import ReportKeeper
-from headrace.pages.access import PageAccess
+from headrace.deliveries.schedule_worker import ScheduleWorker
+from headrace.services.events.schedules import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
-from headrace.services.s3.cors import BucketRules
+from headrace.services.logs.bounds import keep_log_groups_within
 from headrace.services.s3.sweeper import Sweeper
+from headrace.services.scheduler.schedules import schedules
 from headrace.spark_submit.event_bounds import EventLogBounds
-from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
@@ -75,6 +59,8 @@ class Cloud:
         """
         self.config = config
         self._warms_up = warms_up
+        self._started = False
+        self._is_stopping = False
         self.clock = clock or SystemClock()
         self.ids = ids or Ids()
         config.data_dir.mkdir(parents=True, exist_ok=True)
@@ -82,102 +68,32 @@ class Cloud:
         check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = supervisor or Supervisor(self.clock)
-        self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
-        self.moto.strictness = FallbackStrictness() if config.strict else None
-        secret = session_secret(config.data_dir, self.ids.bytes(32))
-        self.sessions = self.moto.sessions = RoleSessions(secret)
-        self.keys = (
-            build_key_ring(config, ids=self.ids, moto=self.moto, sessions=self.sessions)
-            if config.auth
-            else None
-        )
-        authentication = None if self.keys is None else Authentication(self.keys)
-        self.gateway = Gateway(
-            clock=self.clock,
-            ids=self.ids,
-            account=config.account_id,
-            region=config.region,
-            fallback=self.moto,
-            sessions=self.sessions,
-            authentication=authentication,
-            strict=config.strict,
-        )
-        self._metrics = MetricQueue(self.gateway, self._may_send)
-        self._logs = LogQueue(self.gateway, self._may_send)
-        base = Foundation(
-            config=config,
+        keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
+        parts = self._parts = build_parts(
+            config,
             clock=self.clock,
             ids=self.ids,
             database=self.database,
             supervisor=self.supervisor,
-            moto=self.moto,
-            gateway=self.gateway,
-            sessions=self.sessions,
-            keys=self.keys,
-            metrics=self._metrics,
-            logs=self._logs,
             environments=environments,
+            warms_up=warms_up,
             endpoint_url=self.endpoint_url,
+            is_started=lambda: self._started,
         )
-        self.judge = build_judge(base, lambda: services)
-        self.report = ReportKeeper(self.judge, config.data_dir)
-        self.gateway.ask_first(None if config.iam == "off" else self.judge)
-        keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
-        services = self._services = Services(base, self.judge)
-        for api in services.apis(strict=config.strict):
-            self.gateway.register(api)
+        self.moto, self.gateway, self.judge = parts.moto.engine, parts.gateway, parts.judge
+        self.sessions, self.keys, self.report = parts.sessions, parts.keys, parts.report
+        services = parts.services
         self.s3, self.kinesis, self.lambda_ = services.s3, services.kinesis, services.lambda_
         self.objects, self.firehose, self.emr = services.objects, services.firehose, services.emr
         self.emr_serverless, self.cloudformation = services.emr_serverless, services.cloudformation
         self.search, self.warehouses = services.search, services.warehouses
-        self._hosts = Hosts(config.allow_hosts, bound=config.host)
-        apis = ExecuteApi(
-            self.moto.warm_up,
-            functions=self.lambda_,
-            control=self.gateway,
-            clock=self.clock,
-            ids=self.ids,
-        )
-        self.moto.apis = apis.answer_call
-        addresses = OwnAddresses(self.lambda_.url_endpoints(), apis.endpoints())
-        door = FrontDoor(
-            hosts=self._hosts,
-            origins=AllowedOrigins(config.allow_origins),
-            own_addresses=addresses,
-            buckets=BucketRules(self.s3, self.gateway.service_of_head),
-            exposed_headers=self.gateway.exposed_headers,
-        )
-        guard = None if authentication is None else PageAccess(authentication)
-        self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
-        pages = build_pages(
-            base,
-            services,
-            judge=self.judge,
-            guard=guard,
-            history=self._spark_history,
-            is_started=lambda: self._started,
-        )
-        self.entrance = Entrance(
-            door,
-            gateway=self.gateway,
-            own_addresses=addresses,
-            pages=pages.answer,
-            authentication=authentication,
-            page_guard=guard,
-            clock=self.clock,
-        )
+        self.entrance = parts.entrance
         # Answers a request, from a socket or in process.
-        self.handle = self.entrance.handle
-        self._started = False
-        self._is_stopping = False
+        self.handle = parts.entrance.handle
 
     def endpoint_url(self) -> str:
         """The URL of this cloud; correct once the port is known."""
         return self.config.endpoint_url
-
-    def _may_send(self) -> bool:
-        """Whether metrics and log lines may be sent to moto: not when sending them would load moto."""
-        return self._warms_up or self.moto.ready
 
     # --- start and stop -----------------------------------------------------------------------
 
@@ -188,24 +104,28 @@ class Cloud:
         """
         if port is not None:
             self.config = replace(self.config, port=port)
-        self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
-        for service in self._services.in_order():
+        for service in self._parts.services.in_order():
             service.start()
         self.warehouses.start()
-        self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
+        self.s3.notifications.listen(self.supervisor.start(self.s3.notifications).wake)
         self.supervisor.start(Sweeper(self.s3, self.clock))
-        self.supervisor.start(self._metrics)
-        self.supervisor.start(self._logs)
+        self.supervisor.start(self._parts.metrics)
+        self.supervisor.start(self._parts.logs)
         if self.config.iam != "off":
             self.report.load()
             self.supervisor.start(self.judge)
             self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
-        self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
-        self.supervisor.start(self.moto.retention)
-        for worker in (Schedules(self.moto, self.clock), self._services.pipes):
+        moto = self._parts.moto
+        self.moto.listen("outbox", self.supervisor.start(moto.outbox).wake)
+        self.supervisor.start(moto.retention)
+        for worker in (
+            ScheduleWorker(self.moto, self.clock, [schedules, scheduled_rules]),
+            self._parts.services.pipes,
+        ):
             wake = self.supervisor.start(worker).wake
-            self.moto.wakes |= dict.fromkeys(worker.PACKAGES, wake)
+            for package in worker.PACKAGES:
+                self.moto.listen(package, wake)
         if self._warms_up:
             # Runs in the background: a request that needs moto waits until it is loaded.
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
@@ -219,12 +139,12 @@ class Cloud:
     def stop(self) -> None:
         """Stop the workers and close the files. Acknowledged data stays."""
         self._is_stopping = True
-        self.moto.executions.stop()
-        self._spark_history.stop()
-        for service in reversed(self._services.in_order()):
+        self._parts.moto.executions.stop()
+        self._parts.history.stop()
+        for service in reversed(self._parts.services.in_order()):
             service.stop()
         self.supervisor.stop_all()
-        self.moto.executions.join()
+        self._parts.moto.executions.join()
         if self.config.iam != "off":
             self.report.close()
         self.search.close()

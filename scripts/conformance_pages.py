@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.aws.model import operation_model, service_model
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.operation import operation_name
 from tests.conformance.scenarios import Scenario, calls, load
 
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ import cbor2
 import msgspec
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.cloud import InProcessCloud
 
 _VARYING = (

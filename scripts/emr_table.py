@@ -1,11 +1,11 @@
-"""Writes the table of releases in docs/emr.md from `headrace.core.emr_releases`: python -m scripts.emr_table."""
+"""Writes the table of releases in docs/emr.md from `emr_releases`: python -m scripts.emr_table."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.core.emr_releases import Release, releases
 from headrace.core.minor_versions import dotted
+from headrace.spark_submit.emr_releases import Release, releases
 from headrace.spark_submit.spark_versions import traits_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "emr.md"

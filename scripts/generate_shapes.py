@@ -15,8 +15,8 @@ from pathlib import Path
 
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
-from headrace.aws.model import operation_model, service_model
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.operation import operation_name
 from headrace.aws.shapes import MODULES
 
 PACKAGE = Path(__file__).parent.parent / "headrace"

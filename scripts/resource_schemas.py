@@ -18,7 +18,7 @@ from typing import Any
 from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from headrace.services.cloudformation.resources import TYPES
-from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.resources.types import DECLARED
 
 ROOT = Path(__file__).parent.parent
 DECLARED_TYPES = {declared.type for declared in DECLARED}

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.services.cloudformation.imports import is_importable
+from headrace.services.cloudformation.changes.imports import is_importable
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.resources.types import DECLARED
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "conformance" / "resource-types.md"

@@ -25,9 +25,11 @@ NOT_READ = re.compile(
     "headrace/aws/shapes/|headrace/services/cloudformation/resources/inline/|scripts/strangers/"
 )
 # Replacements of parts of moto have moto's names.
-AS_MOTO_NAMES = "headrace/fallback/"
-# `__init__.py` looks its functions up by name.
-PATCHES = "headrace/fallback/services/"
+ON_MOTO = (
+    "apigateway cloudwatch dynamodb events glue iam iot kinesisanalyticsv2 logs opensearch pipes redshift scheduler sns"
+    " sqs ssm stepfunctions"
+)
+AS_MOTO_NAMES = ("headrace/moto/", *(f"headrace/services/{room}/" for room in ON_MOTO.split()))
 OWN = ("headrace", "scripts", "cdk", "lambdas", "spark_jobs", "tests")
 # These decorators change a function, but do not register it as used.
 PLAIN_DECORATORS = {"cache", "contextmanager", "dataclass", "lru_cache", "property"}
@@ -37,6 +39,8 @@ CALLBACK_OF_HTTPTOOLS = re.compile(
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 # Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
+    "DECLARED": "headrace.services.cloudformation.resources.types",
+    "READINGS": "headrace.services.cloudformation.resources.types",
     "TYPES": "headrace.services.cloudformation.resources",
     "NEEDS_SPARK": "scripts.spark_matrix",
     "DefaultSource": "Spark",
@@ -119,12 +123,7 @@ def unused(sources: list[Source]) -> Iterator[str]:
     beginnings = tuple(text for text in read_by_text if len(text) > 4 and text.endswith("_"))
     for source in sources:
         for line, name in _of_module(source):
-            is_patch = source.path.startswith(PATCHES) and name in read_by_text
-            if (
-                not is_patch
-                and name not in source.names
-                and f"{source.module}.{name}" not in dotted
-            ):
+            if name not in source.names and f"{source.module}.{name}" not in dotted:
                 yield f"{source.path}:{line}: {name}"
         for line, owner, name in _of_classes(source, by_position):
             if name not in attributes and not name.startswith(beginnings):

@@ -91,10 +91,10 @@ def _cloud(name: str) -> str:
 _SLOW_PLACES = (
     "api/emr", "cdk", "clients", "fuzz", "integration", "pipeline", "scripts", "security/test_browser.py",
     "security/test_function_walls.py", "security/test_patterns.py", "security/test_templates.py", "server", "soak",
-    "unit/fallback/test_kept.py", "unit/fallback/test_twins.py",
+    "unit/moto/test_storage.py", "unit/moto/test_reference_model.py",
     # Whole tables of answers and of types, and clouds by the hundred: a third of the files' time is theirs.
     "conformance", "lambdas/test_convergence.py", "unit/testing", "unit/lint/test_known_defects.py",
-    "unit/fallback/test_dynamodb", "unit/fallback/test_executions.py", "unit/store/test_losses.py",
+    "unit/dynamodb/test_dynamodb", "unit/stepfunctions/test_executions.py", "unit/store/test_losses.py",
     "unit/store/test_repair_database.py", "unit/cli/test_other_answers.py", "spark/test_versions.py",
     "api/cloudformation", "api/redshift", "api/lambda_/test_concurrency.py", "api/firehose/test_bad_input.py",
     "api/kinesis/test_addressing.py", "api/kinesis/test_subscribe_live.py", "unit/aws/test_body_bounds.py",

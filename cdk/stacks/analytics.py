@@ -10,9 +10,9 @@ from aws_cdk import aws_emr as emr
 from aws_cdk import aws_kinesis as kinesis
 from constructs import Construct
 
-from cdk.constructs.spark_cluster import SparkCluster
-from cdk.constructs.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
-from cdk.constructs.workspace_bucket import WorkspaceBucket
+from cdk.parts.spark_cluster import SparkCluster
+from cdk.parts.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
+from cdk.parts.workspace_bucket import WorkspaceBucket
 
 JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
 # The EMR release with Spark 4.0; 7.x has Spark 3.5.

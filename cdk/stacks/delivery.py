@@ -18,14 +18,14 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
-from cdk.constructs.delivery_config import DeliveryConfig, load_delivery
-from cdk.constructs.http_delivery import HttpDelivery
-from cdk.constructs.iceberg_delivery import IcebergDelivery
-from cdk.constructs.parquet_delivery import ParquetDelivery
-from cdk.constructs.redshift_delivery import RedshiftDelivery
-from cdk.constructs.search_delivery import SearchDelivery
-from cdk.constructs.stream_delivery import Buffering
-from cdk.constructs.workspace_bucket import WorkspaceBucket
+from cdk.parts.delivery_config import DeliveryConfig, load_delivery
+from cdk.parts.http_delivery import HttpDelivery
+from cdk.parts.iceberg_delivery import IcebergDelivery
+from cdk.parts.parquet_delivery import ParquetDelivery
+from cdk.parts.redshift_delivery import RedshiftDelivery
+from cdk.parts.search_delivery import SearchDelivery
+from cdk.parts.stream_delivery import Buffering
+from cdk.parts.workspace_bucket import WorkspaceBucket
 
 # Not Redshift's default port, 5439, which attackers try first.
 PORT = 5440

@@ -7,7 +7,7 @@ from typing import Any
 from aws_cdk import Stack
 from constructs import Construct
 
-from cdk.constructs.event_stream import EventStream
+from cdk.parts.event_stream import EventStream
 
 
 class IngestStack(Stack):

@@ -16,7 +16,7 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from cdk.constructs.stream_function import REDRIVE_TIMEOUT_S, StreamFunction
+from cdk.parts.stream_function import REDRIVE_TIMEOUT_S, StreamFunction
 
 LAMBDAS = Path(__file__).resolve().parents[2] / "lambdas"
 CODE = LAMBDAS / "enrich"

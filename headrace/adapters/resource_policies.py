@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import ControlPlane
-from headrace.permissions.document import UnreadableDocument
-from headrace.permissions.model import Access, NamedPolicy
+from headrace.permissions.policies.document import UnreadableDocument
+from headrace.permissions.policies.model import Access, NamedPolicy
 
 MOST_KEPT = 10_000
 _OWNED = frozenset({"lambda"})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import ControlPlane, LogLine, Metric
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.aws.access_keys import KeysRefused, read_keys, read_secrets
-from headrace.aws.hosts import HostRefused, Hosts, is_loopback
-from headrace.aws.origins import AllowedOrigins, OriginRefused
+from headrace.aws.gateway.hosts import HostRefused, Hosts, is_loopback
+from headrace.aws.gateway.origins import AllowedOrigins, OriginRefused
+from headrace.aws.signatures.access_keys import KeysRefused, read_keys, read_secrets
 from headrace.cli.options import fail
 
 _F = TypeVar("_F", bound=Callable[..., Any])

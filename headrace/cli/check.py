@@ -73,7 +73,7 @@ def _alone(data_dir: Path) -> Generator[None]:
 
 def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     from headrace.cli.check_code import check_code
-    from headrace.search.home import FILE as INDEXES_FILE
+    from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
     from headrace.store.check import STATE_FILE
     from headrace.store.check import check as check_logs
     from headrace.store.repair_database import damage_of

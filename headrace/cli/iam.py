@@ -32,7 +32,7 @@ def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    from headrace.iam.report import in_words
+    from headrace.permissions.decisions.report import in_words
 
     for line in in_words(found, most=len(found["denied"])):
         click.echo(line)

@@ -12,7 +12,7 @@ from cfnlint.rules import CloudFormationLintRule, RuleMatch
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import resource_type
-from headrace.services.cloudformation.template import Template, template_of
+from headrace.services.cloudformation.template.template import Template, template_of
 
 _SAM = "AWS::Serverless::"
 _DOES = {

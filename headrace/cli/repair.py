@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.cli.check_code import check_code, mend_code
-from headrace.search.home import FILE as INDEXES_FILE
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.kinesis.state import Stream
+from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
 from headrace.store import repair_database
 from headrace.store.check import JOURNALS_FOLDER, STATE_FILE, STREAMS_FOLDER
 from headrace.store.database import Database

@@ -297,8 +297,8 @@ def _allow_many_files() -> None:
 def _serve(config: Config, asked: StopSignals, access: Access | None) -> None:
     """Run a cloud until a signal stops it; with `access`, print how to use it."""
     _allow_many_files()
-    from headrace.aws.access_keys import KeysRefused
-    from headrace.aws.server import bind
+    from headrace.aws.server.server import bind
+    from headrace.aws.signatures.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
     from headrace.store.memory import tune_garbage_collector

@@ -7,9 +7,9 @@ import re
 import click
 
 from headrace.cli.options import fail
-from headrace.core.emr_releases import UnknownRelease, release_of, releases
 from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.emr_differences import differences
+from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import Environment, cache_folder, cached, ensure, python_for
 from headrace.spark_submit.environments import made as made_environments
 from headrace.spark_submit.environments import remove as remove_environment

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.access_keys import KeyRing
-from headrace.aws.gateway import Gateway
-from headrace.aws.sessions import RoleSessions
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.signatures.access_keys import KeyRing
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.sessions import RoleSessions
+from headrace.composition.moto import Moto
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.fallback import MotoServices
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.store.database import Database
 
@@ -23,7 +24,7 @@ class Foundation:
     """The parts of a cloud that its services use; the class of each member describes it.
 
     Attributes:
-        keys: the access keys that are accepted with `--auth`; None without `--auth`.
+        keys: the access keys that are accepted with `--auth`; None without `--auth`, as is `authentication`.
         environments: runs functions in this process; None when each function runs in processes of its own.
         endpoint_url: the cloud's own URL; correct once the port is known.
     """
@@ -33,10 +34,11 @@ class Foundation:
     ids: Ids
     database: Database
     supervisor: Supervisor
-    moto: MotoServices
+    moto: Moto
     gateway: Gateway
     sessions: RoleSessions
     keys: KeyRing | None
+    authentication: Authentication | None
     metrics: MetricQueue
     logs: LogQueue
     environments: MakeEnvironment | None

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from headrace.composition.foundation import Foundation
 from headrace.composition.services import Services
-from headrace.iam.judge import Judge
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -14,6 +13,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.permissions.decisions.decisions import Judge
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.spark_submit.history import HistoryOnDemand
@@ -42,7 +42,7 @@ def build_pages(
     )
     state = Health(
         is_started=is_started,
-        moto=base.moto.status,
+        moto=base.moto.engine.status,
         services=lambda: base.gateway.owned,
         losses=lambda: [*services.kinesis.losses, *services.firehose.losses],
         endpoint_url=base.endpoint_url,

@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.adapters.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.adapters.lookups import Schemas, Secrets
 from headrace.adapters.messages import EventBuses, Queues, Topics
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.composition.foundation import Foundation
+from headrace.core.ports import FunctionInvoker, StreamReader
 from headrace.core.stream_router import StreamRouter
-from headrace.fallback.pipes import Pipes, PipeServices, Positions
-from headrace.iam.judge import Judge
-from headrace.search.home import SearchHome
+from headrace.permissions.decisions.decisions import Judge
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
+from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
+from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.emr.api import build_emr, emr_api
+from headrace.services.emr.backend import Emr
 from headrace.services.emr_serverless.api import build_emr_serverless, emr_serverless_api
+from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.firehose.api import build_firehose, firehose_api
+from headrace.services.firehose.backend import Firehose
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
-from headrace.services.kinesis.fault_targets import shards_by_stream
+from headrace.services.kinesis.backend import Kinesis
 from headrace.services.lambda_.api import build_lambda, lambda_api
+from headrace.services.lambda_.backend import Lambda
+from headrace.services.opensearch.indexes.home import SearchHome
+from headrace.services.pipes.pipes import Pipes, PipeServices, Positions
+from headrace.services.redshift.clusters.home import WarehouseHome
 from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
+from headrace.services.redshift_data.backend import RedshiftData
 from headrace.services.redshift_serverless.api import (
     build_redshift_serverless,
     redshift_serverless_api,
 )
+from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.s3.api import build_s3, s3_api
+from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import KmsKeys
 from headrace.services.s3.object_store import S3Objects
 from headrace.services.s3.targets import ServiceTargets
 from headrace.services.tagging.api import build_tagging, tagging_api
+from headrace.services.tagging.backend import Tagging
 from headrace.spark_submit.sparks import Sparks
-from headrace.warehouse.home import WarehouseHome
 
 
 class Lifecycle(Protocol):
@@ -48,161 +59,26 @@ class Lifecycle(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """The services of one cloud, connected to each other. No worker runs before `start`."""
 
-    def __init__(self, base: Foundation, judge: Judge) -> None:
-        secret_of = any_secret if base.keys is None else base.keys.secret_for
-        credentials = RoleCredentials(base.sessions, base.gateway, base.clock, secret_of)
-        access = RoleAccess(base.gateway, judge, base.config.iam)
-        shared: dict[str, Any] = {
-            "clock": base.clock,
-            "ids": base.ids,
-            "database": base.database,
-        }
-        self.s3 = build_s3(
-            data_dir=base.config.data_dir, durability=base.config.durability, **shared
-        )
-        self.objects = S3Objects(self.s3)
-        self.kinesis = build_kinesis(
-            data_dir=base.config.data_dir,
-            supervisor=base.supervisor,
-            durability=base.config.durability,
-            metrics=base.metrics,
-            state_delay_ms=base.config.state_delay_ms,
-            limits=base.config.limits,
-            faults=base.gateway.faults,
-            **shared,
-        )
-        base.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
-        streams = StreamRouter(
-            {"kinesis": self.kinesis.reader, "dynamodb": base.moto.table_streams}
-        )
-        queues = Queues(base.gateway, base.moto.held.queue_is_empty)
-        self.lambda_ = build_lambda(
-            data_dir=base.config.data_dir,
-            supervisor=base.supervisor,
-            config=base.config,
-            objects=self.objects,
-            streams=streams,
-            queues=queues,
-            topics=Topics(base.gateway),
-            buses=EventBuses(base.gateway),
-            logs=base.logs,
-            metrics=base.metrics,
-            endpoint_url=base.endpoint_url,
-            sessions=base.sessions,
-            environments=base.environments,
-            guard=judge,
-            **shared,
-        )
-        self.pipes = Pipes(
-            PipeServices(
-                state=base.moto,
-                supervisor=base.supervisor,
-                clock=base.clock,
-                control=base.gateway,
-                streams=streams,
-                queues=queues,
-                positions=Positions(base.database),
-            )
-        )
-        base.moto.guard = judge
-        base.moto.function_target = self.lambda_.invoke_for_service
-        base.moto.control = base.gateway
-        self.s3.keys = KmsKeys(base.gateway)
-        self.kinesis.registry.keys.state_of = base.moto.held.state_of_key
-        self.kinesis.registry.keys.version = lambda: base.moto.keys_version
-        for service in (self.s3, self.lambda_, self.kinesis):
-            service.has_principal = base.moto.held.has_principal
-        self.s3.notifications.guard = judge
-        self.s3.notifications.targets = ServiceTargets(base.gateway, self.lambda_.invoke_later)
-        self.search = base.moto.search = SearchHome(
-            base.config.data_dir,
-            clock=base.clock,
-            ids=base.ids,
-            control=base.gateway,
-            endpoint_url=base.endpoint_url,
-            real_url=base.config.opensearch_url,
-            fsync=base.config.durability == "fsync",
-        )
-        self.warehouses = base.moto.warehouses = WarehouseHome(
-            base.config.data_dir,
-            control=base.gateway,
-            objects=self.objects,
-            supervisor=base.supervisor,
-            real_url=base.config.redshift_url,
-        )
-        self.redshift_serverless = build_redshift_serverless(
-            ids=base.ids, database=shared["database"], warehouses=self.warehouses
-        )
-        self.firehose = build_firehose(
-            data_dir=base.config.data_dir,
-            supervisor=base.supervisor,
-            durability=base.config.durability,
-            objects=self.objects,
-            streams=self.kinesis.reader,
-            schemas=Schemas(base.gateway),
-            functions=self.lambda_.invoker,
-            logs=base.logs,
-            metrics=base.metrics,
-            guard=judge,
-            search=self.search,
-            secrets=Secrets(base.gateway).text_of,
-            control=base.gateway,
-            warehouses=self.warehouses,
-            state_delay_ms=base.config.state_delay_ms,
-            limits=base.config.limits,
-            **shared,
-        )
-        self.firehose.keys.state_of = base.moto.held.state_of_key
-        self.redshift_data = build_redshift_data(
-            supervisor=base.supervisor,
-            warehouses=self.warehouses,
-            secrets=Secrets(base.gateway).text_of,
-            guard=judge,
-            buses=EventBuses(base.gateway),
-            **shared,
-        )
-        self.sparks = Sparks(installed=base.config.spark == "installed", strict=base.config.strict)
-        self.emr = build_emr(
-            data_dir=base.config.data_dir,
-            supervisor=base.supervisor,
-            objects=self.objects,
-            endpoint_url=base.endpoint_url,
-            credentials=credentials,
-            access=access,
-            guard=judge,
-            sparks=self.sparks,
-            metrics=base.metrics,
-            buses=EventBuses(base.gateway),
-            run_bootstrap_actions=base.config.run_bootstrap_actions,
-            **shared,
-        )
-        self.emr_serverless = build_emr_serverless(
-            data_dir=base.config.data_dir,
-            supervisor=base.supervisor,
-            objects=self.objects,
-            endpoint_url=base.endpoint_url,
-            credentials=credentials,
-            access=access,
-            guard=judge,
-            sparks=self.sparks,
-            **shared,
-        )
-        self.cloudformation = build_cloudformation(
-            supervisor=base.supervisor,
-            control=base.gateway,
-            objects=self.objects,
-            functions=self.lambda_.invoker,
-            endpoint_url=base.endpoint_url,
-            strict=base.config.strict,
-            **shared,
-        )
-        self.cloudcontrol = build_cloudcontrol(
-            supervisor=base.supervisor, types=self.cloudformation.single_resources, **shared
-        )
-        self.tagging = build_tagging(base.gateway)
+    s3: S3
+    objects: S3Objects
+    kinesis: Kinesis
+    lambda_: Lambda
+    pipes: Pipes
+    search: SearchHome
+    warehouses: WarehouseHome
+    redshift_serverless: RedshiftServerless
+    firehose: Firehose
+    redshift_data: RedshiftData
+    sparks: Sparks
+    emr: Emr
+    emr_serverless: EmrServerless
+    cloudformation: CloudFormation
+    cloudcontrol: CloudControl
+    tagging: Tagging
 
     def apis(self, *, strict: bool) -> list[ServiceApi]:
         """Return the `ServiceApi` of each service, for the gateway."""
@@ -234,3 +110,245 @@ class Services:
             self.cloudformation,
             self.cloudcontrol,
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Roles:
+    """How jobs get credentials, and what their roles may read and write."""
+
+    credentials: RoleCredentials
+    access: RoleAccess
+
+
+def build_services(base: Foundation, judge: Judge) -> Services:
+    """Return the services, each built once, after those whose ports it takes."""
+    memory = base.moto.engine.memory
+    s3 = build_s3(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        durability=base.config.durability,
+        keys=KmsKeys(base.gateway),
+        targets=ServiceTargets(base.gateway),
+        guard=judge,
+        has_principal=memory.has_principal,
+    )
+    objects = S3Objects(s3)
+    kinesis = build_kinesis(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        durability=base.config.durability,
+        metrics=base.metrics,
+        state_delay_ms=base.config.state_delay_ms,
+        limits=base.config.limits,
+        faults=base.gateway.faults,
+        keys=memory,
+        has_principal=memory.has_principal,
+    )
+    streams = StreamRouter({"kinesis": kinesis.reader, "dynamodb": base.moto.table_streams})
+    queues = Queues(base.gateway, memory.queue_is_empty)
+    lambda_ = _build_lambda(base, judge, objects=objects, streams=streams, queues=queues)
+    pipes = Pipes(
+        PipeServices(
+            state=base.moto.engine,
+            supervisor=base.supervisor,
+            clock=base.clock,
+            control=base.gateway,
+            streams=streams,
+            queues=queues,
+            positions=Positions(base.database),
+        )
+    )
+    search = _build_search(base)
+    warehouses = _build_warehouses(base, objects)
+    firehose = _build_firehose(
+        base,
+        judge,
+        objects=objects,
+        streams=kinesis.reader,
+        functions=lambda_.invoker,
+        search=search,
+        warehouses=warehouses,
+    )
+    secret_of = any_secret if base.keys is None else base.keys.secret_for
+    roles = _Roles(
+        credentials=RoleCredentials(base.sessions, base.gateway, base.clock, secret_of),
+        access=RoleAccess(base.gateway, judge, base.config.iam),
+    )
+    sparks = Sparks(installed=base.config.spark == "installed", strict=base.config.strict)
+    cloudformation = build_cloudformation(
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        control=base.gateway,
+        objects=objects,
+        functions=lambda_.invoker,
+        endpoint_url=base.endpoint_url,
+        strict=base.config.strict,
+    )
+    return Services(
+        s3=s3,
+        objects=objects,
+        kinesis=kinesis,
+        lambda_=lambda_,
+        pipes=pipes,
+        search=search,
+        warehouses=warehouses,
+        redshift_serverless=build_redshift_serverless(
+            ids=base.ids, database=base.database, warehouses=warehouses
+        ),
+        firehose=firehose,
+        redshift_data=_build_redshift_data(base, judge, warehouses),
+        sparks=sparks,
+        emr=_build_emr(base, judge, objects=objects, roles=roles, sparks=sparks),
+        emr_serverless=_build_emr_serverless(
+            base, judge, objects=objects, roles=roles, sparks=sparks
+        ),
+        cloudformation=cloudformation,
+        cloudcontrol=build_cloudcontrol(
+            clock=base.clock,
+            ids=base.ids,
+            database=base.database,
+            supervisor=base.supervisor,
+            types=cloudformation.single_resources,
+        ),
+        tagging=build_tagging(base.gateway),
+    )
+
+
+def _build_lambda(
+    base: Foundation, judge: Judge, *, objects: S3Objects, streams: StreamRouter, queues: Queues
+) -> Lambda:
+    return build_lambda(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        config=base.config,
+        objects=objects,
+        streams=streams,
+        queues=queues,
+        topics=Topics(base.gateway),
+        buses=EventBuses(base.gateway),
+        logs=base.logs,
+        metrics=base.metrics,
+        endpoint_url=base.endpoint_url,
+        sessions=base.sessions,
+        environments=base.environments,
+        guard=judge,
+        has_principal=base.moto.engine.memory.has_principal,
+    )
+
+
+def _build_search(base: Foundation) -> SearchHome:
+    return SearchHome(
+        base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        control=base.gateway,
+        endpoint_url=base.endpoint_url,
+        real_url=base.config.opensearch_url,
+        fsync=base.config.durability == "fsync",
+    )
+
+
+def _build_warehouses(base: Foundation, objects: S3Objects) -> WarehouseHome:
+    return WarehouseHome(
+        base.config.data_dir,
+        control=base.gateway,
+        objects=objects,
+        supervisor=base.supervisor,
+        real_url=base.config.redshift_url,
+    )
+
+
+def _build_firehose(
+    base: Foundation,
+    judge: Judge,
+    *,
+    objects: S3Objects,
+    streams: StreamReader,
+    functions: FunctionInvoker,
+    search: SearchHome,
+    warehouses: WarehouseHome,
+) -> Firehose:
+    return build_firehose(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        durability=base.config.durability,
+        objects=objects,
+        streams=streams,
+        schemas=Schemas(base.gateway),
+        functions=functions,
+        logs=base.logs,
+        metrics=base.metrics,
+        guard=judge,
+        keys=base.moto.engine.memory,
+        search=search,
+        secrets=Secrets(base.gateway).text_of,
+        control=base.gateway,
+        warehouses=warehouses,
+        state_delay_ms=base.config.state_delay_ms,
+        limits=base.config.limits,
+    )
+
+
+def _build_redshift_data(base: Foundation, judge: Judge, warehouses: WarehouseHome) -> RedshiftData:
+    return build_redshift_data(
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        warehouses=warehouses,
+        secrets=Secrets(base.gateway).text_of,
+        guard=judge,
+        buses=EventBuses(base.gateway),
+    )
+
+
+def _build_emr(
+    base: Foundation, judge: Judge, *, objects: S3Objects, roles: _Roles, sparks: Sparks
+) -> Emr:
+    return build_emr(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        objects=objects,
+        endpoint_url=base.endpoint_url,
+        credentials=roles.credentials,
+        access=roles.access,
+        guard=judge,
+        sparks=sparks,
+        metrics=base.metrics,
+        buses=EventBuses(base.gateway),
+        run_bootstrap_actions=base.config.run_bootstrap_actions,
+    )
+
+
+def _build_emr_serverless(
+    base: Foundation, judge: Judge, *, objects: S3Objects, roles: _Roles, sparks: Sparks
+) -> EmrServerless:
+    return build_emr_serverless(
+        data_dir=base.config.data_dir,
+        clock=base.clock,
+        ids=base.ids,
+        database=base.database,
+        supervisor=base.supervisor,
+        objects=objects,
+        endpoint_url=base.endpoint_url,
+        credentials=roles.credentials,
+        access=roles.access,
+        guard=judge,
+        sparks=sparks,
+    )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.cdk_apps import AppFailed, synthesise
+from headrace.core.cdk_apps import AppFailed, synthesise
 
 _TEMPLATES = ("template.yaml", "template.yml", "template.json")
 

@@ -10,13 +10,13 @@ import hmac
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
-from headrace.aws.authentication import Authentication
-from headrace.aws.documents import restrained
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.refusals import refuse_large, refused
-from headrace.aws.service_names import scope_of
-from headrace.aws.sigv4 import is_same
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import restrained
+from headrace.aws.gateway.refusals import refuse_large, refused
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.service_names import scope_of
+from headrace.aws.signatures.sigv4 import is_same
 from headrace.pages.s3_access import PATH as ACCESS_PATH
 from headrace.services.cloudformation.custom_responses import PATH as ANSWERS_PATH
 

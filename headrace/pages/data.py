@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from headrace.aws.documents import ADMIN, json_response
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.service import DataPage, NothingToShow
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import ADMIN, json_response
+from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.pages.routes import Route
 
 

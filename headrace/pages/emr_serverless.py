@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.documents import json_response, page
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response, page
 from headrace.core.clock import Clock
 from headrace.core.html import (
     Html,

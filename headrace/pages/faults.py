@@ -6,9 +6,9 @@ from functools import partial
 
 import msgspec
 
-from headrace.aws.documents import json_response
-from headrace.aws.faults import FaultRefused, Faults
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.faults.faults import FaultRefused, Faults
+from headrace.aws.gateway.documents import json_response
 from headrace.pages.routes import Route
 
 PATH = "/_headrace/faults"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from headrace.aws.documents import json_response
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.newer_parameters import with_newer
-from headrace.aws.service import FidelityTable, ServiceApi
-from headrace.fallback.fidelity import FIDELITY, NOTES
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response
+from headrace.aws.protocols.newer_parameters import with_newer
+from headrace.aws.protocols.service import FidelityTable, ServiceApi
 from headrace.pages.routes import Route
+from headrace.services.iam.fidelity import FIDELITY, NOTES
 
 PATH = "/_headrace/fidelity"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace import __version__
-from headrace.aws.documents import json_response
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response
 from headrace.pages.routes import Route
 
 PATH = "/_headrace/health"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.aws.documents import ADMIN, json_response, page
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import ADMIN, json_response, page
 from headrace.core.html import element, link, table
 from headrace.pages.parts import wants_json
 from headrace.pages.routes import Route, for_people

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.aws.documents import json_response, page, restrained
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response, page, restrained
 from headrace.core.html import Html, element
 
 # The start page: its URL and its name.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headrace.aws.documents import json_response, page
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response, page
 from headrace.core.html import element, table
-from headrace.iam.answers import InvalidQuestion, policy_of, why
-from headrace.iam.judge import Judge
-from headrace.iam.report import accesses_seen, report_of
 from headrace.pages import s3_access
 from headrace.pages.parts import HOME, wants_json
 from headrace.pages.routes import Route
+from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.explanations import InvalidQuestion, policy_of, why
+from headrace.permissions.decisions.report import accesses_seen, report_of
 
 PATH = "/_headrace/iam"
 

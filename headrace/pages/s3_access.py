@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote_plus
 
-from headrace.aws.documents import json_response
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.iam.judge import Judge
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response
+from headrace.permissions.decisions.decisions import Judge
 
 PATH = "/_headrace/iam/s3"
 _OPERATIONS = frozenset({"GetObject", "PutObject", "DeleteObject", "ListObjectsV2"})

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headrace.aws.faults import Faults
-from headrace.aws.service import ServiceApi
-from headrace.iam.judge import Judge
+from headrace.aws.faults.faults import Faults
+from headrace.aws.protocols.service import ServiceApi
 from headrace.pages import custom_responses, faults, fidelity, health, home, permissions
 from headrace.pages.data import path_of, route_to
 from headrace.pages.health import Health
 from headrace.pages.home import Listed
 from headrace.pages.routes import Answer, Route, Routes
 from headrace.pages.spark import SPARK_PATH, SparkPages
-from headrace.search.home import PATH as SEARCH_PATH
+from headrace.permissions.decisions.decisions import Judge
+from headrace.services.opensearch.indexes.home import PATH as SEARCH_PATH
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
 
 

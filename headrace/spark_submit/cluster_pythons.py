@@ -13,8 +13,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.core.emr_releases import Release
 from headrace.core.minor_versions import dotted, minor_of
+from headrace.spark_submit.emr_releases import Release
 from headrace.spark_submit.environments import cached
 from headrace.spark_submit.pythons import find_python
 from headrace.spark_submit.sparks import JobSpark

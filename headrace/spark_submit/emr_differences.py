@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.emr_releases import Release
 from headrace.core.minor_versions import dotted
+from headrace.spark_submit.emr_releases import Release
 from headrace.spark_submit.environments import Environment
 from headrace.spark_submit.spark_versions import version_at
 

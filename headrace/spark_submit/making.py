@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.core.clock import SystemClock
-from headrace.core.emr_releases import release_of
 from headrace.core.minor_versions import dotted, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.context import Command
 from headrace.spark_submit.controller_log import CONTROLLER, note
 from headrace.spark_submit.emr_differences import facts_of
+from headrace.spark_submit.emr_releases import release_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,

@@ -13,8 +13,8 @@ import ast
 import re
 from pathlib import Path
 
-from headrace.core.emr_releases import UnknownRelease, release_of, releases
 from headrace.core.minor_versions import Minor, dotted
+from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 
 NAME = "NEEDS_SPARK"
 

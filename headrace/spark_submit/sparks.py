@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.emr_releases import DEFAULT_LABEL, Release, UnknownRelease, release_of
 from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.emr_differences import differences
+from headrace.spark_submit.emr_releases import DEFAULT_LABEL, Release, UnknownRelease, release_of
 from headrace.spark_submit.environments import (
     Environment,
     cached,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.iam.judge import Judge
-from headrace.iam.report import in_words, report_of
+from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.report import in_words, report_of
 
 MOST_LINES = 10
 # headrace.testing gives this role to its functions; nobody deploys it.

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, cast
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.cloud import Cloud
 from headrace.core.arn import is_account_id
 from headrace.store.disk_space import free_bytes

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from headrace.aws.server import bind
+from headrace.aws.server.server import bind
 from headrace.cloud import server_for
 from headrace.core.config import DEFAULT_ACCOUNT_ID
 from headrace.testing.clouds import LocalCloud

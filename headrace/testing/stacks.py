@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import yaml
 
-from headrace.aws.cdk_apps import AppFailed, synthesise
+from headrace.core.cdk_apps import AppFailed, synthesise
 from headrace.testing.access import CloudAccess
 from headrace.testing.code import zipped
 

@@ -19,9 +19,9 @@ from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from botocore.httpsession import URLLib3Session
 
-from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
-from headrace.aws.waiting import when_done
-from headrace.fallback.moto_requests import aws_response, http_request_of
+from headrace.aws.calls.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.server.waiting import when_done
+from headrace.moto.requests.conversion import aws_response, http_request_of
 from headrace.testing.guard import is_aws, is_metadata
 
 # Longer than any answer takes.

@@ -10,7 +10,7 @@ import pandas as pd
 from rich.table import Table
 
 from headrace.client.iam import Iam
-from headrace.iam.report import in_words
+from headrace.permissions.decisions.report import in_words
 from scripts.pipeline.run import ROOT, Check, Run, console
 from scripts.pipeline.targets import HEADRACE
 

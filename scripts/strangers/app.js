@@ -1,5 +1,5 @@
 // Stacks as strangers write them: aws-cdk-lib's streaming constructs, and AWS Solutions Constructs with their default props.
-// `python -m scripts.strangers` synthesises, deploys, feeds and destroys them; flows.json names each case's input and its destination.
+// `python -m scripts.third_party_stacks` synthesises, deploys, feeds and destroys them; flows.json names each case's input and its destination.
 const cdk=require('aws-cdk-lib'); const A=cdk;
 const {aws_kinesis:k,aws_lambda:l,aws_lambda_event_sources:es,aws_s3:s3,aws_sqs:sqs,aws_sns:sns,aws_sns_subscriptions:subs,aws_s3_notifications:n,aws_events:ev,aws_events_targets:t,aws_dynamodb:ddb,aws_kinesisfirehose:fh,aws_stepfunctions:sfn,aws_stepfunctions_tasks:tasks,aws_scheduler:sch,aws_scheduler_targets:scht,aws_pipes:pipes,aws_iam:iam,aws_logs:logs,aws_logs_destinations:ld,aws_apigateway:ag,aws_apigatewayv2:ag2,aws_lambda_destinations:dst,aws_glue:glue,aws_cloudwatch:cw,aws_kms:kms,aws_cloudwatch_actions:cwa}=cdk;
 const app=new cdk.App({outdir:process.argv[2],analyticsReporting:false,context:{'availability-zones:account=000000000000:region=us-east-1':['us-east-1a','us-east-1b','us-east-1c'],'@aws-cdk/customresources:installLatestAwsSdkDefault':false}});

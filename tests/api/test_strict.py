@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest
-from headrace.aws.service import ServiceApi
-from headrace.aws.strictness import Strictness
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.strictness import Strictness
 from tests.support.cloud import InProcessCloud
 from tests.support.strict_calls import ignored_of, not_refused
 

@@ -11,11 +11,11 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_s3 as s3
 
-from cdk.constructs.delivery_config import Column, DeliveryConfig, load_delivery
-from cdk.constructs.event_stream import EventStream
-from cdk.constructs.spark_cluster import SparkCluster
-from cdk.constructs.stream_function import StreamFunction
-from cdk.constructs.workspace_bucket import WorkspaceBucket
+from cdk.parts.delivery_config import Column, DeliveryConfig, load_delivery
+from cdk.parts.event_stream import EventStream
+from cdk.parts.spark_cluster import SparkCluster
+from cdk.parts.stream_function import StreamFunction
+from cdk.parts.workspace_bucket import WorkspaceBucket
 from cdk.stacks.delivery import CONFIG
 from cdk.stacks.processing import CODE
 

@@ -24,7 +24,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import custom_resources as cr
 from aws_cdk import triggers
 
-from headrace.services.lambda_.runtime import walls
+from headrace.services.lambda_.runtime import namespaces
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = [
@@ -134,7 +134,7 @@ class Deployer:
         server.client("ssm").put_parameter(
             Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
         )
-        probe = walls.Walls(place / "probe")
+        probe = namespaces.Walls(place / "probe")
         # BucketDeployment's AWS CLI looks for Python where functions have it behind walls.
         self.deploys = probe.view() is not None
         probe.close()

@@ -12,13 +12,13 @@ from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk.assertions import Match, Template
 
 from cdk.app import build, new_app
-from cdk.constructs.delivery_config import Column
-from cdk.constructs.http_delivery import HttpDelivery
-from cdk.constructs.iceberg_delivery import IcebergDelivery
-from cdk.constructs.redshift_delivery import RedshiftDelivery
-from cdk.constructs.search_delivery import SearchDelivery
-from cdk.constructs.splunk_delivery import SplunkDelivery
-from cdk.constructs.stream_delivery import Buffering
+from cdk.parts.delivery_config import Column
+from cdk.parts.http_delivery import HttpDelivery
+from cdk.parts.iceberg_delivery import IcebergDelivery
+from cdk.parts.redshift_delivery import RedshiftDelivery
+from cdk.parts.search_delivery import SearchDelivery
+from cdk.parts.splunk_delivery import SplunkDelivery
+from cdk.parts.stream_delivery import Buffering
 from cdk.stacks.delivery import DeliveryStack
 from cdk.stacks.ingest import IngestStack
 

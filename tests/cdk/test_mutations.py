@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.flights import iter_events
-from headrace.iam.report import report_of
+from headrace.permissions.decisions.report import report_of
 from headrace.testing.served import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 from tests.cdk.test_permissions import Ran, mutations, own_policies, short

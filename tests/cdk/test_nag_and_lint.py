@@ -13,8 +13,8 @@ from aws_cdk.assertions import Match, Template
 from cdk_nag import AwsSolutionsChecks
 from click.testing import CliRunner
 
-from cdk.acknowledged import LINT, NAG, NAG_OF_OPENSEARCH, find
 from cdk.app import CONTEXT, build
+from cdk.nag_suppressions import LINT, NAG, NAG_OF_OPENSEARCH, find
 from headrace.cli.commands import headrace
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

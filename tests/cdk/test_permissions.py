@@ -17,11 +17,11 @@ import pytest
 
 from headrace.cli.flights import iter_events
 from headrace.core.ports import CallerIdentity
-from headrace.iam.entries import Entry
-from headrace.iam.identity import identity_of
-from headrace.iam.report import report_of
-from headrace.permissions.evaluate import evaluate
-from headrace.permissions.model import NamedPolicy, Policies
+from headrace.permissions.decisions.entries import Entry
+from headrace.permissions.decisions.identity import identity_of
+from headrace.permissions.decisions.report import report_of
+from headrace.permissions.policies.evaluate import evaluate
+from headrace.permissions.policies.model import NamedPolicy, Policies
 from headrace.testing.served import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 from tests.support.server import wait_until

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cdk.constructs import python_packages
-from cdk.constructs.python_packages import Target
+from cdk.parts import python_packages
+from cdk.parts.python_packages import Target
 
 REQUIREMENTS = Path(__file__).parents[2] / "spark_jobs" / "requirements"
 EMR = Target("3.11", "x86_64")

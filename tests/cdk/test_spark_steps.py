@@ -10,8 +10,8 @@ import pytest
 from aws_cdk.assertions import Annotations, Match, Template
 
 from cdk.app import build
-from cdk.constructs import python_packages
-from cdk.constructs.spark_jobs import JOBS
+from cdk.parts import python_packages
+from cdk.parts.spark_jobs import JOBS
 
 EVERY = (
     "departures, rolling_delays, aircraft_days --output kinesis://sessions, "

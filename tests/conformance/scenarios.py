@@ -43,7 +43,7 @@ from xml.etree import ElementTree
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 
 Scenario = dict[str, Any]
 

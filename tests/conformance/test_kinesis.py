@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.api.kinesis.conftest import StillClock
 from tests.conformance.scenarios import Scenario, World, cases, check_told, load, play
 from tests.support.cloud import InProcessCloud

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
-from tests.api.s3.lab import S3Lab
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from tests.api.s3.helpers import S3Lab
 from tests.conformance.scenarios import Scenario, World, cases, check_told, load, play
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock, ShiftedClock

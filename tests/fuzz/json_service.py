@@ -10,7 +10,7 @@ from typing import Any
 import botocore.session
 from botocore import parsers
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.fuzz.requests import Known, Requests, json_ready
 from tests.fuzz.upkeep import Upkeep
 from tests.support.cloud import InProcessCloud

@@ -13,7 +13,7 @@ from botocore import parsers
 from botocore.exceptions import BotoCoreError
 from botocore.serialize import create_serializer
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 
 DAMAGED = 0.15
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import operation_name
 from headrace.services.cloudcontrol.actions import ACTIONS as CLOUDCONTROL
 from headrace.services.cloudformation.actions import ACTIONS as CLOUDFORMATION
 from headrace.services.emr.actions import ACTIONS as EMR

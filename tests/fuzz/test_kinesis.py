@@ -19,7 +19,7 @@ import pytest
 from botocore import parsers
 from botocore.eventstream import EventStreamBuffer
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.fuzz.requests import Known, Requests, cbor_ready, json_ready
 from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud

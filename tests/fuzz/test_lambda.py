@@ -15,8 +15,8 @@ import botocore.session
 import pytest
 from botocore import parsers
 
-from headrace.aws.http import HttpResponse
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.calls.operation import operation_name
 from headrace.services.lambda_.actions import ACTIONS
 from tests.fuzz.requests import Requests
 from tests.fuzz.sending import request_of

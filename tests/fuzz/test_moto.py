@@ -1,7 +1,7 @@
 """moto's services under random requests, through headrace: AWS's refusals, never a 500.
 
 The operations that pipelines use; 1,000 requests each with `--nightly`, none in the default suite, where
-`tests/unit/fallback/test_refusals.py` has an example of each kind of refusal.
+`tests/unit/moto/test_refusals.py` has an example of each kind of refusal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpResponse
+from headrace.aws.calls.http import HttpResponse
 from tests.fuzz.conftest import cloud_scope
 from tests.fuzz.requests import Requests
 from tests.fuzz.sending import check_answer, model_of, request_of

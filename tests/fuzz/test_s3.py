@@ -16,10 +16,10 @@ import botocore.session
 import pytest
 from botocore import parsers
 
-from headrace.aws.http import HttpResponse
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.calls.operation import operation_name
 from headrace.services.s3.actions import ACTIONS
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 from tests.fuzz.requests import Requests
 from tests.fuzz.sending import request_of
 from tests.fuzz.upkeep import Caller, Upkeep

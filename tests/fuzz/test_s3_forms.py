@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from urllib3.filepost import encode_multipart_formdata
 
-from headrace.aws.http import HttpRequest
-from tests.api.s3.lab import S3Lab
+from headrace.aws.calls.http import HttpRequest
+from tests.api.s3.helpers import S3Lab
 from tests.fuzz.requests import ODD, ODD_TEXTS
 from tests.support.clock import FakeClock
 

@@ -15,7 +15,7 @@ from typing import Any
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.fuzz.sending import model_of, parsed, request_of
 
 _READS = re.compile(r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Search|Validate|Estimate|Test)")

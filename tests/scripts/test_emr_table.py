@@ -1,6 +1,6 @@
 """docs/emr.md says what the table of releases says."""
 
-from headrace.core.emr_releases import LOOKED_UP, releases
+from headrace.spark_submit.emr_releases import LOOKED_UP, releases
 from scripts.emr_table import PAGE, with_table
 
 

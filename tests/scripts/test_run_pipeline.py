@@ -23,7 +23,7 @@ import scripts.run_pipeline
 
 scripts.run_pipeline.deploy = lambda *_: os.kill(os.getpid(), signal.SIGINT)
 sys.argv[1:1] = ["scripts.run_pipeline"]
-runpy.run_module("scripts.quietly", run_name="__main__")
+runpy.run_module("scripts.without_traceback", run_name="__main__")
 """
 
 

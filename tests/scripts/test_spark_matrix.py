@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdk.stacks.analytics import RELEASE
-from headrace.core.emr_releases import DEFAULT_LABEL, release_of, releases
 from headrace.core.minor_versions import dotted, minor_of
+from headrace.spark_submit.emr_releases import DEFAULT_LABEL, release_of, releases
 from headrace.spark_submit.spark_versions import traits_of
 from scripts import spark_matrix
 from scripts.spark_matrix import MATRIX, core_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts import ways
-from scripts.ways import Tracer, returns
+from scripts import count_returns
+from scripts.count_returns import Tracer, returns
 
 
 def asked() -> None:
@@ -38,7 +38,7 @@ def test_a_function_counts_at_its_first_call_and_in_the_ways_folders_alone() -> 
 
 
 def test_what_a_timer_calls_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ways, "BACKGROUND", {("test_ways.py", "Server._look_regularly")})
+    monkeypatch.setattr(count_returns, "BACKGROUND", {("test_ways.py", "Server._look_regularly")})
     calls: list[tuple[str, str]] = []
     tracer, server = Tracer(f"{Path(__file__).parent}/", calls), Server()
     before = sys.getprofile()

@@ -15,9 +15,9 @@ from botocore.config import Config as BotocoreConfig
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from headrace.aws.auth_errors import UTC, datetime
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.fallback.moto_requests import aws_response, http_request_of
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.signatures.auth_errors import UTC, datetime
+from headrace.moto.requests.conversion import aws_response, http_request_of
 from tests.support.clients import ENDPOINT_URL
 from tests.support.clock import ShiftedClock
 from tests.support.cloud import InProcessCloud

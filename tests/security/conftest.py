@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.security.auth_lab import Guarded
 from tests.support.cloud import InProcessCloud
 from tests.support.policies import TRUST_TEXT

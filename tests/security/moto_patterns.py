@@ -5,7 +5,7 @@ A place is a file and a function, as test_patterns.py finds them.
 
 from __future__ import annotations
 
-# headrace.fallback.client_patterns and .event_patterns have them do without.
+# headrace.composition.moto_patches makes them do without.
 REPLACED = """
 core/utils.py aws_api_matches
 ecr/models.py ECRBackend._match_repository_filter

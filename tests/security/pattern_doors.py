@@ -18,7 +18,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.ports import StreamRecord
 from headrace.services.lambda_.mappings.filters import Filter, InvalidPattern
@@ -524,9 +524,10 @@ def ecs_arns(cloud: InProcessCloud) -> Any:
 def step_functions_paths(cloud: InProcessCloud) -> Any:
     import re
 
-    from headrace.fallback.client_patterns import patch_patterns
+    from headrace.composition.moto_patches import PATCHES
+    from headrace.moto.patching import watch_imports
 
-    patch_patterns()
+    watch_imports(PATCHES)
     from moto.stepfunctions.parser.asl.utils import json_path
 
     pattern = json_path._PATTERN_SLICE_OR_WILDCARD_ACCESS

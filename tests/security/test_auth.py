@@ -13,10 +13,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from headrace.aws.auth_errors import written
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.auth_errors import written
 from headrace.core.values import iso_seconds_of
-from headrace.fallback.moto_requests import http_request_of
+from headrace.moto.requests.conversion import http_request_of
 from tests.security.auth_lab import HOST, Guarded, refused, sign_at
 from tests.security.conftest import FRIEND, ROLE, body_of, header, text
 from tests.support.clients import ENDPOINT_URL

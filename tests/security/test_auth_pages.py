@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from botocore.credentials import Credentials
 
-from headrace.aws.access_keys import KeysRefused, read_keys, read_secrets, secrets_of
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.access_keys import KeysRefused, read_keys, read_secrets, secrets_of
 from headrace.client.signing import Keys, find_keys, signed_headers
 from headrace.core.ids import Ids
 from tests.security.auth_lab import Guarded, sign_at

@@ -19,7 +19,7 @@ import pytest
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
 
-from headrace.aws.access_keys import Secrets, read_secrets
+from headrace.aws.signatures.access_keys import Secrets, read_secrets
 from tests.security.browser import JS
 from tests.support.server import ServerProcess, wait_until
 

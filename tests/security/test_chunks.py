@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest
-from headrace.aws.sigv4 import Claim, SigV4Chunks, signatures
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.sigv4 import Claim, SigV4Chunks, signatures
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.chunked import unwrap
 

@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from headrace.aws.cors import restraints
-from headrace.aws.documents import is_admin
-from headrace.aws.front_door import FrontDoor
-from headrace.aws.hosts import Hosts
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.origins import AllowedOrigins
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.browser_rules import FrontDoor
+from headrace.aws.gateway.cors import restraints
+from headrace.aws.gateway.documents import is_admin
+from headrace.aws.gateway.hosts import Hosts
+from headrace.aws.gateway.origins import AllowedOrigins
 from tests.security.conftest import FRIEND, Door, body_of, header, text
 
 EVIL = {"origin": "http://evil.example", "sec-fetch-site": "cross-site"}
@@ -329,7 +329,7 @@ QUESTION = {
     ],
 )  # fmt: skip
 def test_an_allowed_page_is_answered_as_aws_answers(door: Door, path: str, exposed: str):
-    """Observed by aws-sdk-js-v3 on 26 October 2020, see `headrace.aws.cors`."""
+    """Observed by aws-sdk-js-v3 on 26 October 2020, see `headrace.aws.gateway.cors`."""
     answer = door.ask("OPTIONS", path, QUESTION)
     assert (answer.status, answer.body) == (200, b"")
     assert dict(answer.headers) == {

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from headrace.services.lambda_.runtime import walls
+from headrace.services.lambda_.runtime import namespaces
 from tests.security.wall_attacks import SECRET
 from tests.support.lambda_lab import LambdaLab
 from tests.support.server import wait_until
@@ -163,8 +163,8 @@ def test_files_are_as_they_were(report: dict[str, Any]) -> None:
 @pytest.fixture
 def unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of which it is not known yet whether it permits walls."""
-    monkeypatch.setattr(walls._Known, "permitted", False)
-    monkeypatch.setattr(walls._Known, "refusal", None)
+    monkeypatch.setattr(namespaces._Known, "permitted", False)
+    monkeypatch.setattr(namespaces._Known, "refusal", None)
 
 
 @pytest.mark.usefixtures("unknown_machine")
@@ -173,7 +173,7 @@ def test_a_machine_without_walls_says_so_once_and_runs_functions(
 ) -> None:
     broken = tmp_path / "launcher.py"
     broken.write_text("raise OSError('unshare: Operation not permitted')\n")
-    monkeypatch.setattr(walls, "_LAUNCHER", broken)
+    monkeypatch.setattr(namespaces, "_LAUNCHER", broken)
     with caplog.at_level(logging.WARNING), LambdaLab(tmp_path / "data") as lab:
         lab.create(
             "f", "import os\ndef handler(e, c):\n    return os.environ['LAMBDA_TASK_ROOT']\n"
@@ -183,8 +183,8 @@ def test_a_machine_without_walls_says_so_once_and_runs_functions(
         (remark,) = lab.lambda_.fidelity_remarks()
     said = [r.getMessage() for r in caplog.records if "rights" in r.getMessage()]
     why = "this machine permits no walls around them (OSError: unshare: Operation not permitted)"
-    assert said == [f"{walls.NO_WALLS}: {why}."]
-    assert remark["remark"] == f"{walls.NO_WALLS}."
+    assert said == [f"{namespaces.NO_WALLS}: {why}."]
+    assert remark["remark"] == f"{namespaces.NO_WALLS}."
 
 
 WITHOUT = """
@@ -214,8 +214,8 @@ def test_a_system_that_really_allows_no_namespaces_says_so_and_runs_functions(
     assert done.returncode == 0, done.stderr
     answer, remark = done.stdout.splitlines()
     assert json.loads(answer).startswith(str(tmp_path / "data"))
-    assert remark == f"{walls.NO_WALLS}."
-    (said,) = [line for line in done.stderr.splitlines() if walls.NO_WALLS in line]
+    assert remark == f"{namespaces.NO_WALLS}."
+    (said,) = [line for line in done.stderr.splitlines() if namespaces.NO_WALLS in line]
     assert said.endswith("([Errno 28] user namespaces: no more are allowed).")
 
 
@@ -241,10 +241,10 @@ def test_a_machine_that_lacks_something_for_now_lets_no_function_out(
     """The first start of a launcher may meet a full disk or too many processes: that says nothing about walls."""
     short = tmp_path / "launcher.py"
     short.write_text(KILLED if why == "killed" else SHORT)
-    launcher = walls._LAUNCHER
+    launcher = namespaces._LAUNCHER
     stage = tmp_path / "data" / "lambda" / "root"
     if why in ("no memory", "killed"):
-        monkeypatch.setattr(walls, "_LAUNCHER", short)
+        monkeypatch.setattr(namespaces, "_LAUNCHER", short)
     else:
         stage.parent.mkdir(parents=True)
         stage.write_text("")
@@ -253,7 +253,7 @@ def test_a_machine_that_lacks_something_for_now_lets_no_function_out(
         failed = json.loads(lab.lambda_.invoker.invoke("f", b"{}").payload)
         assert failed["errorType"] == "Runtime.InvalidEntrypoint"
         assert lab.lambda_.fidelity_remarks() == []
-        monkeypatch.setattr(walls, "_LAUNCHER", launcher)
+        monkeypatch.setattr(namespaces, "_LAUNCHER", launcher)
         if stage.is_file():
             stage.unlink()
         lab.lambda_.pools._walls.view()
@@ -283,7 +283,7 @@ def test_a_launcher_that_fails_later_lets_no_function_out(
         end_launcher()
         broken = tmp_path / "launcher.py"
         broken.write_text("raise OSError('fork: Resource temporarily unavailable')\n")
-        monkeypatch.setattr(walls, "_LAUNCHER", broken)
+        monkeypatch.setattr(namespaces, "_LAUNCHER", broken)
         failed = lab.lambda_.invoker.invoke("f", b"{}")
         assert json.loads(failed.payload)["errorType"] == "Runtime.InvalidEntrypoint"
         assert lab.lambda_.fidelity_remarks() == []

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from headrace.aws.hosts import MOST_REMEMBERED, HostRefused, Hosts, is_loopback
+from headrace.aws.gateway.hosts import MOST_REMEMBERED, HostRefused, Hosts, is_loopback
 from tests.security.conftest import Door, body_of
 
 OURS = [

@@ -18,7 +18,7 @@ import moto
 import pytest
 
 import headrace
-from headrace.fallback.event_patterns import TOO_COMPLEX, InputTooLarge, fill
+from headrace.services.events.patterns import TOO_COMPLEX, InputTooLarge, fill
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS, TEXT
@@ -166,8 +166,8 @@ ALLOWED = {
     "core/patterns.py _compiled": "one set of characters, some times over",
     "core/patterns.py _program": "RE2, which is linear",
     "core/patterns.py _timed": "under a deadline",
-    "fallback/jsonata_child.py _engine": "a process of its own, ended after five seconds",
-    "fallback/moto_requests.py _imported_url_table": "moto's own table of URLs",
+    "services/stepfunctions/jsonata/child.py _engine": "a process of its own, ended after five seconds",
+    "moto/requests/conversion.py _imported_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",
     "services/firehose/joda.py _expression": "each part once, so the work on a text is bounded",
     "spark/option_table.py page_with_tables": "marks in our own documentation",

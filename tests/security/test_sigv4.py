@@ -21,12 +21,12 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aws.access_keys import AccessKey, KeyRing, Secrets
-from headrace.aws.authentication import Authentication
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest
-from headrace.aws.sessions import RoleSession, RoleSessions
-from headrace.fallback.moto_requests import http_request_of
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.access_keys import AccessKey, KeyRing, Secrets
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.sessions import RoleSession, RoleSessions
+from headrace.moto.requests.conversion import http_request_of
 
 KEY, SECRET, TOKEN = (
     "AKIAEXAMPLEEXAMPLE00",

@@ -1,7 +1,7 @@
 """No template freezes the cloud, swells it, or leaves a stack that does not end.
 
 Each of template_bombs.py is sent, and what became a stack is deleted again. AWS's own sentences are recorded or
-observed as `headrace/services/cloudformation/template_checks.py` says; the others are headrace's.
+observed as `headrace/services/cloudformation/template/template_checks.py` says; the others are headrace's.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headrace.services.lambda_.runtime import walls
+from headrace.services.lambda_.runtime import namespaces
 from tests.support.lambda_lab import LambdaLab
 
 SECRET = "hunter2-of-the-user"
@@ -318,7 +318,7 @@ def main(folder: Path) -> None:
         lab.create("peek", "", Code={"S3Bucket": "headrace-local", "S3Key": str(data.parent)})
         peeked = lab.lambda_.invoker.invoke("peek", b'"/var/task/.headrace"').payload
         report = {
-            "walls": not walls._Known.refusal,
+            "walls": not namespaces._Known.refusal,
             "uid": os.getuid(),
             "results": json.loads(result.payload),
             "peeked": json.loads(peeked),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.frames import (
     DATA,
     END_STREAM,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.bounds import KIB, MIB, Bounds
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.request_body import SMALL_PIECE_BYTES, Bodies, BodyTooLarge, RequestBody
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.bounds import KIB, MIB, Bounds
+from headrace.aws.server.request_body import SMALL_PIECE_BYTES, Bodies, BodyTooLarge, RequestBody
 from tests.support.frames import DATA, END_STREAM, HELLO, body_of, frame, headers, number
 from tests.support.wire import Wire, server_at, settle
 
@@ -237,7 +237,7 @@ def test_pieces_are_joined_in_their_order(tmp_path: Path, sizes: tuple[int, ...]
 
 
 def test_a_body_over_five_gigabytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr("headrace.aws.request_body.MAX_BODY_BYTES", 100_000)
+    monkeypatch.setattr("headrace.aws.server.request_body.MAX_BODY_BYTES", 100_000)
     body = RequestBody(Bodies(tmp_path, Bounds()))
     body.add(b"x" * 100_000)
     with pytest.raises(BodyTooLarge):

@@ -12,8 +12,8 @@ from typing import IO
 
 import pytest
 
-from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.server import Server
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.server.server import Server
 from tests.support.http_server import Client, on_a_socket
 from tests.support.server import wait_until
 

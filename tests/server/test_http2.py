@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.calls.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from tests.support.http_server import Client, serving
 
 

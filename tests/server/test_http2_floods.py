@@ -15,9 +15,9 @@ from pathlib import Path
 import hpack
 import pytest
 
-from headrace.aws.bounds import Bounds
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.http2_frames import Allowance
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.bounds import Bounds
+from headrace.aws.server.http2_frames import Allowance
 from tests.support.frames import (
     ACK,
     CONTINUATION,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.frames import (
     END_HEADERS,
     END_STREAM,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.support.http_server import Client, serving
 
 Asked = list[tuple[str, str, str]]

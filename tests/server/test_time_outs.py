@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpResponse
-from headrace.aws.server import LOOK_EVERY_S, Server
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.server.server import LOOK_EVERY_S, Server
 from tests.support.frames import (
     CANCEL,
     DATA,

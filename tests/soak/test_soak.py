@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from scripts.soak import MOST_MB_AN_HOUR, soak, trend
+from scripts.memory_soak import MOST_MB_AN_HOUR, soak, trend
 
 
 def samples(mb_an_hour: float, noise_mb: float, seed: int = 1) -> list[tuple[float, float]]:

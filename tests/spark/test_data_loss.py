@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.core.clock import SystemClock
 from headrace.services.kinesis.shards.retention import Retention
 from tests.api.kinesis.live import LiveCloud

@@ -29,7 +29,7 @@ RELEASE = os.environ.get("HEADRACE_TEST_RELEASE", "emr-spark-8.0.0")
 _BROUGHT = """
 import json, sys
 from pathlib import Path
-from cdk.constructs import python_packages
+from cdk.parts import python_packages
 from headrace.spark.package import build
 release, jobs, bucket, folder = sys.argv[1:]
 archive = python_packages.archive_for(Path(jobs) / "requirements", release, "m5.xlarge")

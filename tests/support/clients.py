@@ -16,8 +16,8 @@ from botocore.awsrequest import AWSResponse
 from botocore.client import ClientMeta
 from botocore.config import Config as BotocoreConfig
 
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.fallback.moto_requests import aws_response, http_request_of
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.moto.requests.conversion import aws_response, http_request_of
 
 ENDPOINT_URL = "http://127.0.0.1:4566"
 

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.waiting import when_done
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.server.waiting import when_done
 from headrace.cloud import Cloud
 from headrace.core.clock import Clock
 from headrace.core.config import Config

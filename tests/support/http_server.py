@@ -14,9 +14,9 @@ import h2.connection
 import h2.events
 import h2.settings
 
-from headrace.aws.connection import Refuse
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.server import Server
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.connection import Refuse
+from headrace.aws.server.server import Server
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
 

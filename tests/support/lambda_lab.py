@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.aws.errors import unknown_operation
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.service import Profile
+from headrace.aws.calls.errors import unknown_operation
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.protocols.service import Profile
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids

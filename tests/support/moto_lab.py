@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.aws.errors import AwsError
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.composition.moto import build_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity
-from headrace.fallback import MotoServices
+from headrace.moto.current_cloud import Connections
 from headrace.store.database import Database
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock
@@ -60,9 +61,17 @@ class MotoLab:
 
     def start(self) -> None:
         self.database = Database(self.folder / "state.sqlite")
-        self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
-        self.moto.control = self.outside
-        self.moto.function_target = self._invoke
+        parts = build_moto(database=self.database, clock=self.clock, ids=self.ids)
+        self.moto, self.outbox, self.retention = parts.engine, parts.outbox, parts.retention
+        self.executions = parts.executions
+        self.moto.connect(
+            Connections(
+                control=self.outside,
+                functions=self._invoke,
+                executions=parts.executions,
+                stream_changed=parts.table_streams.changed,
+            )
+        )
         self.gateway = Gateway(
             clock=self.clock, ids=Ids(2), account=ACCOUNT, region=REGION, fallback=self.moto
         )
@@ -78,8 +87,8 @@ class MotoLab:
 
     def kill(self) -> None:
         """Drop everything that is in memory."""
-        self.moto.executions.stop()
-        self.moto.executions.join()
+        self.executions.stop()
+        self.executions.join()
         self.database.close()
 
     def restart(self) -> None:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from headrace.warehouse.postgres import HOST, SUPERUSER, PostgresServer
+from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER, PostgresServer
 
 
 class SharedPostgres:

@@ -19,9 +19,9 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from headrace.aws.model import operation_model, service_model
-from headrace.aws.operation import operation_name
-from headrace.aws.service import FidelityTable
+from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.operation import operation_name
+from headrace.aws.protocols.service import FidelityTable
 
 # An operation, and its parameters or what makes them of the client once they are known.
 Read = tuple[str, Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]]

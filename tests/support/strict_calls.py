@@ -7,9 +7,9 @@ from typing import Any
 from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
-from headrace.aws.model import operation_model
-from headrace.aws.newer_parameters import with_newer
-from headrace.fallback.fidelity import FIDELITY as OF_MOTO
+from headrace.aws.calls.model import operation_model
+from headrace.aws.protocols.newer_parameters import with_newer
+from headrace.services.iam.fidelity import FIDELITY as OF_MOTO
 from tests.support.cloud import InProcessCloud
 
 _ARN = "arn:aws:iam::000000000000:role/a-role-of-mine"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from headrace.aws.bounds import Bounds
-from headrace.aws.connection import Refuse
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.http1 import Http1Connection
-from headrace.aws.server import Server
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.bounds import Bounds
+from headrace.aws.server.connection import Refuse
+from headrace.aws.server.http1 import Http1Connection
+from headrace.aws.server.server import Server
 
 Handler = Callable[[HttpRequest], HttpResponse | Future[HttpResponse]]
 HIGH_WATER_BYTES = 64 * 1024

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.aws.model import operation_model, service_model
-from headrace.aws.newer_parameters import newer_parameters
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.operation import operation_name
+from headrace.aws.protocols.newer_parameters import newer_parameters
 from headrace.aws.shapes import MODULES
 
 # botocore's name -> the package.

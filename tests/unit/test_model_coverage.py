@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.model import service_model
-from headrace.aws.newer_parameters import newer_parameters
-from headrace.aws.service import ServiceApi
+from headrace.aws.calls.model import service_model
+from headrace.aws.protocols.newer_parameters import newer_parameters
+from headrace.aws.protocols.service import ServiceApi
 from tests.support.cloud import InProcessCloud
 
 # Operations that are not in a service's ACTIONS; Lambda's InvokeAsync and InvokeWithResponseStream are answered raw.

@@ -29,7 +29,16 @@ from headrace.core.ports.objects import (
     ObjectNotFound,
     ObjectStore,
 )
-from headrace.core.ports.permissions import CallerIdentity, Guard, Keys, NoGuard
+from headrace.core.ports.permissions import (
+    AnyKeys,
+    CallerIdentity,
+    Guard,
+    Keys,
+    KeyStates,
+    NoGuard,
+    PrincipalCheck,
+    accept_principal,
+)
 from headrace.core.ports.schemas import SchemaCatalog, SchemaNotFound, TableSchema
 from headrace.core.ports.streams import (
     AfterSequence,
@@ -49,6 +58,7 @@ from headrace.core.ports.telemetry import LogLine, LogSink, Metric, MetricSink
 
 __all__ = [
     "AfterSequence",
+    "AnyKeys",
     "AtSequence",
     "AtTimestamp",
     "BucketNotFound",
@@ -64,6 +74,7 @@ __all__ = [
     "InvokeResult",
     "JobCredentials",
     "KeyRefused",
+    "KeyStates",
     "Keys",
     "Latest",
     "LogLine",
@@ -76,6 +87,7 @@ __all__ = [
     "ObjectNotFound",
     "ObjectStore",
     "Position",
+    "PrincipalCheck",
     "QueueMessage",
     "QueueReceiver",
     "QueueSender",
@@ -90,5 +102,6 @@ __all__ = [
     "TableSchema",
     "TopicPublisher",
     "TrimHorizon",
+    "accept_principal",
     "any_credentials",
 ]

@@ -25,7 +25,7 @@ class ControlPlane(Protocol):
 
         Without `acting` the cloud itself is the caller, which may do everything. Blobs are bytes (a streaming body
         comes back as bytes), timestamps aware datetimes.
-        Raises headrace.aws.errors.AwsError.
+        Raises headrace.aws.calls.errors.AwsError.
         """
         ...
 

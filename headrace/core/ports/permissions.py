@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from headrace.core.arn import make_arn
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +59,41 @@ class NoGuard:
 
     def note(self, acting: CallerIdentity, action: str, resource: str) -> None:
         """See `Guard.note`."""
+
+
+# Takes an account and a principal's ARN or unique id; returns whether IAM has it. Policies name principals.
+PrincipalCheck = Callable[[str, str], bool]
+
+
+def accept_principal(account: str, name: str) -> bool:
+    """Accept every principal: the check of services that are built without a cloud."""
+    return True
+
+
+class KeyStates(Protocol):
+    """The KMS keys of a cloud. Thread-safe."""
+
+    @property
+    def keys_version(self) -> int:
+        """A number that grows with each change of a key."""
+        ...
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """Return a key's ARN and its state, such as `Enabled`; "" and "" when it does not exist.
+
+        `key_id`: an id, an alias or an ARN.
+        """
+        ...
+
+
+class AnyKeys:
+    """The `KeyStates` of a cloud without KMS: every key exists and is enabled."""
+
+    keys_version = 0
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """See `KeyStates.state_of_key`."""
+        if key_id.startswith("arn:"):
+            return key_id, "Enabled"
+        name = key_id if "alias/" in key_id else f"key/{key_id}"
+        return make_arn("kms", region, account, name), "Enabled"

@@ -1,1 +1,1 @@
-"""The actions and resources that requests need, service by service; `headrace.permissions.accesses` uses them."""
+"""The actions and resources that requests need, service by service; `policies.accesses` uses them."""

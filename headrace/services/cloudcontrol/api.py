@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.resource_types import ResourceTypes

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids

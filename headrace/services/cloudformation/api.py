@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, ObjectStore
@@ -12,19 +12,19 @@ from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.custom_responses import Responses
+from headrace.services.cloudformation.deployment.operations import Operations
+from headrace.services.cloudformation.deployment.parallel import AT_ONCE
 from headrace.services.cloudformation.errors import translate
-from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
-from headrace.services.cloudformation.notifications import Notifications
-from headrace.services.cloudformation.operations import Operations
-from headrace.services.cloudformation.parallel import AT_ONCE
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
-from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.signals import Signals
 from headrace.services.cloudformation.single_resources import SingleResources
+from headrace.services.cloudformation.stacks.exports import Exports
+from headrace.services.cloudformation.stacks.notifications import Notifications
+from headrace.services.cloudformation.stacks.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template_source import included_text
+from headrace.services.cloudformation.template.template_source import included_text
 from headrace.services.cloudformation.transforms.run import Transforms
 from headrace.store.database import Database
 
@@ -42,10 +42,9 @@ def build_cloudformation(
     strict: bool = False,
 ) -> CloudFormation:
     """Return CloudFormation with its parts; no operation runs before `CloudFormation.start`."""
-    stacks = Stacks(database, clock, ids)
-    exports = Exports(stacks)
     notifications = Notifications(control, supervisor)
-    stacks.on_event = notifications.tell
+    stacks = Stacks(database, clock, ids, on_event=notifications.tell)
+    exports = Exports(stacks)
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
     signals = Signals()

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from headrace.core.ids import Ids
 from headrace.core.ports import ObjectStore
 from headrace.services.cloudformation.custom_responses import Responses
-from headrace.services.cloudformation.exports import Exports
+from headrace.services.cloudformation.deployment.operations import Operations
 from headrace.services.cloudformation.fidelity import fidelity_of
-from headrace.services.cloudformation.notifications import Notifications
-from headrace.services.cloudformation.operations import Operations
-from headrace.services.cloudformation.resources.waiting import HANDLE, token_of
-from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.resources.types.cloudformation_wait import HANDLE, token_of
 from headrace.services.cloudformation.signals import signal_in
 from headrace.services.cloudformation.single_resources import SingleResources
+from headrace.services.cloudformation.stacks.exports import Exports
+from headrace.services.cloudformation.stacks.notifications import Notifications
+from headrace.services.cloudformation.stacks.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template_checks import parse
-from headrace.services.cloudformation.template_source import (
+from headrace.services.cloudformation.template.template_checks import parse
+from headrace.services.cloudformation.template.template_source import (
     TemplateRequest,
     object_text,
     template_text,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 
 log = logging.getLogger(__name__)
 

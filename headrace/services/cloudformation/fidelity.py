@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from headrace.core.ports import FidelityLevel
-from headrace.services.cloudformation.alias_deployments import ALIAS, POLICY
+from headrace.services.cloudformation.deployment.alias_deployments import ALIAS, POLICY
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.signals import SIGNALLED
-from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template.template import Template
 
 log = logging.getLogger(__name__)
 

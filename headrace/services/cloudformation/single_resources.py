@@ -9,20 +9,20 @@ import contextlib
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.resource_types import (
     KnownResource,
     ResourceCancelled,
     ResourcePlace,
     ResourceRefused,
 )
+from headrace.services.cloudformation.changes.existing_resources import means_existing
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,
     log_defect,
     reason_of,
 )
-from headrace.services.cloudformation.existing_resources import means_existing
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import (

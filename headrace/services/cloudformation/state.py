@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.ports import CallerIdentity
 
@@ -14,6 +14,8 @@ ROLE_SESSION = "AWSCloudFormation"
 IN_PROGRESS = "_IN_PROGRESS"
 STACK_TYPE = "AWS::CloudFormation::Stack"
 EXECUTED = "EXECUTE_COMPLETE"
+# Deletion policies that leave a resource without its stack.
+RETAINING = ("Retain", "RetainExceptOnCreate")
 
 
 class ParameterValue(TypedDict):

@@ -14,7 +14,7 @@ from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
-from headrace.services.cloudformation.change_details import without_values
+from headrace.services.cloudformation.stacks.change_details import without_values
 from headrace.services.cloudformation.state import (
     STACK_TYPE,
     ChangeSet,
@@ -66,10 +66,17 @@ class Stacks:
     all of them at every step of each would take quadratic time.
     """
 
-    def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        ids: Ids,
+        *,
+        on_event: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None,
+    ) -> None:
+        """`on_event` is called with each event after it is stored."""
         self.lock = threading.RLock()
-        # Called with each event after it is stored.
-        self.on_event: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
+        self._on_event = on_event
         self._clock = clock
         self._ids = ids
         self._last_ms: dict[str, int] = {}
@@ -291,7 +298,7 @@ class Stacks:
                 "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
                 (stack.stack_id, json.dumps(event)),
             )
-        self.on_event(stack, event)
+        self._on_event(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
 
     def _next_ms(self, stack_id: str) -> int:

@@ -11,7 +11,7 @@ import logging
 import math
 from datetime import UTC, datetime
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import BusEvent, EventBusSender
 from headrace.services.emr.state import Cluster, ClusterState, StateChange, Step, StepState

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.aws.errors import AwsError
-from headrace.core.emr_releases import UnknownRelease
+from headrace.aws.calls.errors import AwsError
 from headrace.core.system_tags import is_refused
+from headrace.spark_submit.emr_releases import UnknownRelease
 
 
 def invalid_request(message: str) -> AwsError:

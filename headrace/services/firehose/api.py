@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.service import DataPage, ServiceApi
+from headrace.aws.protocols.service import DataPage, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
@@ -12,6 +12,7 @@ from headrace.core.ports import (
     ControlPlane,
     FunctionInvoker,
     Guard,
+    KeyStates,
     LogSink,
     MetricSink,
     NoGuard,
@@ -19,17 +20,18 @@ from headrace.core.ports import (
     SchemaCatalog,
     StreamReader,
 )
-from headrace.core.search import SearchDomains
-from headrace.core.warehouse import Warehouses
+from headrace.core.ports.search import SearchDomains
+from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import translate
+from headrace.services.firehose.fast_path import RawRequests
 from headrace.services.firehose.fidelity import FIDELITY
+from headrace.services.firehose.keys import StreamKeys
 from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
 from headrace.services.firehose.quotas import Throttle, rated
-from headrace.services.firehose.raw import RawRequests
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
@@ -58,6 +60,7 @@ def build_firehose(
     control: ControlPlane,
     warehouses: Warehouses,
     guard: Guard | None = None,
+    keys: KeyStates | None = None,
     state_delay_ms: int = 0,
     limits: Limits = "off",
 ) -> Firehose:
@@ -80,6 +83,7 @@ def build_firehose(
             secrets=secrets,
             control=control,
             warehouses=warehouses,
+            keys=StreamKeys(keys),
         ),
         streams=streams,
         supervisor=supervisor,
@@ -104,6 +108,7 @@ def firehose_api(firehose: Firehose) -> ServiceApi:
         inline=frozenset() if firehose.fsync else _PUTS,
         fidelity=FIDELITY,
         wording=WORDING,
+        key_of=lambda _, arn: (firehose.key_of(arn), "", ""),
         pages=[
             DataPage(
                 "firehose",

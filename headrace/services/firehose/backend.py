@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import StreamReader
-from headrace.core.search import SearchDomainNotFound
-from headrace.core.warehouse import WarehouseUnavailable
+from headrace.core.ports.search import SearchDomainNotFound
+from headrace.core.ports.warehouses import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_glue import check_tables

@@ -8,13 +8,9 @@ creating a delivery stream that becomes CREATING_FAILED.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports import AnyKeys, KeyStates
 from headrace.services.firehose.state import DeliveryStream
-
-# Takes a key's ARN, account and region; returns its ARN and state (`Enabled`, ...), or "" and "" for none.
-StateOf = Callable[[str, str, str], tuple[str, str]]
 
 
 class KeyUnusable(Exception):
@@ -34,19 +30,19 @@ class KeyUnusable(Exception):
 class StreamKeys:
     """Checks delivery streams' keys. Thread-safe.
 
-    Attributes:
-        state_of: looks up a key; without KMS every key exists and is enabled.
+    Args:
+        keys: KMS.
     """
 
-    def __init__(self) -> None:
-        self.state_of: StateOf = _any_key
+    def __init__(self, keys: KeyStates | None = None) -> None:
+        self._keys = keys or AnyKeys()
 
     def check(self, stream: DeliveryStream, arn: str | None = None) -> None:
         """Raise KeyUnusable unless a stream's key, or the key of this ARN, can be used; AWS-owned keys always can."""
         wanted = arn or str(stream.encryption.get("KeyARN") or "")
         if not wanted:
             return
-        found, state = self.state_of(wanted, stream.account, stream.region)
+        found, state = self._keys.state_of_key(wanted, stream.account, stream.region)
         if not found or wanted.split(":", 5)[3] != stream.region:
             raise KeyUnusable(
                 "NotFoundException", f"Key '{wanted}' does not exist", "KMSKeyNotFound"
@@ -65,7 +61,3 @@ class StreamKeys:
             raise AwsError(
                 "InvalidKMSResourceException", error.message, members={"code": error.code}
             ) from error
-
-
-def _any_key(arn: str, account: str, region: str) -> tuple[str, str]:
-    return arn, "Enabled"

@@ -18,8 +18,8 @@ from headrace.core.ports import (
     ObjectStore,
     SchemaCatalog,
 )
-from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
-from headrace.core.warehouse import NoWarehouses, Warehouses
+from headrace.core.ports.search import SearchDomainNotFound, SearchDomains, SearchServer
+from headrace.core.ports.warehouses import NoWarehouses, Warehouses
 from headrace.services.firehose.keys import StreamKeys
 from headrace.services.firehose.queries import Queries
 

@@ -1,7 +1,7 @@
 """How the gateway recognizes requests to Firehose, and Firehose's answers to injected faults."""
 
-from headrace.aws.fault_errors import FaultErrors
-from headrace.aws.service import Profile
+from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.protocols.service import Profile
 
 PROFILE = Profile(
     target_prefix="Firehose_20150804",

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Action, Call, operation_name
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.core.token_bucket import TokenBucket
 from headrace.services.firehose.state import DeliveryStream
 

@@ -1,6 +1,6 @@
 """Where Firehose takes more than AWS: servers of this machine, by plain HTTP. Refusals are in AWS's words."""
 
-from headrace.aws.validate import Wording
+from headrace.aws.protocols.validate import Wording
 
 # AWS takes https alone, and of HTTP endpoints port 443 alone.
 _HERE = r"http://([^/@]*@)?(localhost|127\.0\.0\.1|\[::1\])([:/].*)?"

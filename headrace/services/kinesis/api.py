@@ -6,13 +6,13 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.faults import Faults
-from headrace.aws.operation import Action, Call, operation_name
-from headrace.aws.service import ServiceApi
+from headrace.aws.calls.operation import Action, Call, operation_name
+from headrace.aws.faults.faults import Faults
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
-from headrace.core.ports import MetricSink
+from headrace.core.ports import KeyStates, MetricSink, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, Worker
 from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.backend import Kinesis
@@ -22,7 +22,8 @@ from headrace.services.kinesis.consumers.subscriptions import Subscriptions
 from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import translate
-from headrace.services.kinesis.fault_targets import fault_target
+from headrace.services.kinesis.fast_path import RawRequests
+from headrace.services.kinesis.fault_targets import fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.profile import PROFILE
@@ -30,7 +31,6 @@ from headrace.services.kinesis.queues.page import queues_page
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.receiving import RECEIVES
 from headrace.services.kinesis.queues.store import QueueStore
-from headrace.services.kinesis.raw import RawRequests
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.shards.growth import Growth
 from headrace.services.kinesis.shards.retention import Retention
@@ -53,16 +53,17 @@ def build_kinesis(
     state_delay_ms: int = 0,
     limits: Limits = "off",
     faults: Faults | None = None,
+    keys: KeyStates | None = None,
+    has_principal: PrincipalCheck = accept_principal,
 ) -> Kinesis:
     """Return Kinesis with its parts. `Kinesis.start` opens the shard logs and starts the workers."""
     fsync = durability == "fsync"
     settings = database.documents("kinesis_settings")
     key = iterator_key(settings, ids)
     throttle = Throttle() if limits == "aws" else None
-    registry = StreamRegistry()
+    registry = StreamRegistry(keys)
     consumers = Consumers(database.documents("kinesis_consumers"), state_delay_ms)
-    subscriptions = Subscriptions(registry, consumers, throttle)
-    subscriptions.observe = observe_event
+    subscriptions = Subscriptions(registry, consumers, throttle, observe_event)
     return Kinesis(
         clock=clock,
         ids=ids,
@@ -83,6 +84,7 @@ def build_kinesis(
         metrics=metrics,
         faults=faults,
         state_delay_ms=state_delay_ms,
+        has_principal=has_principal,
     )
 
 
@@ -117,6 +119,9 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords", *QUEUE_DATA}),
         subject=functools.partial(fault_target, kinesis),
         pages=[queues_page(kinesis.queues, kinesis.clock)],
+        shards_by_stream=functools.partial(shards_by_stream, kinesis),
+        policy_of=kinesis.policy_of,
+        key_of=lambda _, arn: (kinesis.key_of(arn.partition("/consumer/")[0]), "", ""),
     )
 
 

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.aws.errors import AwsError
-from headrace.aws.faults import Faults
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.faults.faults import Faults
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import MetricSink
+from headrace.core.ports import MetricSink, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, Worker, WorkerHandle
 from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
@@ -68,10 +68,10 @@ class Kinesis:
         metrics: MetricSink | None = None,
         faults: Faults | None = None,
         state_delay_ms: int = 0,
+        has_principal: PrincipalCheck = accept_principal,
     ) -> None:
         """Take the parts that `api.build_kinesis` makes. `workers` returns the background workers."""
-        # (account, the principal's ARN or unique id) -> whether IAM has this principal. Policies name principals.
-        self.has_principal: Callable[[str, str], bool] = lambda _, __: True
+        self.has_principal = has_principal
         self.clock = clock
         self.ids = ids
         self.lock = threading.RLock()

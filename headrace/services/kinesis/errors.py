@@ -6,7 +6,7 @@ import errno
 import logging
 from typing import NotRequired, TypedDict
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import LogClosed, LogFull
 

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.aws import codec_json
-from headrace.aws.http import HttpRequest
-from headrace.aws.operation import Call
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols import codec_json
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.get import ExpiredIterator
 from headrace.services.kinesis.data_path.put import explicit_hash_key

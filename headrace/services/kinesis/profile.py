@@ -1,7 +1,7 @@
 """How requests address Kinesis, and which errors it returns for injected faults."""
 
-from headrace.aws.fault_errors import FaultErrors
-from headrace.aws.service import Profile
+from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.protocols.service import Profile
 
 _THROTTLED = (
     "ProvisionedThroughputExceededException",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import limit_exceeded
 from headrace.services.kinesis.limits import (

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from headrace.core.arn import Arn, InvalidArn
+from headrace.core.ports import AnyKeys, KeyStates
 from headrace.services.kinesis.data_path.keys import StreamKeys
 from headrace.services.kinesis.state import Stream, Wake
 
@@ -16,16 +17,19 @@ Key = tuple[str, str, str]
 class StreamRegistry:
     """The streams of all accounts and regions. Thread-safe.
 
+    Args:
+        keys: KMS.
+
     Attributes:
         by_name: the streams by (account, region, name).
         by_id: the streams by `stream_id`.
         keys: checks the KMS keys of the streams.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keys: KeyStates | None = None) -> None:
         self.by_name: dict[Key, Stream] = {}
         self.by_id: dict[str, Stream] = {}
-        self.keys = StreamKeys()
+        self.keys = StreamKeys(keys or AnyKeys())
         # By ARN, not in the stream: a listener stays when its stream is deleted and created again.
         self._listeners: dict[str, tuple[Wake, ...]] = {}
         # Reentrant: the garbage collector may unsubscribe a reader while this thread holds the lock.

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.core.token_bucket import TokenBucket
 from headrace.services.kinesis.errors import limit_exceeded
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of

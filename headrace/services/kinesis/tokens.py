@@ -9,7 +9,7 @@ import hmac
 import json
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import NEXT_TOKEN_LIFE_MS
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.aws.codec_json import CBOR_1_1, JSON_1_1
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.protocols.codec_json import CBOR_1_1, JSON_1_1
 
 _NO_NAME = b"""<AccessDeniedException>
   <Message>Unable to determine service/operation name to be authorized</Message>

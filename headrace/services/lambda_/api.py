@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.service import ServiceApi
-from headrace.aws.sessions import RoleSessions
-from headrace.aws.strictness import Strictness
+from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -20,16 +20,20 @@ from headrace.core.ports import (
     MetricSink,
     NoGuard,
     ObjectStore,
+    PrincipalCheck,
     StreamReader,
     TopicPublisher,
+    accept_principal,
 )
 from headrace.core.workers import Supervisor
 from headrace.services.lambda_.actions import ACTIONS
 from headrace.services.lambda_.async_events.queue import AsyncQueue
+from headrace.services.lambda_.async_events.waiting import WaitingEvents
 from headrace.services.lambda_.backend import Lambda, Parts
 from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.errors import translate
+from headrace.services.lambda_.fast_path import answer_raw
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
@@ -41,7 +45,6 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
-from headrace.services.lambda_.raw import answer_raw
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.trace_page import backlog_page, trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls
@@ -68,6 +71,7 @@ def build_lambda(
     sessions: RoleSessions | None = None,
     environments: MakeEnvironment | None = None,
     guard: Guard | None = None,
+    has_principal: PrincipalCheck = accept_principal,
 ) -> Lambda:
     """Return Lambda with its parts. `Lambda.start` loads the state and starts the workers.
 
@@ -99,7 +103,18 @@ def build_lambda(
         metrics=metrics,
         permits=permits,
     )
-    destinations = Destinations(queues, topics, buses=buses, objects=objects)
+    waiting = WaitingEvents(
+        clock=clock,
+        ids=ids,
+        database=database,
+        functions=functions,
+        count=dispatcher.count,
+        account=account,
+        region=region,
+    )
+    destinations = Destinations(
+        queues, topics, invoke=waiting.invoke_later, buses=buses, objects=objects
+    )
     invoker = Invoker(dispatcher, account=account, region=region)
     ports = Ports(
         clock=clock,
@@ -122,10 +137,11 @@ def build_lambda(
         pools=pools,
         dispatcher=dispatcher,
         destinations=destinations,
+        waiting=waiting,
         events=AsyncQueue(
             clock=clock,
             ids=ids,
-            database=database,
+            waiting=waiting,
             functions=functions,
             dispatcher=dispatcher,
             destinations=destinations,
@@ -136,7 +152,7 @@ def build_lambda(
         mappings=Mappings(ports=ports, supervisor=supervisor),
         urls=FunctionUrls(functions=functions, dispatcher=dispatcher, ids=ids, clock=clock),
     )
-    lambda_ = Lambda(
+    return Lambda(
         parts,
         clock=clock,
         ids=ids,
@@ -145,9 +161,8 @@ def build_lambda(
         region=region,
         endpoint_url=endpoint,
         temp_dir=data_dir / "lambda" / "tmp",
+        has_principal=has_principal,
     )
-    destinations.invoke = lambda_.invoke_later
-    return lambda_
 
 
 def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:

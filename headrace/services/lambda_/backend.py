@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.aws.own_addresses import Endpoints
+from headrace.aws.gateway.own_addresses import Endpoints
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionInvoker, FunctionNotFound, InvokeResult
+from headrace.core.ports import FunctionInvoker, InvokeResult, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events.queue import AsyncQueue
+from headrace.services.lambda_.async_events.waiting import WaitingEvents
 from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
@@ -25,7 +26,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
-from headrace.services.lambda_.runtime.walls import NO_WALLS
+from headrace.services.lambda_.runtime.namespaces import NO_WALLS
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.urls.cors import FunctionUrlRules
 from headrace.services.lambda_.urls.front import FunctionUrls, has_own_host, is_function_url
@@ -46,6 +47,7 @@ class Parts:
     pools: Pools
     dispatcher: Dispatcher
     destinations: Destinations
+    waiting: WaitingEvents
     events: AsyncQueue
     invoker: FunctionInvoker
     mappings: Mappings
@@ -71,13 +73,13 @@ class Lambda:
         region: str,
         endpoint_url: Callable[[], str],
         temp_dir: Path,
+        has_principal: PrincipalCheck = accept_principal,
     ) -> None:
         """Take the parts; `account` and `region` are the defaults for function names that have none."""
         self.clock = clock
         self.ids = ids
         self.endpoint_url = endpoint_url
-        # (account, the principal's ARN) -> whether IAM has this principal. Policies name principals.
-        self.has_principal: Callable[[str, str], bool] = lambda _, __: True
+        self.has_principal = has_principal
         self._supervisor = supervisor
         self._account = account
         self._region = region
@@ -89,6 +91,7 @@ class Lambda:
         self.pools = parts.pools
         self.dispatcher = parts.dispatcher
         self.destinations = parts.destinations
+        self.waiting = parts.waiting
         self.events = parts.events
         self.invoker = parts.invoker
         self.mappings = parts.mappings
@@ -180,13 +183,7 @@ class Lambda:
 
     def invoke_later(self, function_arn: str, payload: bytes) -> str:
         """Queue an invocation; return its request id. Raises LookupError when the function does not exist."""
-        ref = parse_function(function_arn, account=self._account, region=self._region)
-        request_id = self.ids.uuid()
-        try:
-            self.events.add(ref, payload, client_context="", request_id=request_id)
-        except FunctionNotFound as missing:
-            raise LookupError(function_arn) from missing
-        return request_id
+        return self.waiting.invoke_later(function_arn, payload)
 
     # --- function URLs ------------------------------------------------------------------------
 

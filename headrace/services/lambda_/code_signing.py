@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
 from headrace.services.lambda_.names import lambda_time

@@ -36,6 +36,7 @@ class Destinations:
     Args:
         queues: SQS.
         topics: SNS.
+        invoke: queues an invocation of the function with an ARN, and returns the request id.
         buses: EventBridge.
         objects: S3.
     """
@@ -45,6 +46,7 @@ class Destinations:
         queues: QueueSender,
         topics: TopicPublisher,
         *,
+        invoke: Callable[[str, bytes], str] | None = None,
         buses: EventBusSender | None = None,
         objects: ObjectStore | None = None,
     ) -> None:
@@ -52,9 +54,7 @@ class Destinations:
         self._topics = topics
         self._buses = buses
         self._objects = objects
-        # Queues an invocation of the function with an ARN, and returns the request id. Set after the construction,
-        # because the queue of invocations itself needs destinations.
-        self.invoke: Callable[[str, bytes], str] | None = None
+        self._invoke = invoke
 
     def send(self, arn: str, document: str, *, object_key: str = "") -> str:
         """Send a document; return its message id. Raises LookupError when the destination does not exist."""
@@ -71,8 +71,8 @@ class Destinations:
             return self._queues.send(arn, delivery.document, *attributes)
         if service == "sns":
             return self._topics.publish(arn, delivery.document, *attributes)
-        if service == "lambda" and self.invoke is not None:
-            return self.invoke(arn, delivery.document.encode())
+        if service == "lambda" and self._invoke is not None:
+            return self._invoke(arn, delivery.document.encode())
         if service == "events" and self._buses is not None and delivery.event is not None:
             return self._buses.put(arn, delivery.event)
         if service == "s3" and self._objects is not None and delivery.object_key:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from headrace.aws.validate import validate
+from headrace.aws.protocols.validate import validate
 from headrace.core.arn import make_arn
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.wording import WORDING

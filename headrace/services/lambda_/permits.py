@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import CallerIdentity, Guard, NoGuard
 from headrace.services.lambda_.errors import invalid_parameter

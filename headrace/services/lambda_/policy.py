@@ -1,7 +1,8 @@
 """Evaluates a function's resource policy: whether it allows a caller an action.
 
-A caller from the function's own account may do everything here; `headrace.iam` evaluates its identity policies. As on
-AWS, services and anonymous callers, which have no identity policies, need a statement in the resource policy.
+A caller from the function's own account may do everything here; `headrace.permissions.decisions` evaluates its identity
+policies. As on AWS, services and anonymous callers, which have no identity policies, need a statement in the resource
+policy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How requests address Lambda, and which errors it returns for injected faults."""
 
-from headrace.aws.fault_errors import FaultErrors
-from headrace.aws.service import Profile
+from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.protocols.service import Profile
 
 PROFILE = Profile(
     paths=("/2015-03-31/", "/2018-10-31/", "/2017-03-31/"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.aws.service import DataPage, NothingToShow
+from headrace.aws.protocols.service import DataPage, NothingToShow
 from headrace.services.lambda_.mappings.mappings import Mappings
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.aws.validate import Wording
+from headrace.aws.protocols.validate import Wording
 
 _REGION = r"[a-z]{2}((-gov)|(-iso([a-z]?)))?-[a-z]+-\d{1}"
 _OLD_REGION = r"[a-z]{2}((-gov)|(-iso(b?)))?-[a-z]+-\d{1}"

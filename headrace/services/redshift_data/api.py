@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import EventBusSender, Guard
-from headrace.core.warehouse import Warehouses
+from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.actions import ACTIONS
 from headrace.services.redshift_data.backend import RedshiftData, SecretReader

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, EventBusSender, Guard
-from headrace.core.warehouse import Login, Session, Warehouses, user_of
+from headrace.core.ports.warehouses import Login, Session, Warehouses, user_of
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.active_statements import Active
 from headrace.services.redshift_data.errors import invalid, no_target, not_found

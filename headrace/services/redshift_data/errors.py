@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.aws.errors import AwsError
-from headrace.core.warehouse import WarehouseError, WarehouseNotFound, WarehouseUnavailable
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports.warehouses import WarehouseError, WarehouseNotFound, WarehouseUnavailable
 
 
 def invalid(message: str) -> AwsError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import BusEvent, EventBusSender
 from headrace.core.workers import WorkerDone

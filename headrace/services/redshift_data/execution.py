@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from headrace.core.clock import Clock
-from headrace.core.warehouse import (
+from headrace.core.ports.warehouses import (
     Login,
     MayRead,
     Session,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.aws.shapes.redshift_data import ColumnMetadata, Field
-from headrace.core.warehouse import Column, Result
+from headrace.core.ports.warehouses import Column, Result
 from headrace.services.redshift_data.state import StoredResult
 
 _SIGNED = frozenset({"int2", "int4", "int8", "float4", "float8", "numeric"})

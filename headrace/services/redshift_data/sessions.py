@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.warehouse import Session
+from headrace.core.ports.warehouses import Session
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.errors import invalid, too_many_sessions
 from headrace.services.redshift_data.limits import ACTIVE_SESSIONS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from headrace.aws.shapes.redshift_data import ColumnMetadata
-from headrace.core.warehouse import Login
+from headrace.core.ports.warehouses import Login
 
 ENDED = ("FINISHED", "FAILED", "ABORTED")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.ids import Ids
-from headrace.core.warehouse import Warehouses
+from headrace.core.ports.warehouses import Warehouses
 from headrace.services.redshift_serverless.actions import ACTIONS
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.redshift_serverless.errors import translate

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.ids import Ids
+from headrace.core.ports.warehouses import ClusterSpec, Warehouses, user_of
 from headrace.core.system_tags import counted, is_refused
-from headrace.core.warehouse import ClusterSpec, Warehouses, user_of
 from headrace.services.redshift_serverless.errors import (
     conflict,
     invalid,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.aws.errors import AwsError
-from headrace.core.warehouse import WarehouseError, WarehouseUnavailable
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports.warehouses import WarehouseError, WarehouseUnavailable
 from headrace.services.redshift_serverless.limits import TAGS
 
 

@@ -1,5 +1,5 @@
 """How the gateway recognizes requests to Redshift Serverless."""
 
-from headrace.aws.service import Profile
+from headrace.aws.protocols.service import Profile
 
 PROFILE = Profile(target_prefix="RedshiftServerless")

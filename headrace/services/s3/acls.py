@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.owner import FULL_CONTROL, OWNER_ID
 from headrace.services.s3.state import Bucket

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
-from headrace.aws.service import ServiceApi
-from headrace.aws.strictness import Strictness
+from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.strictness import Strictness
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
+from headrace.core.ports import Guard, PrincipalCheck, accept_principal
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.backend import S3
+from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import translate
+from headrace.services.s3.fast_path import RawRequests
 from headrace.services.s3.fidelity import FIDELITY
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
 from headrace.services.s3.history_store import HistoryIndex
 from headrace.services.s3.notifications import Notifications
 from headrace.services.s3.profile import PROFILE
-from headrace.services.s3.raw import RawRequests
+from headrace.services.s3.resource_keys import key_of
 from headrace.services.s3.store import Buckets, ObjectIndex
+from headrace.services.s3.targets import Targets
 from headrace.services.s3.uploads import Uploads
 from headrace.store.database import Database
 
@@ -31,6 +36,10 @@ def build_s3(
     ids: Ids,
     database: Database,
     durability: Durability = "os",
+    keys: Keys | None = None,
+    targets: Targets | None = None,
+    guard: Guard | None = None,
+    has_principal: PrincipalCheck = accept_principal,
 ) -> S3:
     """Return S3 with its parts. `S3.start` loads the buckets."""
     index = ObjectIndex(database)
@@ -40,8 +49,12 @@ def build_s3(
         buckets=Buckets(database),
         files=files,
         uploads=Uploads(data_dir, clock=clock, ids=ids, database=database, settle=files.settle),
-        notifications=Notifications(clock=clock, ids=ids, database=database),
+        notifications=Notifications(
+            clock=clock, ids=ids, database=database, targets=targets, guard=guard
+        ),
         histories=Histories(files, HistoryIndex(database), ids),
+        keys=keys,
+        has_principal=has_principal,
     )
 
 
@@ -56,4 +69,6 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
+        policy_of=s3.policy_of,
+        key_of=functools.partial(key_of, s3),
     )

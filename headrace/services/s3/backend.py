@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
-from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.core.ports import BucketNotFound, ObjectNotFound, PrincipalCheck, accept_principal
 from headrace.services.s3 import (
     encryption,
     limits,
@@ -53,18 +53,19 @@ class S3:
         uploads: Uploads,
         notifications: Notifications,
         histories: Histories,
+        keys: Keys | None = None,
+        has_principal: PrincipalCheck = accept_principal,
     ) -> None:
         self.lock = threading.RLock()
         self.files = files
         self.histories = histories
-        self.keys: Keys = AnyKey()
+        self.keys = keys or AnyKey()
         self.uploads = uploads
         self.notifications = notifications
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
         # They must not block. They are not called for files that Spark writes.
         self.on_object_created: list[Callable[[str, str, int, str], None]] = []
-        # (account, the principal's ARN or unique id) -> whether IAM has this principal. Policies name principals.
-        self.has_principal: Callable[[str, str], bool] = lambda _, __: True
+        self.has_principal = has_principal
         self._clock = clock
         self._store = buckets
         self._buckets: dict[str, Bucket] = {}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.http import HttpRequest
 from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.files import ObjectFiles

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import anycrc  # pyright: ignore[reportMissingTypeStubs]
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3.errors import bad_digest, invalid_request, not_implemented
 
 _CHUNK_BYTES = 1024 * 1024

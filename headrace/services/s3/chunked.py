@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from headrace.aws.errors import AwsError
-from headrace.aws.http import ChunkSignatures
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import ChunkSignatures
 from headrace.services.s3.checksums import Body
 
 MAX_LINE_BYTES = 16 * 1024

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from headrace.aws.documents import is_admin
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import is_admin
 from headrace.aws.shapes.s3 import CORSConfiguration, CORSRule
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
@@ -34,7 +34,7 @@ class _Match:
 
 
 class BucketRules:
-    """Decides by a bucket's CORS rules about browsers' requests. Implements `headrace.aws.front_door.OwnRules`."""
+    """Decides by a bucket's CORS rules about browsers' requests. Implements `browser_rules.OwnRules`."""
 
     def __init__(self, s3: S3, service_of_head: Callable[[HttpRequest], str | None]) -> None:
         self._s3 = s3

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headrace.aws.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.aws.shapes.s3 import ServerSideEncryptionConfiguration
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import ControlPlane

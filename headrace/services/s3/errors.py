@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from email.utils import format_datetime
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.core.values import moment
 from headrace.services.s3 import limits

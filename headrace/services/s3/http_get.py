@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from headrace.aws.errors import AwsError
-from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
 from headrace.services.s3 import encryption, lifecycle, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument

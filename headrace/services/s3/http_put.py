@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.s3 import bodies, checksums, encryption, lifecycle, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.routing import Target, part_number

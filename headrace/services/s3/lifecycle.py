@@ -12,7 +12,7 @@ from email.utils import format_datetime
 from typing import Any, cast
 from urllib.parse import quote
 
-from headrace.aws.errors import malformed_xml
+from headrace.aws.calls.errors import malformed_xml
 from headrace.aws.shapes.s3 import (
     BucketLifecycleConfiguration,
     LifecycleExpiration,

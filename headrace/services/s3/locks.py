@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from headrace.aws.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.aws.shapes.s3 import DefaultRetention, ObjectLockConfiguration, ObjectLockRule
 from headrace.core.values import moment
 from headrace.services.s3.encryption import is_true

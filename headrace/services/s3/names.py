@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3 import limits
 from headrace.services.s3.errors import key_too_long
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.aws.errors import AwsError, malformed_xml
+from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.services.s3.errors import invalid_argument
 
 NAME = "BucketNotificationConfiguration"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote_plus
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, CallerIdentity, Guard, NoGuard
@@ -116,26 +116,38 @@ class ObjectEvent:
 class Notifications:
     """Stores events, and sends them in the background (a `Worker`).
 
-    `targets`, `guard` and `wake` are set before the worker starts.
-
     Args:
         clock: gives the events their time.
         ids: makes the ids of requests and configurations.
         database: stores the events.
+        targets: sends them; without it they are dropped.
+        guard: asks whether a target's policy lets S3 send.
     """
 
     name = "s3-notifications"
 
-    def __init__(self, *, clock: Clock, ids: Ids, database: Database) -> None:
-        self.targets: Targets = NoTargets()
-        self.guard: Guard = NoGuard()
-        self.wake: Callable[[], None] = _nobody
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        database: Database,
+        targets: Targets | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        self._targets = targets or NoTargets()
+        self._guard = guard or NoGuard()
+        self._listeners: list[Callable[[], None]] = []
         self._clock = clock
         self._ids = ids
         self._waiting = database.documents("s_three_notifications")
         self._lock = threading.Lock()
         kept = [int(key) for key, _ in self._waiting.items()]
         self._newest = max(kept, default=0)
+
+    def listen(self, stored: Callable[[], None]) -> None:
+        """Call `stored` from now on whenever an event is stored."""
+        self._listeners.append(stored)
 
     # --- configuring --------------------------------------------------------------------------
 
@@ -163,13 +175,13 @@ class Notifications:
         refused = [
             (service, arn, exists)
             for service, arn in wanted
-            if not (exists := self.targets.exists(arn)) or self._denial(arn, source)
+            if not (exists := self._targets.exists(arn)) or self._denial(arn, source)
         ]
         if refused:
             raise _unusable_targets(refused)
         for service, arn in dict.fromkeys(wanted):
             if service != "lambda":
-                self.targets.send(arn, json.dumps(self._test_event(bucket)))
+                self._targets.send(arn, json.dumps(self._test_event(bucket)))
         return configuration
 
     def _test_event(self, bucket: str) -> dict[str, str]:
@@ -189,7 +201,7 @@ class Notifications:
             source_arn=f"arn:aws:s3:::{source['bucket']}",
             source_account=source["account"],
         )
-        return self.guard.denial(acting, _SENDS[arn.split(":")[2]], arn)
+        return self._guard.denial(acting, _SENDS[arn.split(":")[2]], arn)
 
     # --- storing ------------------------------------------------------------------------------
 
@@ -209,7 +221,8 @@ class Notifications:
                 self._put({**kept, "bucket": event.bucket, "account": bucket.account})
             if to_bus:
                 self._put(self._for_bus(event, bucket, self._newest + 1))
-        self.wake()
+        for stored in self._listeners:
+            stored()
 
     def _put(self, waiting: dict[str, Any]) -> None:
         self._newest += 1
@@ -297,10 +310,10 @@ class Notifications:
             if problem:
                 log.warning("an event for %s is lost: %s", kept["arn"], problem)
                 return
-            self.targets.send(kept["arn"], kept["document"])
+            self._targets.send(kept["arn"], kept["document"])
             return
         event: BusEvent = bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
-        self.targets.put_event(kept["account"], kept["region"], event)
+        self._targets.put_event(kept["account"], kept["region"], event)
 
 
 def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
@@ -337,7 +350,3 @@ def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:
         )
     sentence = "Unable to validate the following destination configurations"
     return AwsError("InvalidArgument", sentence, 400, members)
-
-
-def _nobody() -> None:
-    """Do nothing: there is no worker to wake yet."""

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.aws.model import operation_model
+from headrace.aws.calls.model import operation_model
 from headrace.services.s3 import checksums
 from headrace.services.s3.errors import invalid_request
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import KeyRefused, ObjectInfo
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.operation import Call
 from headrace.services.s3.backend import S3
 from headrace.services.s3.routing import Target, target_of
 

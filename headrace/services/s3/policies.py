@@ -13,11 +13,16 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.wildcards import glob_matches
-from headrace.permissions.grammar import PolicyError, check_policy
+from headrace.permissions.policies.grammar import PolicyError, check_policy
+from headrace.permissions.policies.resource_grammar import (
+    Exists,
+    actions_of,
+    listed,
+    missing_principal,
+)
 from headrace.permissions.requests.table import Action, prefix_named
-from headrace.permissions.resource_grammar import Exists, actions_of, listed, missing_principal
 
 MOST_BYTES = 20 * 1024
 _ARN = "arn:aws:s3:::"

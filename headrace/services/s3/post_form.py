@@ -17,8 +17,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.s3 import encryption, lifecycle, limits, post_policy
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body

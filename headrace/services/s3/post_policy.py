@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3.errors import invalid_argument
 
 _SIGNED_V4 = ("x-amz-signature", "x-amz-algorithm", "x-amz-credential", "x-amz-date")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3 import encryption, locks
 from headrace.services.s3.checksums import CHECKSUM_HEADER, COMPOSITE, DEFAULT, FULL_OBJECT
 from headrace.services.s3.errors import invalid_argument, invalid_request, precondition_failed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from headrace.aws.errors import malformed_xml
-from headrace.aws.model import operation_model
+from headrace.aws.calls.errors import malformed_xml
+from headrace.aws.calls.model import operation_model
 from headrace.services.s3.errors import invalid_argument
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
 from headrace.services.s3.names import check_key

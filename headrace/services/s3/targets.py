@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import BusEvent, ControlPlane
 
@@ -55,12 +55,10 @@ class ServiceTargets:
 
     Args:
         control: calls SQS, SNS, Lambda and EventBridge.
-        invoke: queues an asynchronous invocation of the function with an ARN.
     """
 
-    def __init__(self, control: ControlPlane, invoke: Callable[[str, bytes], Any]) -> None:
+    def __init__(self, control: ControlPlane) -> None:
         self._control = control
-        self._invoke = invoke
 
     def exists(self, arn: str) -> bool:
         """See `Targets.exists`."""
@@ -77,10 +75,12 @@ class ServiceTargets:
         """See `Targets.send`."""
         parsed = Arn.parse(arn)
         where: dict[str, Any] = {"account": parsed.account, "region": parsed.region}
-        if parsed.service == "lambda":
-            self._invoke(arn, document.encode())
-            return
         try:
+            if parsed.service == "lambda":
+                event = {"FunctionName": arn, "InvocationType": "Event"}
+                payload = document.encode()
+                self._control.call("lambda", "Invoke", {**event, "Payload": payload}, **where)
+                return
             if parsed.service == "sns":
                 message = {"TopicArn": arn, "Message": document, "Subject": SUBJECT}
                 self._control.call("sns", "Publish", message, **where)

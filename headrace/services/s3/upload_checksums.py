@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3 import checksums
 from headrace.services.s3.checksums import CHECKSUMS, COMPOSITE, DEFAULT, FULL_OBJECT, Body
 from headrace.services.s3.errors import invalid_request

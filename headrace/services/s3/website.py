@@ -14,8 +14,8 @@ from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.shapes.s3 import (
     Redirect,
     RedirectAllRequestsTo,

@@ -9,7 +9,7 @@ from email.utils import format_datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.s3 import acls, encryption, limits, locks
 from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.ports import ControlPlane
 from headrace.services.tagging.actions import ACTIONS
 from headrace.services.tagging.backend import Tagging

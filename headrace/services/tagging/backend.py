@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.tagging import FailureInfo, TagFilter
 from headrace.core.arn import Arn
 from headrace.core.ports import ControlPlane

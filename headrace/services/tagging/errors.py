@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 
 
 def invalid_parameter(message: str) -> AwsError:

@@ -20,7 +20,7 @@ from botocore.config import Config as BotocoreConfig
 from botocore.endpoint import Endpoint, convert_to_response_dict
 from botocore.exceptions import HTTPClientError
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.testing import environment, transport
 from headrace.testing.in_process import NO_PORT
 

@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.schemas import named_in
-from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.state import Stack
-from headrace.services.cloudformation.template import template_of
+from headrace.services.cloudformation.template.template import template_of
 from scripts import resource_schemas, resource_types
 from tests.api.cloudformation.test_stacks import create, physical, update
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

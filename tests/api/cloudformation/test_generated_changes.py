@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from headrace.services.cloudformation.resources import resource_type
 from tests.api.cloudformation.generated import Values, varied
-from tests.api.cloudformation.lab import Lab
+from tests.api.cloudformation.helpers import Lab
 from tests.api.cloudformation.test_lifecycles import GROUPS, Life, cases
 from tests.support.cloud import InProcessCloud
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from tests.api.cloudformation.test_stacks import create, physical, template, update
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until

@@ -25,13 +25,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.errors import AwsError
-from headrace.services.cloudformation import graph
+from headrace.aws.calls.errors import AwsError
+from headrace.services.cloudformation.deployment.resource_states import ResourceStates
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.state import Stack
-from tests.api.cloudformation.lab import Lab, thing
+from headrace.services.cloudformation.template import graph
+from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_declared import APART, EXAMPLES, NAMED, TYPES_DECLARED
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.cloud_picture import Picture, gained, lost, picture_of

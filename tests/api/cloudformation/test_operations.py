@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import operations
+from headrace.services.cloudformation.deployment import operations
 from headrace.services.cloudformation.state import Resource, Stack
-from tests.api.cloudformation.lab import Lab, thing
+from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,
     refused,
@@ -125,8 +125,8 @@ def status_of_deleted(cfn: Any) -> str:
 def test_an_operation_that_cannot_even_begin_ends(
     cloud: InProcessCloud, cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):
-    from headrace.services.cloudformation.provision import Provisioner
-    from headrace.services.cloudformation.removal import Removal
+    from headrace.services.cloudformation.deployment.resource_removal import Removal
+    from headrace.services.cloudformation.deployment.stack_resources import Provisioner
 
     def broken(*_: Any, **__: Any) -> None:
         raise MemoryError

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import alias_deployments, operations
-from headrace.services.cloudformation.alias_deployments import execution_id
+from headrace.services.cloudformation.deployment import alias_deployments, operations
+from headrace.services.cloudformation.deployment.alias_deployments import execution_id
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import declared, resource_type
-from headrace.services.cloudformation.resources.tables import DECLARED
-from headrace.services.cloudformation.snapshots import default_policy
+from headrace.services.cloudformation.resources.snapshots import default_policy
+from headrace.services.cloudformation.resources.types import DECLARED
 from tests.api.cloudformation.test_stacks import create, refused, settled, template, update
 from tests.support.cloud import InProcessCloud
 

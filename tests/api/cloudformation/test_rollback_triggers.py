@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import operations
-from headrace.services.cloudformation.rollback_triggers import RollbackTriggers
+from headrace.services.cloudformation.deployment import operations
+from headrace.services.cloudformation.deployment.rollback_triggers import RollbackTriggers
 from headrace.services.cloudformation.state import Stack
-from tests.api.cloudformation.lab import Lab, thing
+from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import create, refused, settled, status
 from tests.support.clock import FakeClock
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

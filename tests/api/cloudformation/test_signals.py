@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.signals import (
     ExpectedSignals,

@@ -66,7 +66,7 @@ def physical(cfn: Any, logical_id: str, name: str = "s") -> str:
 
 
 def test_an_unknown_action_is_refused(cloud: InProcessCloud):
-    from headrace.aws.http import HttpRequest
+    from headrace.aws.calls.http import HttpRequest
 
     headers = {
         "content-type": "application/x-www-form-urlencoded",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.api.emr.conftest import LOGS, Lab
 from tests.support.history_home import make_event_log, make_history_home
 from tests.support.server import wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.core.emr_releases import EMR, releases
+from headrace.spark_submit.emr_releases import EMR, releases
 from tests.api.emr.conftest import Lab
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.spark_submit.environments import CACHE_VARIABLE, cached
 from tests.api.emr.conftest import is_running
 from tests.api.emr_serverless.conftest import BUCKET, ROLE, Lab

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.api.emr_serverless.conftest import BUCKET, Lab
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from tests.support.cloud import InProcessCloud
 from tests.support.endpoint import Endpoint, Request, endpoint, json_answer
 from tests.support.hec import TOKEN, hec

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.http import HttpRequest
-from headrace.services.firehose.raw import JSON
+from headrace.aws.calls.http import HttpRequest
+from headrace.services.firehose.fast_path import JSON
 from tests.api.kinesis.conftest import StillClock
 from tests.support.cloud import InProcessCloud
 

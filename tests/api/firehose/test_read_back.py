@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.ports import AnyKeys
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.fidelity import FIDELITY
 from tests.support.cloud import InProcessCloud
@@ -204,7 +205,7 @@ def firehose(tmp_path: Path) -> Iterator[Any]:
         cloud.client("s3").create_bucket(Bucket="lake")
         cloud.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
         # A key that moto does not have, which takes seconds to load.
-        cloud.cloud.firehose.keys.state_of = lambda arn, *_: (arn, "Enabled")
+        cloud.cloud.firehose.keys._keys = AnyKeys()
         yield cloud.client("firehose")
 
 

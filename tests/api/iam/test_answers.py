@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from headrace.aws.http import HttpRequest
-from headrace.iam.report import in_words
+from headrace.aws.calls.http import HttpRequest
+from headrace.permissions.decisions.report import in_words
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role
 

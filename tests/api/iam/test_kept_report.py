@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace.iam import report_file
-from headrace.iam.report import report_of
-from headrace.iam.report_file import REPORT_FILE
+from headrace.permissions.decisions import report_file
+from headrace.permissions.decisions.report import report_of
+from headrace.permissions.decisions.report_file import REPORT_FILE
 from headrace.testing.clock import MovableClock
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import allow, as_role, make_role

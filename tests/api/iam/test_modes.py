@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.iam.report import in_words, report_of
+from headrace.permissions.decisions.report import in_words, report_of
 from headrace.testing.clock import MovableClock
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust

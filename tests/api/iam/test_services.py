@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.adapters.job_credentials import RoleCredentials
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.pages.s3_access import PATH
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
@@ -347,7 +347,7 @@ def test_a_job_runs_own_policy_limits_what_it_does_in_s3(cloud: InProcessCloud):
 
 
 def test_a_call_in_cbor_needs_the_permission_too(cloud: InProcessCloud):
-    """What reads a call's parameters reads JSON: `headrace/aws/rpc_cbor.py` gives it that."""
+    """What reads a call's parameters reads JSON: `headrace/aws/protocols/rpc_cbor.py` gives it that."""
     make_role(cloud, "of-metrics", allow("cloudwatch:ListMetrics", "*"))
     role = f"arn:aws:iam::{ACCOUNT}:role/of-metrics"
     made = cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="s1")["Credentials"]

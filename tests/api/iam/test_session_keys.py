@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.fallback.mfa import code_of
-from headrace.iam.report import report_of
+from headrace.permissions.decisions.report import report_of
+from headrace.services.iam.sts.mfa import code_of
 from headrace.testing.clock import MovableClock
 from tests.support.clients import client_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud

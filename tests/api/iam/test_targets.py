@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.iam.report import report_of
+from headrace.permissions.decisions.report import report_of
 from tests.api.iam.test_services import BUCKET, make_function, put_policy
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, make_role, refusal, statements

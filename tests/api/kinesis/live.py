@@ -10,7 +10,7 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config as BotocoreConfig
 
-from headrace.aws.server import bind
+from headrace.aws.server.server import bind
 from headrace.cloud import Cloud, server_for
 from headrace.core.clock import Clock
 from headrace.core.config import Config

@@ -8,7 +8,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from headrace.aws.http import DROPPED, HttpRequest, HttpResponse
+from headrace.aws.calls.http import DROPPED, HttpRequest, HttpResponse
 from tests.api.kinesis.streams import Streams, failure
 from tests.support.cloud import ACCOUNT, InProcessCloud
 

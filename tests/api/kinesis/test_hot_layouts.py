@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.services.kinesis.data_path import json_wire
+from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
-from tests.api.kinesis.twins import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.support.cloud import InProcessCloud
 
 

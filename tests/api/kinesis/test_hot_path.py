@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.base64_texts import is_base64, padding_of
+from headrace.aws.protocols.base64_texts import is_base64, padding_of
 from headrace.services.kinesis.data_path import json_wire
+from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
-from tests.api.kinesis.twins import ARN, NAME, Twins, ask, stored, twin_clouds
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.core.ports import Metric
 from headrace.services.kinesis.consumers.subscribe import subscribe
 from headrace.services.kinesis.metrics import MinuteMetrics
@@ -186,7 +186,7 @@ def test_cloudwatch_shows_them(streams: Streams, cloud: InProcessCloud, clock: S
     streams.put("a", key="k")
     clock.advance(60)
     worker.step()
-    cloud.cloud._metrics.step()
+    cloud.cloud._parts.metrics.step()
     at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
     points = cloud.client("cloudwatch").get_metric_statistics(
         Namespace="AWS/Kinesis",

@@ -8,7 +8,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from headrace.aws.codec_json import CBOR_1_1, decode_body
+from headrace.aws.protocols.codec_json import CBOR_1_1, decode_body
 from tests.api.kinesis.streams import Streams, arn_of, failure
 from tests.support.clock import FakeClock
 from tests.support.cloud import ACCOUNT, InProcessCloud

@@ -17,7 +17,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
-from headrace.aws.codec_json import CBOR_1_1, decode_body
+from headrace.aws.protocols.codec_json import CBOR_1_1, decode_body
 from tests.api.kinesis.live import LiveCloud
 from tests.api.kinesis.streams import arn_of
 from tests.support.server import wait_until

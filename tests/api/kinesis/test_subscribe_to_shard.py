@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.eventstream import EventStreamBuffer
 
-from headrace.aws.codec_json import CBOR_1_1, decode_body
+from headrace.aws.protocols.codec_json import CBOR_1_1, decode_body
 from headrace.services.kinesis.consumers.subscriptions import SentEvent, Subscription
 from headrace.services.kinesis.data_path.positions import start_index
 from headrace.services.kinesis.limits import SUBSCRIPTION_EVENT_BYTES

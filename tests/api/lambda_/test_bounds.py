@@ -48,14 +48,14 @@ def test_events_that_wait_are_on_the_disk_and_not_in_memory(lab: LambdaLab, plac
     lab.create("slow", WAITS, Timeout=60)
     lab.client().put_function_concurrency(FunctionName="slow", ReservedConcurrentExecutions=1)
     event = json.dumps({"place": str(place)}).encode()
-    lab.lambda_.events.add(ref("slow"), event, client_context="", request_id="first")
+    lab.lambda_.waiting.add(ref("slow"), event, client_context="", request_id="first")
     wait_until((place / "first").exists, what="the first event")
     large = json.dumps({"place": str(place), "x": "x" * (ASYNC_PAYLOAD_BYTES - 300)}).encode()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(24):
-            lab.lambda_.events.add(ref("slow"), large, client_context="", request_id=f"e{number}")
+            lab.lambda_.waiting.add(ref("slow"), large, client_context="", request_id=f"e{number}")
         # Those that were tried and throttled have let go of theirs; as Base64 all would be 32 MiB.
         wait_until(
             lambda: tracemalloc.get_traced_memory()[0] - before < 8 * MIB, what="little memory"
@@ -69,7 +69,7 @@ def test_events_that_waited_behind_others_run_after_a_restart(lab: LambdaLab, pl
     lab.create("slow", WAITS, Timeout=60)
     event = json.dumps({"place": str(place)}).encode()
     for number in range(30):
-        lab.lambda_.events.add(ref("slow"), event, client_context="", request_id=f"e{number}")
+        lab.lambda_.waiting.add(ref("slow"), event, client_context="", request_id=f"e{number}")
     wait_until(lambda: list(place.iterdir()), what="the first event")
     lab.restart()
     (place / "go").touch()
@@ -89,7 +89,7 @@ def test_a_function_that_comes_and_goes_leaves_nothing_in_memory(lab: LambdaLab)
             FunctionName=name, Qualifier="1", ProvisionedConcurrentExecutions=1
         )
         lambda_.invoker.invoke(f"{name}:1", b"{}")
-        lambda_.events.add(ref(name), b"{}", client_context="", request_id=f"r{number}")
+        lambda_.waiting.add(ref(name), b"{}", client_context="", request_id=f"r{number}")
         wait_until(lambda: not lab.database.documents("lambda_async").items(), what="the event")
         lambda_.pools.step()
         client.delete_function(FunctionName=name)

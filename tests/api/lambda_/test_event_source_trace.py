@@ -10,7 +10,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.cli.commands import headrace
 from tests.support.cloud import InProcessCloud
 from tests.support.server import ServerProcess, wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from tests.support.lambda_lab import ROLE, LambdaLab, zipped
 
 HELLO = "def handler(event, context):\n    return 'hello'\n"

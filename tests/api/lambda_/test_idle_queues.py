@@ -24,7 +24,7 @@ def sqs(cloud: InProcessCloud) -> Any:
 
 
 def is_empty(cloud: InProcessCloud, name: str) -> bool:
-    return cloud.cloud.moto.held.queue_is_empty(ACCOUNT, REGION, name)
+    return cloud.cloud.moto.memory.queue_is_empty(ACCOUNT, REGION, name)
 
 
 def test_a_queue_is_empty_until_a_message_can_be_received(cloud: InProcessCloud, sqs: Any) -> None:
@@ -54,4 +54,4 @@ def test_a_queue_that_is_not_there_is_missing(
     cloud: InProcessCloud, account: str, region: str, name: str
 ) -> None:
     with pytest.raises(LookupError):
-        cloud.cloud.moto.held.queue_is_empty(account, region, name)
+        cloud.cloud.moto.memory.queue_is_empty(account, region, name)

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.services.lambda_.runtime import isolation, walls
-from headrace.services.lambda_.runtime.view import TMP
+from headrace.services.lambda_.runtime import namespaces, own_mounts
+from headrace.services.lambda_.runtime.visible_files import TMP
 from tests.support.lambda_lab import LambdaLab, zipped
 from tests.support.server import wait_until
 
@@ -29,16 +29,16 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     """The kind of machine; `on` says which a test is for. Those that this one cannot be are skipped."""
     kind: str = getattr(request, "param", "walls")
     if kind == "walls":
-        probe = walls.Walls(tmp_path / "probe")
+        probe = namespaces.Walls(tmp_path / "probe")
         seen = probe.view()
         probe.close()
         if seen is None:
             pytest.skip("this machine permits no walls")
         return kind
-    monkeypatch.setattr(walls._Known, "refusal", "not wanted")
+    monkeypatch.setattr(namespaces._Known, "refusal", "not wanted")
     if kind == "nothing":
-        monkeypatch.setattr(isolation, "_entering", lambda: None)
-    elif isolation._entering() is None:
+        monkeypatch.setattr(own_mounts, "_entering", lambda: None)
+    elif own_mounts._entering() is None:
         pytest.skip("this machine gives nobody mounts of their own")
     return kind
 
@@ -173,7 +173,7 @@ def test_layers_are_importable(lab: LambdaLab) -> None:
 
 
 def test_nothing_is_mounted_over_what_the_function_needs(tmp_path: Path) -> None:
-    made = isolation.plan(
+    made = own_mounts.plan(
         opt=tmp_path, own_tmp=tmp_path, storage_mib=512, needed=[Path("/opt/code"), Path("/tmp/x")]
     )
     assert made.opt is None
@@ -193,7 +193,7 @@ def test_temporary_files_are_limited_to_the_functions_storage(lab: LambdaLab) ->
 
 @on("walls", "mounts")
 @pytest.mark.skipif(
-    isolation._covers(TMP, isolation._interpreters()), reason="headrace lies in /tmp"
+    own_mounts._covers(TMP, own_mounts._interpreters()), reason="headrace lies in /tmp"
 )
 def test_tmp_is_the_functions_own_and_begins_empty(lab_outside_tmp: LambdaLab) -> None:
     Path("/tmp/headrace-test-of-the-machine").touch()

@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
 from headrace.services.lambda_.names import FunctionRef

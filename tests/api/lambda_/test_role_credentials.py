@@ -14,7 +14,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from headrace.aws.sessions import Credentials, RoleSession, RoleSessions
+from headrace.aws.signatures.sessions import Credentials, RoleSession, RoleSessions
 from headrace.core.clock import SystemClock
 from headrace.services.lambda_.limits import CREDENTIALS_SECONDS
 from tests.support.cloud import InProcessCloud
@@ -227,7 +227,7 @@ def test_nothing_piles_up_with_cold_starts(tmp_path: Path) -> None:
             assert lambda_.invoke(FunctionName="f")["StatusCode"] == 200
 
         # The first log line makes a log group, and each process a log stream, which moto's journal keeps.
-        cloud.cloud._logs.put = lambda *_, **__: None  # type: ignore[method-assign]
+        cloud.cloud._parts.logs.put = lambda *_, **__: None  # type: ignore[method-assign]
         cold_start()
         # What is judged is read from moto's services, each of which then has its state.
         cloud.cloud.judge.settle()
@@ -268,7 +268,7 @@ def test_a_process_whose_credentials_are_about_to_expire_is_replaced(tmp_path: P
 def test_an_account_of_many_keys_is_not_kept_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.aws.gateway.MOST_ACCOUNTS_KEPT", 10)
+    monkeypatch.setattr("headrace.aws.gateway.dispatch.MOST_ACCOUNTS_KEPT", 10)
     with InProcessCloud(tmp_path / "data") as cloud:
         gateway, sessions = cloud.cloud.gateway, cloud.cloud.sessions
         for number in range(100):

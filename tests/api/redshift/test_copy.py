@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.warehouse import Load, Login, WarehouseError
+from headrace.core.ports.warehouses import Load, Login, WarehouseError
 from tests.api.redshift.conftest import Run
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 from tests.support.clock import FakeClock
 
 BUCKET = "bucket-one"

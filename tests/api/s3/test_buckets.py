@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of
+from tests.api.s3.helpers import S3Lab, error_of
 
 # --- serialization ------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpResponse
+from headrace.aws.calls.http import HttpResponse
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, header
+from tests.api.s3.helpers import S3Lab, header
 
 HOME = "https://localhost:4200"
 VARY = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"

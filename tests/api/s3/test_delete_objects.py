@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of, files_under
+from tests.api.s3.helpers import S3Lab, error_of, files_under
 
 
 def keys(s3: Any) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of, files_under
+from tests.api.s3.helpers import S3Lab, error_of, files_under
 
 LEGAL_KEYS = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60),

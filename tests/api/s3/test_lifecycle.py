@@ -8,7 +8,7 @@ import pytest
 
 from headrace.services.s3.sweeper import Sweeper
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 
 DAY_S = 24 * 3600
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of
+from tests.api.s3.helpers import S3Lab, error_of
 
 # Slashes, and neighbours of the slash in the order of bytes; what must be escaped; other planes.
 KEY_CHARACTERS = "ab/.-0 +%&ü\U0001f600"

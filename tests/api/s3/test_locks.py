@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 from tests.support.clock import FakeClock
 
 

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of, files_under
+from tests.api.s3.helpers import S3Lab, error_of, files_under
 
 MIB = 1024 * 1024
 FIRST, SECOND = b"a" * (5 * MIB), b"b" * 1000

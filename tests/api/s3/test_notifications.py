@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from headrace.core.ports import BusEvent
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
 
@@ -28,7 +28,7 @@ class Told:
         self.by_arn: dict[str, list[Any]] = defaultdict(list)
         self.on_bus: list[tuple[str, str, BusEvent]] = []
         self.is_broken = False
-        lab.s3.notifications.targets = self
+        lab.s3.notifications._targets = self
 
     def exists(self, arn: str) -> bool:
         return not arn.endswith("missing")

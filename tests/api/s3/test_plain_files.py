@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.store import ObjectIndex
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of, files_under
+from tests.api.s3.helpers import S3Lab, error_of, files_under
 
 
 def keys(s3: Any, **parameters: Any) -> list[str]:

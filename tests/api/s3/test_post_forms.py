@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from urllib3.filepost import encode_multipart_formdata
 
-from headrace.aws.http import HttpRequest
-from tests.api.s3.lab import S3Lab, header
+from headrace.aws.calls.http import HttpRequest
+from tests.api.s3.helpers import S3Lab, header
 
 KEY = "folder/${filename}"
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of, files_under, header
+from tests.api.s3.helpers import S3Lab, error_of, files_under, header
 from tests.support.clock import FakeClock
 
 STREAMED = {

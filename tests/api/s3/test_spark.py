@@ -14,7 +14,7 @@ import pytest
 from headrace.core.minor_versions import minor_of
 from headrace.spark_submit.spark_versions import traits_of
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, error_of, files_under
+from tests.api.s3.helpers import S3Lab, error_of, files_under
 
 KEYS = ("folder/k", "folder//k")  # one that is a path, and one that is not
 

@@ -17,7 +17,7 @@ import pytest
 from headrace.services.s3.state import StoredObject
 from headrace.store.database import Database
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 from tests.support.clock import FakeClock
 
 KEY = "dir/k"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab, files_under, header
+from tests.api.s3.helpers import S3Lab, files_under, header
 
 # --- serialization ------------------------------------------------------------------------------
 

@@ -41,8 +41,8 @@ def use_clock(path: Path) -> None:
 
 
 def _load() -> None:
-    from headrace.aws.model import service_model
-    from headrace.aws.moto_imports import load_moto
+    from headrace.aws.calls.model import service_model
+    from headrace.aws.protocols.moto_imports import load_moto
 
     load_moto()
     for name in _IMPORTED_EARLY:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.aws import codec_moto
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.protocols import codec_moto
+from headrace.composition.moto import build_moto
 from headrace.core.clock import SystemClock
 from headrace.core.ids import Ids
-from headrace.fallback import MotoServices
 from headrace.store.database import Database
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     # Threads change places as often as can be.
     sys.setswitchinterval(1e-5)
     clock, ids = SystemClock(), Ids()
-    moto = MotoServices(database=Database(folder / "state"), clock=clock, ids=ids)
+    moto = build_moto(database=Database(folder / "state"), clock=clock, ids=ids).engine
     gateway = Gateway(
         clock=clock, ids=ids, account="000000000000", region="us-east-1", fallback=moto
     )

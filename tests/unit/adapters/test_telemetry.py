@@ -10,7 +10,7 @@ import pytest
 
 from headrace.adapters import telemetry
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import LogLine, Metric
 
 WHERE = {"account": "000000000000", "region": "us-east-1"}

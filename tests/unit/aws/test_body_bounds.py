@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.body_bounds import (
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.protocols.body_bounds import (
     MOST_FORM_FIELDS,
     MOST_JSON_LEVELS,
     MOST_UNPACKED_BYTES,
@@ -23,15 +25,13 @@ from headrace.aws.body_bounds import (
     check_xml,
     unpack,
 )
-from headrace.aws.codec_json import (
+from headrace.aws.protocols.codec_json import (
     CBOR_1_1,
     JSON_1_1,
     decode_body,
     decode_input,
     decode_rest_json,
 )
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 

@@ -11,10 +11,10 @@ from botocore.parsers import create_parser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aws import codec_json
-from headrace.aws.codec_json import CBOR_1_1, JSON_1_1
-from headrace.aws.errors import AwsError, serialization_error
-from headrace.aws.model import operation_model
+from headrace.aws.calls.errors import AwsError, serialization_error
+from headrace.aws.calls.model import operation_model
+from headrace.aws.protocols import codec_json
+from headrace.aws.protocols.codec_json import CBOR_1_1, JSON_1_1
 
 
 def decode(operation: str, body: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """moto's codecs, held against botocore's: what botocore's client writes we read, what we write it reads.
 
-For every operation of the services that go through headrace.aws.codec_moto, one generated input and output.
+For every operation of the services that go through headrace.aws.protocols.codec_moto, one generated input and output.
 The exceptions are the raw bodies, which the services handle by hand, and are listed.
 """
 
@@ -15,9 +15,9 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
 
-from headrace.aws import codec_moto
-from headrace.aws.http import HttpRequest
-from headrace.aws.model import service_model
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.model import service_model
+from headrace.aws.protocols import codec_moto
 
 SCALARS: dict[str, Any] = {
     "string": "text",
@@ -128,7 +128,7 @@ def test_outputs_are_read_by_botocore(service: str):
 
 @pytest.mark.parametrize("service", ["lambda", "cloudformation", "s3"])
 def test_errors_are_read_by_botocore(service: str):
-    from headrace.aws.errors import AwsError
+    from headrace.aws.calls.errors import AwsError
 
     model = service_model(service)
     parser = create_parser(model.metadata["protocol"])
@@ -145,7 +145,7 @@ def test_errors_are_read_by_botocore(service: str):
 
 
 def test_a_date_beyond_all_dates_is_a_bad_request():
-    from headrace.aws.errors import AwsError
+    from headrace.aws.calls.errors import AwsError
 
     headers = {"if-modified-since": "9" * 64}
     with pytest.raises(AwsError, match="SerializationException"):

@@ -7,7 +7,7 @@ from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aws import event_stream
+from headrace.aws.protocols import event_stream
 
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=80)
 

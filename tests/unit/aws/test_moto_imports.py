@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.moto_imports import BEFORE, LOWEST, MotoUnsuited, check_version
+from headrace.aws.protocols.moto_imports import BEFORE, LOWEST, MotoUnsuited, check_version
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.aws import model, newer_parameters
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import operation_name
-from headrace.aws.strictness import Strictness
+from headrace.aws.calls import model
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import operation_name
+from headrace.aws.protocols import newer_parameters
+from headrace.aws.protocols.strictness import Strictness
 from headrace.services.cloudformation.actions import ACTIONS
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace.aws import gateway as gateway_module
-from headrace.aws.errors import AwsError
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.service import Profile, ServiceApi
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway import dispatch as gateway_module
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.core.ids import Ids
 from tests.support.clock import FakeClock
 from tests.support.owned import OWNED
@@ -98,7 +98,7 @@ AWS = Path(gateway_module.__file__).parent
 
 
 def test_the_gateway_has_no_services_name_in_it() -> None:
-    tree = ast.parse((AWS / "gateway.py").read_text())
+    tree = ast.parse((AWS / "dispatch.py").read_text())
     texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert texts & set(OWNED) == set()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.aws.faults import Faults
-from headrace.aws.http import HttpRequest
-from headrace.aws.inline_requests import InlineRequests
-from headrace.aws.service_names import ServiceNames
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.faults.faults import Faults
+from headrace.aws.gateway.inline_requests import InlineRequests
+from headrace.aws.signatures.service_names import ServiceNames
 from headrace.core.ids import Ids
 from headrace.services.kinesis.profile import PROFILE
 

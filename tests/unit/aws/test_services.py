@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.aws.model import service_model
-from headrace.aws.owned_service import check_api
+from headrace.aws.calls.model import service_model
+from headrace.aws.protocols.owned_service import check_api
 from tests.support.cloud import InProcessCloud
 from tests.support.owned import OWNED
 

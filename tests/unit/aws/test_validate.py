@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.errors import AwsError
-from headrace.aws.validate import validate
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.protocols.validate import validate
 
 
 def refused(service: str, operation: str, params: dict[str, Any]) -> AwsError:
@@ -62,7 +62,7 @@ def test_what_keeps_every_constraint_passes():
 
 
 def test_the_constraints_of_every_owned_operation_compile():
-    from headrace.aws.model import service_model
+    from headrace.aws.calls.model import service_model
 
     for service in ("kinesis", "firehose", "lambda", "emr", "cloudformation"):
         for operation in service_model(service).operation_names:

@@ -90,7 +90,7 @@ def test_an_interrupted_import_is_quiet(module: str, arguments: list[str], tmp_p
         ("before", "headrace.cloud.Cloud/__init__"),
         pytest.param("before", "headrace.cloud.Cloud/start", marks=pytest.mark.slow),
         pytest.param("after", "headrace.cloud.Cloud/start", marks=pytest.mark.slow),
-        ("before", "headrace.fallback.MotoServices/warm_up"),
+        ("before", "headrace.moto.engine.MotoEngine/warm_up"),
         pytest.param("after", "headrace.cli.run.write_run_file", marks=pytest.mark.slow),
         ("before", "headrace.cloud.Cloud/stop"),
     ],

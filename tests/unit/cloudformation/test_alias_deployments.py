@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, InvokeResult
-from headrace.services.cloudformation.alias_deployments import (
+from headrace.services.cloudformation.deployment.alias_deployments import (
     ALIAS,
     POLICY,
     AliasDeployment,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.aws.model import service_model
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import operation_name
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.fidelity import FIDELITY
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template import graph
 
 DEPENDS_ON = {"a": set[str](), "b": {"a"}, "c": {"b"}, "d": {"a"}, "e": set[str]()}
 

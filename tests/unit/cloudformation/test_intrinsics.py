@@ -8,8 +8,8 @@ import pytest
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.intrinsics import Scope, evaluate
-from headrace.services.cloudformation.values import UNKNOWN
+from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
+from headrace.services.cloudformation.template.values import UNKNOWN
 
 
 def scope(**names: Any) -> Scope:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.template.template_text import load
 
 TOO_DEEP = "nested more than 100 levels deep"
 

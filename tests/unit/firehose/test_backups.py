@@ -11,9 +11,9 @@ import pytest
 
 from headrace.services.firehose.output import NotPut
 from tests.support.endpoint import endpoint
-from tests.unit.firehose.destinations.lab import S3
+from tests.unit.firehose.destinations.helpers import S3
 from tests.unit.firehose.destinations.test_deliveries import http, sound
-from tests.unit.firehose.lab import FUNCTION, INTERVAL_S, Lab, processing
+from tests.unit.firehose.helpers import FUNCTION, INTERVAL_S, Lab, processing
 from tests.unit.firehose.test_partitions import PARTITIONED, record
 from tests.unit.firehose.test_transform import upper
 

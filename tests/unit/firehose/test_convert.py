@@ -17,7 +17,7 @@ from headrace.core.ports import TableSchema
 from headrace.services.firehose import convert
 from headrace.services.firehose.hive import UnknownType
 from headrace.services.firehose.serde import JsonReadOptions, ParquetWriteOptions
-from tests.unit.firehose.lab import record_of
+from tests.unit.firehose.helpers import record_of
 
 
 def rows(datas: list[bytes], *columns: tuple[str, str]) -> tuple[list[dict[str, Any]], list[str]]:

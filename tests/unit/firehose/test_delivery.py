@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.ports import SchemaNotFound
 from headrace.core.workers import WorkerDone
-from headrace.services.firehose.destination import checked
+from headrace.services.firehose.s3_settings import checked
 from headrace.services.firehose.sources import (
     TRIM_HORIZON,
     JournalSource,
@@ -22,7 +22,7 @@ from headrace.services.firehose.sources import (
 )
 from tests.support.objects import Killed
 from tests.support.streams import STREAM_ARN, MemoryStreams
-from tests.unit.firehose.lab import CONVERSION, SHARD, Lab, processing
+from tests.unit.firehose.helpers import CONVERSION, SHARD, Lab, processing
 
 
 @pytest.fixture

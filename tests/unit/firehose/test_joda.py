@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.firehose.joda import checked, reader
 
 

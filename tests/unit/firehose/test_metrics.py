@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from headrace.core.ports import Metric
+from headrace.core.ports import AnyKeys, Metric
 from headrace.services.firehose import metrics
 from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.reports import Reports
 from tests.support.endpoint import endpoint
 from tests.support.hec import TOKEN, hec
 from tests.support.objects import MemoryLogs, MemoryMetrics
-from tests.unit.firehose.destinations.lab import DestinationLab
+from tests.unit.firehose.destinations.helpers import DestinationLab
 from tests.unit.firehose.destinations.test_deliveries import Domains, http, sound
 from tests.unit.firehose.destinations.test_redshift import Warehouses, lab_of, run
-from tests.unit.firehose.iceberg.lab import IcebergLab
-from tests.unit.firehose.lab import CONVERSION, FUNCTION, Lab, processing, several
+from tests.unit.firehose.helpers import CONVERSION, FUNCTION, Lab, processing, several
+from tests.unit.firehose.iceberg.helpers import IcebergLab
 from tests.unit.firehose.test_partitions import PARTITIONED, record
 from tests.unit.firehose.test_transform import upper
 
@@ -82,6 +82,16 @@ def put_directly(tmp_path: Path) -> Iterable[Metric]:
     return sink.metrics
 
 
+class OneKey(AnyKeys):
+    """KMS whose keys are all in one state; without a state there are none."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        return (key_id if self.state else ""), self.state
+
+
 def encrypted(tmp_path: Path) -> Iterable[Metric]:
     found: list[Metric] = []
     for place, state in enumerate(("", "Disabled", "PendingDeletion")):
@@ -89,14 +99,14 @@ def encrypted(tmp_path: Path) -> Iterable[Metric]:
         folder.mkdir()
         lab = Lab(folder)
         lab.stream.encryption = {"KeyARN": "arn:aws:kms:us-east-1:000000000000:key/k"}
-        lab.ports.keys.state_of = lambda arn, *_, state=state: (arn if state else "", state)
+        lab.ports.keys._keys = OneKey(state)
         lab.put(b"one")
         with pytest.raises(KeyUnusable):
             lab.deliver()
         found += lab.metrics.metrics
         assert not lab.objects.objects
         # It waited, and nothing was lost.
-        lab.ports.keys.state_of = lambda arn, *_: (arn, "Enabled")
+        lab.ports.keys._keys = AnyKeys()
         lab.settle()
         assert list(lab.objects.objects.values()) == [b"one"]
     return found

@@ -16,10 +16,10 @@ import pytest
 from headrace.core.ports import CallerIdentity, NoGuard
 from headrace.services.firehose import sorting
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.destination import checked
 from headrace.services.firehose.partitions import LIMIT_OUTPUT
+from headrace.services.firehose.s3_settings import checked
 from tests.support.objects import Killed
-from tests.unit.firehose.lab import FUNCTION, INTERVAL_S, SHARD, Lab, several
+from tests.unit.firehose.helpers import FUNCTION, INTERVAL_S, SHARD, Lab, several
 from tests.unit.firehose.test_transform import answer
 
 pytest.importorskip("jq", reason="JQ 1.6 has no wheel for this Python")

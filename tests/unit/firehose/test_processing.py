@@ -17,7 +17,7 @@ import pytest
 
 from headrace.services.firehose.aggregates import MAGIC, taken_apart
 from headrace.services.firehose.splitting import UnsplittableRecord, inflated
-from tests.unit.firehose.lab import CONVERSION, FUNCTION, INTERVAL_S, Lab, several
+from tests.unit.firehose.helpers import CONVERSION, FUNCTION, INTERVAL_S, Lab, several
 from tests.unit.firehose.test_partitions import PARTITIONED
 from tests.unit.firehose.test_transform import upper
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.firehose import quotas
 from headrace.services.firehose.quotas import MIB, Throttle, quota_of
 from tests.api.kinesis.conftest import StillClock

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FunctionThrottled, InvokeResult
-from headrace.services.firehose.destination import check_processors
+from headrace.services.firehose.s3_settings import check_processors
 from headrace.services.firehose.transform import Stopping
 from headrace.services.lambda_.runtime.platform_log import timed_out
 from tests.support.objects import Killed
-from tests.unit.firehose.lab import CONVERSION, FUNCTION, SHARD, Lab, processing
+from tests.unit.firehose.helpers import CONVERSION, FUNCTION, SHARD, Lab, processing
 
 
 def answer(event: dict[str, Any], change: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.aws.errors import AwsError
-from headrace.aws.model import service_model
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import service_model
+from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.throttle import MOST_BUCKETS, RATES, Rate, Throttle, TokenBucket
 
 NOW_MS = 1_700_000_000_000

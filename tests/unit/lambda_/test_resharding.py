@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.core.workers import WorkerDone
 from headrace.services.lambda_.mappings.mappings import MappingRunner
 from tests.support.streams import MemoryStreams
-from tests.unit.lambda_.test_lanes import Keyed, check_orders
+from tests.unit.lambda_.test_batch_runner import Keyed, check_orders
 from tests.unit.lambda_.test_poller import Rig
 
 KEYS = "abcdef"

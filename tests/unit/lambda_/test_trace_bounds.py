@@ -13,7 +13,7 @@ from headrace.services.lambda_.mappings.batch import Attempt, Batch
 from headrace.services.lambda_.mappings.mappings import MappingRunner
 from headrace.services.lambda_.mappings.trace import SUCCESS, BatchSource, Trace
 from headrace.store.database import Database
-from tests.unit.lambda_.test_lanes import Keyed
+from tests.unit.lambda_.test_batch_runner import Keyed
 from tests.unit.lambda_.test_poller import Rig
 from tests.unit.lambda_.test_resharding import Stream, Supervisor
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest
-from headrace.fallback.fidelity import FIDELITY as OF_MOTO
+from headrace.aws.calls.http import HttpRequest
 from headrace.services.cloudcontrol.fidelity import FIDELITY as CLOUDCONTROL
 from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
 from headrace.services.emr.fidelity import FIDELITY as EMR
 from headrace.services.emr_serverless.fidelity import FIDELITY as EMR_SERVERLESS
 from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
+from headrace.services.iam.fidelity import FIDELITY as OF_MOTO
 from headrace.services.kinesis.fidelity import FIDELITY as KINESIS
 from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
 from headrace.services.redshift_data.fidelity import FIDELITY as REDSHIFT_DATA

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.aws.documents import json_response
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response
 from headrace.pages.routes import Route, Routes, for_people
 
 

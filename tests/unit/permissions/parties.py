@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.permissions.model import Access, NamedPolicy, Principal
+from headrace.permissions.policies.model import Access, NamedPolicy, Principal
 
 ACCOUNT = "111122223333"
 OTHER = "444455556666"

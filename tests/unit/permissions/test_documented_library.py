@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from headrace.permissions.evaluate import evaluate
-from headrace.permissions.model import Access, Context, NamedPolicy, Policies, Principal
+from headrace.permissions.policies.evaluate import evaluate
+from headrace.permissions.policies.model import Access, Context, NamedPolicy, Policies, Principal
 from tests.unit.permissions.parties import ACCOUNT, JOHN, MAPPER, allow, deny, policy
 
 ALL = allow()

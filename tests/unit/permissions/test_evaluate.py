@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from headrace.permissions.evaluate import denial, evaluate, keys_asked
-from headrace.permissions.model import Access, Policies, Principal
+from headrace.permissions.policies.evaluate import denial, evaluate, keys_asked
+from headrace.permissions.policies.model import Access, Policies, Principal
 from tests.unit.permissions.parties import (
     ACCOUNT,
     JOHN,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.permissions.explain import explain
-from headrace.permissions.model import Policies
+from headrace.permissions.policies.explain import explain
+from headrace.permissions.policies.model import Policies
 from tests.unit.permissions.parties import JOHN, PUT, STREAM, allow, deny, policy
 
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from headrace.permissions.grammar import PolicyError, PolicyKind, check_policy, check_size, size_of
+from headrace.permissions.policies.grammar import (
+    PolicyError,
+    PolicyKind,
+    check_policy,
+    check_size,
+    size_of,
+)
 
 FINE = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": "arn:aws:s3:::b"}
 TRUST = {"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": {"Service": "lambda.amazonaws.com"}}  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from headrace.permissions.evaluate import evaluate
-from headrace.permissions.grammar import check_policy
-from headrace.permissions.least_privilege import Unused, least_policy, unused_statements
-from headrace.permissions.model import Access, NamedPolicy, Policies
+from headrace.permissions.policies.evaluate import evaluate
+from headrace.permissions.policies.grammar import check_policy
+from headrace.permissions.policies.least_privilege import Unused, least_policy, unused_statements
+from headrace.permissions.policies.model import Access, NamedPolicy, Policies
 from tests.unit.permissions.parties import ACCOUNT, MAPPER, STREAM, allow, deny, policy
 
 REGION = "eu-west-1"

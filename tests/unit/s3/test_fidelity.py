@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import headrace.services.s3 as package
-from headrace.aws.model import operation_model
-from headrace.aws.operation import operation_name
+from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import operation_name
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.fidelity import FIDELITY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
 from headrace.services.s3.routing import target_of
 
 

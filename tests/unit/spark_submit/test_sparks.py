@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.emr_releases import release_of, releases
 from headrace.core.minor_versions import minor_of
 from headrace.spark_submit import sparks as sparks_module
+from headrace.spark_submit.emr_releases import release_of, releases
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import must_be_made

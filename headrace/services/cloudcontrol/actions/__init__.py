@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Action
+from headrace.aws.calls.operation import Action
 from headrace.services.cloudcontrol.actions.requests import (
     cancel_resource_request,
     get_resource_request_status,

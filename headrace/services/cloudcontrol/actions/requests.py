@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.values import BadMarker, page_of
 from headrace.services.cloudcontrol.backend import CloudControl

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import jsonpatch
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.resource_types import KnownResource, ResourcePlace
 from headrace.core.values import BadMarker, page_of

@@ -4,22 +4,22 @@ import json
 from dataclasses import replace
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import listed, moment, present
-from headrace.services.cloudformation import (
-    imports,
-    request_preparation,
-    requests,
-    template_expansion,
-)
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.change_details import without_values
-from headrace.services.cloudformation.changes import ResourceChanges, has_changes, outputs_differ
-from headrace.services.cloudformation.deploy import Deployment
+from headrace.services.cloudformation.changes import imports
+from headrace.services.cloudformation.changes.changes import (
+    ResourceChanges,
+    has_changes,
+    outputs_differ,
+)
+from headrace.services.cloudformation.changes.live_state import Change, LiveState, live_state
+from headrace.services.cloudformation.changes.live_state import take_over as take_over_live
+from headrace.services.cloudformation.deployment.stack_operation import Deployment
 from headrace.services.cloudformation.errors import (
     TransformFailed,
     change_set_not_found,
@@ -27,12 +27,16 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.live_state import Change, LiveState, live_state
-from headrace.services.cloudformation.live_state import take_over as take_over_live
-from headrace.services.cloudformation.request_checks import check_topics
+from headrace.services.cloudformation.requests import (
+    request_preparation,
+    requests,
+    template_expansion,
+)
+from headrace.services.cloudformation.requests.request_checks import check_topics
+from headrace.services.cloudformation.stacks.change_details import without_values
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
-from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.template_checks import parse
+from headrace.services.cloudformation.template.template import Template
+from headrace.services.cloudformation.template.template_checks import parse
 
 # Requests that name a change set.
 _Named = shapes.DescribeChangeSetInput | shapes.ExecuteChangeSetInput | shapes.DeleteChangeSetInput

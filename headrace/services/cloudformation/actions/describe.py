@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed, moment, present
 from headrace.services.cloudformation.backend import CloudFormation
@@ -14,8 +14,13 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.parameters import HIDDEN
-from headrace.services.cloudformation.state import STACK_TYPE, ParameterValue, Resource, Stack
+from headrace.services.cloudformation.state import (
+    STACK_TYPE,
+    ParameterValue,
+    Resource,
+    Stack,
+)
+from headrace.services.cloudformation.template.parameters import HIDDEN
 
 MAX_ID = 1 << 62
 # The digits of MAX_ID: a longer token is invalid.

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed, moment, present
-from headrace.services.cloudformation import drift
 from headrace.services.cloudformation.actions.describe import start_of
 from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.changes import drift
 from headrace.services.cloudformation.errors import stack_missing, validation_error
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.state import DetectedDrift, DriftDetection, Resource, Stack
+from headrace.services.cloudformation.state import (
+    DetectedDrift,
+    DriftDetection,
+    Resource,
+    Stack,
+)
 
 
 def _checkable(cfn: CloudFormation, call: Call, name: str) -> Stack:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.services.cloudformation.actions.stacks import living
-from headrace.services.cloudformation.alias_deployments import policy_of
 from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.deployment.alias_deployments import policy_of
 from headrace.services.cloudformation.errors import validation_error
 from headrace.services.cloudformation.signals import SIGNALLED, Signal, receiver_of
 from headrace.services.cloudformation.state import Resource, Stack
-from headrace.services.cloudformation.template_checks import parse
+from headrace.services.cloudformation.template.template_checks import parse
 
 _IN_PROGRESS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 

@@ -1,20 +1,24 @@
 """Stacks: create, update, delete, cancel, roll back, protect."""
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
-from headrace.services.cloudformation import request_preparation, requests, template_expansion
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.changes import ResourceChanges, has_changes
-from headrace.services.cloudformation.deploy import Deployment
+from headrace.services.cloudformation.changes.changes import ResourceChanges, has_changes
+from headrace.services.cloudformation.deployment.stack_operation import Deployment
 from headrace.services.cloudformation.errors import (
     stack_missing,
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.request_checks import check_topics
-from headrace.services.cloudformation.stack_policy import FOR_NOW, policy_of
+from headrace.services.cloudformation.requests import (
+    request_preparation,
+    requests,
+    template_expansion,
+)
+from headrace.services.cloudformation.requests.request_checks import check_topics
+from headrace.services.cloudformation.requests.stack_policy import FOR_NOW, policy_of
 from headrace.services.cloudformation.state import Stack
 
 

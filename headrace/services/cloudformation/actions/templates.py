@@ -3,26 +3,26 @@
 import json
 from typing import TypedDict
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import present
 from headrace.services.cloudformation.backend import CloudFormation
-from headrace.services.cloudformation.capabilities import iam_resources, needed_capability
+from headrace.services.cloudformation.changes.imports import identifiers_of, is_importable
 from headrace.services.cloudformation.errors import (
     change_set_not_found,
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.graph import check_acyclic
-from headrace.services.cloudformation.imports import identifiers_of, is_importable
-from headrace.services.cloudformation.references import all_dependencies
+from headrace.services.cloudformation.requests.type_checks import check_types
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import ChangeSet, Stack
-from headrace.services.cloudformation.template import SECTIONS, Template, template_of
-from headrace.services.cloudformation.template_checks import parse
-from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.template.capabilities import iam_resources, needed_capability
+from headrace.services.cloudformation.template.graph import check_acyclic
+from headrace.services.cloudformation.template.references import all_dependencies
+from headrace.services.cloudformation.template.template import SECTIONS, Template, template_of
+from headrace.services.cloudformation.template.template_checks import parse
+from headrace.services.cloudformation.template.template_text import load
 from headrace.services.cloudformation.transforms.expansion import transforms_of
-from headrace.services.cloudformation.type_checks import check_types
 
 
 @operation("GetTemplate")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypedDict
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.services.cloudformation.actions.describe import start_of
 from headrace.services.cloudformation.backend import CloudFormation

@@ -1,7 +1,7 @@
 """The resource types: a type turns a resource's properties into the service's API calls.
 
 The types of the services that headrace owns, and of those that its own stacks need, are code, a file for each
-service. Those of other services that moto runs are data (`declared.py`, `tables/`).
+service. Those of other services that moto runs are data (`declared.py`).
 
 A template with an unknown type is refused before any of its resources is created.
 """
@@ -9,66 +9,17 @@ A template with an unknown type is refused before any of its resources is create
 import functools
 from dataclasses import replace
 
-from headrace.services.cloudformation.resources import (
-    cloudwatch,
-    dynamodb,
-    ecr,
-    emr,
-    emr_instances,
-    emr_serverless,
-    events,
-    firehose,
-    glue,
-    iam,
-    kinesis,
-    kms,
-    lambda_,
-    lambda_access,
-    logs,
-    metadata,
-    nested,
-    s3,
-    sns,
-    sqs,
-    ssm,
-    waiting,
-)
+from headrace.services.cloudformation.resources import types
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.resources.custom import custom_resource_type
 from headrace.services.cloudformation.resources.declared import resource_type_of
-from headrace.services.cloudformation.resources.readings import READINGS
-from headrace.services.cloudformation.resources.tables import DECLARED
-
-_MODULES = (
-    cloudwatch,
-    dynamodb,
-    ecr,
-    emr,
-    emr_instances,
-    emr_serverless,
-    events,
-    firehose,
-    glue,
-    iam,
-    kinesis,
-    kms,
-    lambda_,
-    lambda_access,
-    logs,
-    metadata,
-    nested,
-    s3,
-    sns,
-    sqs,
-    ssm,
-    waiting,
+from headrace.services.cloudformation.resources.types.cloudformation_custom import (
+    custom_resource_type,
 )
+
 TYPES: dict[str, ResourceType] = {
-    kind.name: replace(kind, reading=READINGS.get(kind.name))
-    for module in _MODULES
-    for kind in module.TYPES
+    kind.name: replace(kind, reading=types.READINGS.get(kind.name)) for kind in types.TYPES
 }
-_DECLARED = {declared.type: declared for declared in DECLARED}
+_DECLARED = {declared.type: declared for declared in types.DECLARED}
 
 
 def resource_type(name: str) -> ResourceType | None:

@@ -1,6 +1,6 @@
 """The data that declares a resource type: its API calls, and which properties fill their members.
 
-`declared` creates resources from it; the types themselves are in `tables/`.
+`declared` creates resources from it; the types themselves are in `types/`.
 """
 
 from __future__ import annotations

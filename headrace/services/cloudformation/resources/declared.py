@@ -12,7 +12,7 @@ import contextlib
 import re
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FidelityLevel
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (

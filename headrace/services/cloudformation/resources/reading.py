@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote
 
-from headrace.aws.errors import AwsError
-from headrace.aws.model import operation_model
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import operation_model
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceResult
 from headrace.services.cloudformation.resources.declaration import value_at
 
@@ -291,3 +291,23 @@ def _text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
+
+
+def same(names: str = "", **others: Source) -> dict[str, Source]:
+    """Return properties that have the same name in the answer (separated by spaces), and others."""
+    return {**{name: name for name in names.split()}, **others}
+
+
+def last_of(path: str) -> Source:
+    """Return the source of a name at the end of an ARN."""
+    return lambda thing: str(taken(thing, path)).rsplit(":", 1)[-1]
+
+
+def each_of(path: str, member: str) -> Source:
+    """Return the source of a list: one member of each object in another list."""
+
+    def members(thing: Any) -> list[Any] | None:
+        found: list[dict[str, Any]] = taken(thing, path) or []
+        return [each[member] for each in found] or None
+
+    return members

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
-from headrace.services.cloudformation.references import sub_names, sub_parts
-from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.template.references import sub_names, sub_parts
+from headrace.services.cloudformation.template.template_text import load
+from headrace.services.cloudformation.template.values import substitute
 from headrace.services.cloudformation.transforms import language_extensions, serverless
 from headrace.services.cloudformation.transforms.context import TransformContext
-from headrace.services.cloudformation.values import substitute
 
 INCLUDE = "AWS::Include"
 

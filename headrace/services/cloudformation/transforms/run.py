@@ -7,14 +7,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template_text import load
+from headrace.services.cloudformation.template.template_text import load
 from headrace.services.cloudformation.transforms import expansion
 from headrace.services.cloudformation.transforms.context import TransformContext
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Action
+from headrace.aws.calls.operation import Action
 from headrace.services.emr.actions.app_uis import (
     create_persistent_app_ui,
     describe_persistent_app_ui,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.services.emr.actions.common import cluster_arn
 from headrace.services.emr.actions.instance_groups import group_of

@@ -6,7 +6,7 @@ import string
 from collections.abc import Iterable
 from typing import Any, NotRequired, TypedDict, TypeVar
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import BadMarker, moment, page_of, present

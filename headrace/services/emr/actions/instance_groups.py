@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present, section
 from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, moment, present
 from headrace.services.emr.actions.common import instance_status, job_flows

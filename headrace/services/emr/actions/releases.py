@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.emr_releases import EMR, Release, UnknownRelease, release_of, releases
 from headrace.core.values import present
 from headrace.services.emr.actions.common import page
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request, unknown_release
 from headrace.services.emr.limits import RELEASE_LABELS_PER_PAGE
+from headrace.spark_submit.emr_releases import EMR, Release, UnknownRelease, release_of, releases
 
 
 def _applications(release: Release) -> list[tuple[str, str]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.emr_releases import EMR, UnknownRelease, release_of
 from headrace.core.values import listed
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
 from headrace.services.emr.actions.steps import new_steps
@@ -17,6 +16,7 @@ from headrace.services.emr.errors import unknown_release, validation
 from headrace.services.emr.limits import MASTERS_OF_HIGH_AVAILABILITY, MOST_CONCURRENT_STEPS
 from headrace.services.emr.scaling import check_constraints, check_managed
 from headrace.services.emr.state import Cluster, InstanceGroup
+from headrace.spark_submit.emr_releases import EMR, UnknownRelease, release_of
 
 # Documented: "Amazon EMR 5.7.0 or later" (emr-custom-ami).
 _CUSTOM_AMI_FROM = (5, 7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import moment
 from headrace.services.emr.actions.common import page, present

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
-from headrace.core.emr_releases import SERVERLESS, UnknownRelease, release_of
 from headrace.core.values import moment, present
 from headrace.services.emr_serverless.actions.common import fingerprint, page
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import conflict, validation, wrong_state
 from headrace.services.emr_serverless.state import Application, ApplicationState
+from headrace.spark_submit.emr_releases import SERVERLESS, UnknownRelease, release_of
 
 _ENGINES = {"spark": "Spark", "hive": "Hive"}
 _AT_REST = (ApplicationState.CREATED, ApplicationState.STOPPED)

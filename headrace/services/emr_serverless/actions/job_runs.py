@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.values import moment, present
-from headrace.permissions.grammar import PolicyError, check_policy
+from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.services.emr_serverless.actions.applications import begin
 from headrace.services.emr_serverless.actions.common import (
     epoch_ms,

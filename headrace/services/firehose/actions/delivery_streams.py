@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
+from headrace.aws.protocols.validate import validate
 from headrace.aws.shapes.firehose import (
     CreateDeliveryStreamInput,
     CreateDeliveryStreamOutput,
@@ -20,7 +21,6 @@ from headrace.aws.shapes.firehose import (
     UpdateDestinationInput,
     UpdateDestinationOutput,
 )
-from headrace.aws.validate import validate
 from headrace.core.ports import StreamNotFound
 from headrace.core.values import moment
 from headrace.services.firehose.actions.encryption import (

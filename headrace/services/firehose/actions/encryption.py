@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.firehose import (
     DeliveryStreamEncryptionConfigurationInput,
     StartDeliveryStreamEncryptionInput,

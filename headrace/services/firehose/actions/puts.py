@@ -2,8 +2,8 @@
 
 from itertools import compress
 
-from headrace.aws.errors import validation_error
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import validation_error
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.firehose import (
     PutRecordBatchInput,
     PutRecordBatchOutput,

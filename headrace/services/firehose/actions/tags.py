@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.firehose import (
     ListTagsForDeliveryStreamInput,
     ListTagsForDeliveryStreamOutput,

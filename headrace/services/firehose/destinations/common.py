@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.values import mapped
-from headrace.services.firehose.destination import check_processors, checked_s3, hints_of
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.errors import backup_stays, invalid
@@ -17,6 +16,7 @@ from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.permits import denied_secret
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
+from headrace.services.firehose.s3_settings import check_processors, checked_s3, hints_of
 from headrace.services.firehose.state import DeliveryStream
 
 # The namespace of the UUIDs of requests and channels.

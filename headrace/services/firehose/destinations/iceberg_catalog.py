@@ -19,7 +19,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, Guard, ObjectNotFound, ObjectStore
 from headrace.services.firehose.destinations.iceberg_glue import CONCURRENT, NOT_FOUND, Glue

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg import exceptions
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.core.values import listed
 from headrace.services.firehose.destinations import common, iceberg_commit, iceberg_routing

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.core.search import SearchDomainNotFound, SearchServer
+from headrace.core.ports.search import SearchDomainNotFound, SearchServer
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import common, search_bulk
 from headrace.services.firehose.destinations import exchange as wire

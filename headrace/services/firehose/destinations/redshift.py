@@ -12,16 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.core.ports import CallerIdentity
-from headrace.core.values import mapped
-from headrace.core.warehouse import (
+from headrace.core.ports.warehouses import (
     Load,
     Login,
     WarehouseError,
     WarehouseNotFound,
     WarehouseUnavailable,
 )
+from headrace.core.values import mapped
 from headrace.services.firehose import output
-from headrace.services.firehose.destination import checked_s3
 from headrace.services.firehose.destinations import common, redshift_errors
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
@@ -31,6 +30,7 @@ from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import check_processors
+from headrace.services.firehose.s3_settings import checked_s3
 
 KIND = "Redshift"
 DEFAULT_RETRY_S = 3600

@@ -6,7 +6,7 @@ Errors" (documented codes; the sentences say the same in other words, and Redshi
 
 from __future__ import annotations
 
-from headrace.core.warehouse import WarehouseError
+from headrace.core.ports.warehouses import WarehouseError
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 
 _WHY = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.ports import BucketNotFound
 from headrace.core.values import mapped
-from headrace.services.firehose import destination, output
+from headrace.services.firehose import output, s3_settings
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.failures import (
@@ -40,11 +40,11 @@ class S3Destination:
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        return destination.checked(given)
+        return s3_settings.checked(given)
 
     def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`."""
-        return destination.updated(present, update)
+        return s3_settings.updated(present, update)
 
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
@@ -53,7 +53,7 @@ class S3Destination:
             shown["S3BackupDescription"] = shown.pop("S3BackupConfiguration")
         return {
             "S3DestinationDescription": {
-                name: shown[name] for name in destination.PLAIN_MEMBERS if name in shown
+                name: shown[name] for name in s3_settings.PLAIN_MEMBERS if name in shown
             },
             "ExtendedS3DestinationDescription": shown,
         }

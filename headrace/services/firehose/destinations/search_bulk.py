@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.core.search import SearchServer
+from headrace.core.ports.search import SearchServer
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     DescribeAccountSettingsInput,
     DescribeAccountSettingsOutput,

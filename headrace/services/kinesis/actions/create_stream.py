@@ -1,6 +1,6 @@
 """CreateStream."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import CreateStreamInput
 from headrace.services.kinesis.actions.record_distribution import distribution_of
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, warm_shards

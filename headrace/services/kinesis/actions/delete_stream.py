@@ -1,6 +1,6 @@
 """DeleteStream."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import DeleteStreamInput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, not_active

@@ -1,6 +1,6 @@
 """DescribeLimits."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import DescribeLimitsInput, DescribeLimitsOutput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import ON_DEMAND_STREAM_QUOTA, SHARD_QUOTA

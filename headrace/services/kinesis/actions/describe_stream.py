@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     DescribeStreamInput,
     DescribeStreamOutput,

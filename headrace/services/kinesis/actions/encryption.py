@@ -1,6 +1,6 @@
 """StartStreamEncryption and StopStreamEncryption: they set what responses show; records on disk are not encrypted."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import StartStreamEncryptionInput, StopStreamEncryptionInput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetRecordsInput, GetRecordsOutput, Record
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.get import ExpiredIterator

@@ -1,7 +1,7 @@
 """GetShardIterator, with all five types of iterator."""
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import GetShardIteratorInput, GetShardIteratorOutput
 from headrace.services.kinesis.actions.split_shard import check_shard_id, stream_name_of
 from headrace.services.kinesis.backend import Kinesis

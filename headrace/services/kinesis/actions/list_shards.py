@@ -2,7 +2,7 @@
 
 from typing import NotRequired, TypedDict, cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListShardsInput, ListShardsOutput
 from headrace.services.kinesis.actions.describe_stream import shard_description
 from headrace.services.kinesis.actions.stream_consumers import check_creation

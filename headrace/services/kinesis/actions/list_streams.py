@@ -1,6 +1,6 @@
 """ListStreams."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListStreamsInput, ListStreamsOutput
 from headrace.services.kinesis.actions.describe_stream import created
 from headrace.services.kinesis.backend import Kinesis

@@ -1,6 +1,6 @@
 """UpdateMaxRecordSize."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateMaxRecordSizeInput
 from headrace.services.kinesis.backend import Kinesis
 

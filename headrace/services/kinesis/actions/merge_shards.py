@@ -1,6 +1,6 @@
 """MergeShards."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import MergeShardsInput
 from headrace.services.kinesis.actions.split_shard import (
     check_provisioned,

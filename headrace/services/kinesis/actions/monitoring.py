@@ -1,6 +1,6 @@
 """EnableEnhancedMonitoring and DisableEnhancedMonitoring."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     DisableEnhancedMonitoringInput,
     EnableEnhancedMonitoringInput,

@@ -1,7 +1,7 @@
 """PutRecord for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves."""
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import PutRecordInput, PutRecordOutput
 from headrace.services.kinesis.actions.put_records import (
     check_key,

@@ -3,8 +3,8 @@
 import base64
 from collections.abc import Sequence
 
-from headrace.aws.errors import validation_error
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import validation_error
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     PutRecordInput,
     PutRecordsInput,

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     ReceiveDeadLetterQueueRecordsInput,
     ReceiveDeadLetterQueueRecordsOutput,

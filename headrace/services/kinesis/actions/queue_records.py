@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     AcknowledgeDeadLetterQueueRecordsInput,
     AcknowledgeDeadLetterQueueRecordsOutput,

@@ -1,6 +1,6 @@
 """UpdateStreamRecordDistributionStrategy, and the check of a strategy, which CreateStream shares."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamRecordDistributionStrategyInput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument

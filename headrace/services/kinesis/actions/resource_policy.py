@@ -1,18 +1,18 @@
-"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: they store policies; `headrace.iam` evaluates them."""
+"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: they store policies; nothing here evaluates them."""
 
 import functools
 import json
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     DeleteResourcePolicyInput,
     GetResourcePolicyInput,
     GetResourcePolicyOutput,
     PutResourcePolicyInput,
 )
-from headrace.permissions.resource_grammar import missing_principal
+from headrace.permissions.policies.resource_grammar import missing_principal
 from headrace.services.kinesis.actions.resources import (
     find_active_resource,
     find_resource,

@@ -2,8 +2,8 @@
 
 from typing import NotRequired, TypedDict
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import (
     consumer_not_active,

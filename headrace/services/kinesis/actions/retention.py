@@ -1,6 +1,6 @@
 """IncreaseStreamRetentionPeriod and DecreaseStreamRetentionPeriod."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     DecreaseStreamRetentionPeriodInput,
     IncreaseStreamRetentionPeriodInput,

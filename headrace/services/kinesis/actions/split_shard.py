@@ -2,8 +2,8 @@
 
 from typing import NotRequired, TypedDict
 
-from headrace.aws.errors import validation_error
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import validation_error
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import SplitShardInput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, shard_not_found

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import NotRequired, TypedDict
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import Consumer as ConsumerShape
 from headrace.aws.shapes.kinesis import (
     DeregisterStreamConsumerInput,

@@ -1,6 +1,6 @@
 """UpdateStreamMode."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamModeInput
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, scale
 from headrace.services.kinesis.backend import Kinesis

@@ -1,6 +1,6 @@
 """SubscribeToShard for calls inside this process; `consumers/subscribe.py` answers it over HTTP."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import SubscribeToShardInput
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.consumers.pushes import Push

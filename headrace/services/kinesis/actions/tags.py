@@ -1,6 +1,6 @@
 """The six operations on tags: three name a stream, three name a stream, a consumer or a queue by ARN."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     AddTagsToStreamInput,
     ListTagsForResourceInput,

@@ -1,6 +1,6 @@
 """UpdateShardCount: uniform scaling with splits and merges."""
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateShardCountInput, UpdateShardCountOutput
 from headrace.services.kinesis.actions.split_shard import check_provisioned
 from headrace.services.kinesis.backend import Kinesis

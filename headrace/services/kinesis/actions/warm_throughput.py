@@ -1,7 +1,7 @@
 """UpdateStreamWarmThroughput, and the checks of a warm throughput, which CreateStream and UpdateStreamMode share."""
 
-from headrace.aws.errors import validation_error
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import validation_error
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
     UpdateStreamWarmThroughputInput,
     UpdateStreamWarmThroughputOutput,

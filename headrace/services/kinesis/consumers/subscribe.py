@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.aws import codec_json, event_stream
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.operation import Call
-from headrace.aws.service import RawAnswer
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols import codec_json, event_stream
+from headrace.aws.protocols.service import RawAnswer
+from headrace.aws.protocols.validate import validate
 from headrace.aws.shapes.kinesis import SubscribeToShardInput
-from headrace.aws.validate import validate
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.consumers.pushes import Push
 from headrace.services.kinesis.data_path.positions import start_index

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import cbor2
 import msgspec
 
-from headrace.aws import event_stream
+from headrace.aws.protocols import event_stream
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.data_path.get import child_shards
 from headrace.services.kinesis.data_path.positions import number_before
@@ -240,14 +240,18 @@ class Subscriptions:
     """
 
     def __init__(
-        self, registry: StreamRegistry, consumers: Consumers, throttle: Throttle | None
+        self,
+        registry: StreamRegistry,
+        consumers: Consumers,
+        throttle: Throttle | None,
+        observe: Callable[[SentEvent], None] | None = None,
     ) -> None:
         self.registry = registry
         self.consumers = consumers
         self.budget: Callable[[str, str], ReadBudget] | None = (
             None if throttle is None else throttle.consumer_budget
         )
-        self.observe: Callable[[SentEvent], None] | None = None
+        self.observe = observe
         # Reentrant: the garbage collector may close a subscription while this thread holds the lock.
         self._lock = threading.RLock()
         self._active: dict[tuple[str, str], Subscription] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.aws.faults import RequestProperties
+from headrace.aws.faults.faults import RequestProperties
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded

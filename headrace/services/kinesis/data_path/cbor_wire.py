@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import cbor2
 
-from headrace.aws import codec_json
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpResponse
-from headrace.aws.operation import Call
-from headrace.aws.service import RawAnswer
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols import codec_json
+from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head

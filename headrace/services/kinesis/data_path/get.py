@@ -17,8 +17,8 @@ import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
 from headrace.services.kinesis.data_path.permits import ask

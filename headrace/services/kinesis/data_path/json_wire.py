@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.aws.base64_texts import is_base64, is_base64_text
-from headrace.aws.http import HttpResponse
-from headrace.aws.operation import Call
-from headrace.aws.service import RawAnswer
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols.base64_texts import is_base64, is_base64_text
+from headrace.aws.protocols.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.put import PutResult
 from headrace.services.kinesis.data_path.stored_records import json_answer

@@ -6,29 +6,24 @@ API_StartStreamEncryption.html. The messages are KMS' own, which S3's users see;
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
+from headrace.core.ports import KeyStates
 
 # The AWS managed key for Kinesis, which everybody may use and nobody can disable.
 _OWN = "alias/aws/kinesis"
 _MOST_KEPT = 10_000
-# (key id, alias or ARN; account; region) -> (the key's ARN, its state such as `Enabled`); both "" when there is no key.
-StateOf = Callable[[str, str, str], tuple[str, str]]
 
 
 class StreamKeys:
     """Finds the KMS keys of streams. Thread-safe; caches answers until a key changes.
 
-    Attributes:
-        state_of: asks KMS for a key. Without KMS every key exists and is enabled.
-        version: returns a number that grows with each change of a key.
+    Args:
+        keys: KMS.
     """
 
-    def __init__(self) -> None:
-        self.state_of: StateOf = _any_key
-        self.version: Callable[[], int] = lambda: 0
+    def __init__(self, keys: KeyStates) -> None:
+        self._keys = keys
         self._kept: dict[tuple[str, str, str], tuple[int, str, str]] = {}
 
     def usable(self, key_id: str, account: str, region: str) -> str:
@@ -45,17 +40,13 @@ class StreamKeys:
         return "" if key_id.endswith(_OWN) else self._found(key_id, account, region)[0]
 
     def _found(self, key_id: str, account: str, region: str) -> tuple[str, str]:
-        version, name = self.version(), (key_id, account, region)
+        version, name = self._keys.keys_version, (key_id, account, region)
         kept = self._kept.get(name)
         if kept is None or kept[0] != version:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            kept = self._kept[name] = (version, *self.state_of(key_id, account, region))
+            kept = self._kept[name] = (version, *self._keys.state_of_key(key_id, account, region))
         return kept[1], kept[2]
-
-
-def _any_key(key_id: str, account: str, region: str) -> tuple[str, str]:
-    return _named(key_id, account, region), "Enabled"
 
 
 def _named(key_id: str, account: str, region: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from headrace.aws.permits import Permit
+from headrace.aws.calls.permits import Permit
 from headrace.core.arn import make_arn
 from headrace.services.kinesis.data_path.keys import StreamKeys
 from headrace.services.kinesis.state import Stream

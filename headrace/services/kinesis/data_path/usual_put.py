@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.permits import ask
 from headrace.services.kinesis.data_path.put import (

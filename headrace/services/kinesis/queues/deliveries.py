@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, QUEUE_IN_FLIGHT
+from headrace.services.kinesis.queues.one_receive import Receive
 from headrace.services.kinesis.queues.shard_backlog import ShardBacklog, ShardPart, read_records
 from headrace.services.kinesis.queues.state import Delivery, DeliveryState, Received, StoredRecord
 from headrace.services.kinesis.queues.visibility import Place, VisibilityTimes
@@ -102,7 +103,7 @@ class Deliveries:
             limit = min(limit, QUEUE_IN_FLIGHT - sum(self._in_flight.values()))
             if limit <= 0:
                 return []
-            receive = _Receive(limit, self._receipts + 1, now_ms, now_ms + visibility_ms)
+            receive = Receive(limit, self._receipts + 1, now_ms, now_ms + visibility_ms)
             if dead:
                 self._receive_again(receive, dead=True)
             else:
@@ -115,7 +116,7 @@ class Deliveries:
                 raise receive.damage
             return receive.received
 
-    def _receive_both(self, receive: _Receive) -> None:
+    def _receive_both(self, receive: Receive) -> None:
         self._new_first = not self._new_first
         if self._new_first:
             self._receive_new(receive)
@@ -124,7 +125,7 @@ class Deliveries:
             self._receive_again(receive, dead=False)
             self._receive_new(receive)
 
-    def _receive_new(self, receive: _Receive) -> None:
+    def _receive_new(self, receive: Receive) -> None:
         try:
             while receive.has_room and (taken := self._backlog.take()) is not None:
                 part, index, record = taken
@@ -139,7 +140,7 @@ class Deliveries:
         except LogDamaged as error:
             receive.damage = error
 
-    def _receive_again(self, receive: _Receive, *, dead: bool) -> None:
+    def _receive_again(self, receive: Receive, *, dead: bool) -> None:
         visible = self._visible[dead]
         records: dict[Place, StoredRecord] = {}
         while receive.has_room and visible:
@@ -170,7 +171,7 @@ class Deliveries:
         self,
         part: ShardPart,
         visible: deque[Place],
-        receive: _Receive,
+        receive: Receive,
         records: dict[Place, StoredRecord],
     ) -> StoredRecord | None:
         """Add the first visible record, and those that follow it in the log and in the queue, to `records`.
@@ -188,7 +189,7 @@ class Deliveries:
         return records.get((number, first))
 
     def _deliver(
-        self, receive: _Receive, part: ShardPart, index: int, entry: Delivery, record: StoredRecord
+        self, receive: Receive, part: ShardPart, index: int, entry: Delivery, record: StoredRecord
     ) -> None:
         place = (part.shard.number, index)
         entry.visible_ms, entry.receipt = receive.visible_ms, receive.receipt
@@ -382,43 +383,6 @@ class Deliveries:
         with self._lock:
             self._changed_parts.update(changes.positions)
             self._changed.update(changes.entries)
-
-
-class _Receive:
-    """One receive: what it returns, and how much more it may return."""
-
-    def __init__(self, limit: int, receipt: int, now_ms: int, visible_ms: int) -> None:
-        self.receipt = receipt
-        self.now_ms = now_ms
-        self.visible_ms = visible_ms
-        self.received: list[Received] = []
-        self.places: list[Place] = []
-        self.damage: LogDamaged | None = None
-        self._limit = limit
-        self._bytes = 0
-
-    @property
-    def room(self) -> int:
-        """How many more records may follow."""
-        return self._limit - len(self.received)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another record may follow."""
-        return len(self.received) < self._limit
-
-    def admits(self, record: StoredRecord) -> bool:
-        """Whether this record may follow: an answer has at most 10 MiB of data, or one record (assumed)."""
-        size = len(record.Data) * 3 // 4
-        return not self.received or self._bytes + size <= GET_RECORDS_BYTES
-
-    def add(self, place: Place, entry: Delivery, record: StoredRecord) -> None:
-        """Add a record to the answer."""
-        self._bytes += len(record.Data) * 3 // 4
-        self.places.append(place)
-        self.received.append(
-            Received(*place, record, entry.receives, entry.first_ms, entry.receipt)
-        )
 
 
 def _copied(entry: Delivery | None) -> Delivery | None:

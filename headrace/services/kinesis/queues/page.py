@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.aws.service import DataPage
+from headrace.aws.protocols.service import DataPage
 from headrace.core.clock import Clock
 from headrace.services.kinesis.queues.open_queue import OpenQueue
 from headrace.services.kinesis.queues.queues import Queues

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import msgspec
 
-from headrace.aws import codec_json
-from headrace.aws.errors import AwsError
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.operation import Call
-from headrace.aws.service import RawAnswer
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols import codec_json
+from headrace.aws.protocols.service import RawAnswer
+from headrace.aws.protocols.validate import validate
 from headrace.aws.shapes.kinesis import QueueRecord, ReceiveQueueRecordsInput
-from headrace.aws.validate import validate
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.queues.open_queue import OpenQueue, Outcome, WaitingReceive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Action
+from headrace.aws.calls.operation import Action
 from headrace.services.lambda_.actions import (
     aliases,
     code_signing,

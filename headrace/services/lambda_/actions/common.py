@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NotRequired, TypedDict, cast
 
-from headrace.aws.operation import Call
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes.lambda_ import FunctionConfiguration
 from headrace.core.ids import Ids
 from headrace.core.values import BadMarker, page_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     InvokeInput,
     InvokeOutput,
@@ -75,7 +75,7 @@ def run(
     if invocation_type == "DryRun":
         return None
     if invocation_type == "Event":
-        lambda_.events.add(ref, payload, client_context=context, request_id=request_id)
+        lambda_.waiting.add(ref, payload, client_context=context, request_id=request_id)
         return None
     return lambda_.dispatcher.invoke(
         target, payload, client_context=context, request_id=request_id, trace_id=trace_id

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     AddPermissionInput,
     AddPermissionOutput,

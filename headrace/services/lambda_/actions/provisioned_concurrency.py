@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     DeleteProvisionedConcurrencyConfigInput,
     GetProvisionedConcurrencyConfigInput,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     CreateFunctionUrlConfigInput,
     CreateFunctionUrlConfigOutput,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     FunctionConfiguration,
     ListVersionsByFunctionInput,

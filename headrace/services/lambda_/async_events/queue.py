@@ -6,22 +6,20 @@ has failed. A restart continues with the events that are left, so an event runs 
 
 from __future__ import annotations
 
-import base64
-import heapq
 import logging
 import math
 import threading
 from collections import Counter, deque
 from concurrent.futures import Executor
-from dataclasses import asdict
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.core.values import section
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events.event import AsyncEvent, dead_letter, delivery, record
+from headrace.services.lambda_.async_events.waiting import WaitingEvents
 from headrace.services.lambda_.destinations import Delivery, Destinations
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.limits import (
@@ -29,11 +27,10 @@ from headrace.services.lambda_.limits import (
     ASYNC_RETRIES,
     ASYNC_RETRY_DELAYS_SECONDS,
 )
-from headrace.services.lambda_.names import LATEST, FunctionRef
+from headrace.services.lambda_.names import LATEST
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.state import AsyncSettings
 from headrace.services.lambda_.store import FunctionStore
-from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +49,7 @@ class AsyncQueue:
         *,
         clock: Clock,
         ids: Ids,
-        database: Database,
+        waiting: WaitingEvents,
         functions: FunctionStore,
         dispatcher: Dispatcher,
         destinations: Destinations,
@@ -60,15 +57,12 @@ class AsyncQueue:
     ) -> None:
         self._clock = clock
         self._ids = ids
-        self._database = database
-        self._documents = database.documents("lambda_async")
+        self._waiting = waiting
         self._functions = functions
         self._dispatcher = dispatcher
         self._destinations = destinations
         self._permits = permits
         self._lock = threading.Lock()
-        # Memory holds only the ids and function keys of waiting events, because a payload may be a megabyte.
-        self._due: list[tuple[int, str, str]] = []
         self._running: Counter[str] = Counter()
         self._behind: dict[str, deque[str]] = {}
         self._handle: WorkerHandle | None = None
@@ -77,14 +71,10 @@ class AsyncQueue:
 
     def start(self, supervisor: Supervisor) -> None:
         """Queue the events that an earlier run of the cloud left, and start the worker."""
-        now_ms = self._clock.now_ms()
-        for request_id, *where in self._database.query(
-            "SELECT key, json_extract(value, '$.account'), json_extract(value, '$.region'),"
-            " json_extract(value, '$.name') FROM doc_lambda_async"
-        ):
-            heapq.heappush(self._due, (now_ms, request_id, FunctionRef(*where).key))
+        self._waiting.load()
         self._threads = supervisor.executor(_THREADS, "lambda-async")
         self._handle = supervisor.start(self)
+        self._waiting.listen(self._handle.wake)
 
     def stop(self) -> None:
         """Start no more events. Events that are interrupted stay queued for the next run."""
@@ -99,44 +89,18 @@ class AsyncQueue:
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 
-    def add(
-        self, ref: FunctionRef, payload: bytes, *, client_context: str, request_id: str
-    ) -> None:
-        """Queue an event; it is durable when this returns. Raises FunctionNotFound."""
-        self._functions.get(ref).resolve(ref.qualifier)
-        now_ms = self._clock.now_ms()
-        event = AsyncEvent(
-            request_id=request_id,
-            account=ref.account,
-            region=ref.region,
-            name=ref.name,
-            qualifier=ref.qualifier,
-            payload=base64.b64encode(payload).decode(),
-            client_context=client_context,
-            created_ms=now_ms,
-        )
-        self._documents.put(request_id, asdict(event))
-        self._count(event, {"AsyncEventsReceived": 1.0})
-        self._push(now_ms, event)
-
-    def _push(self, due_ms: int, event: AsyncEvent) -> None:
-        with self._lock:
-            heapq.heappush(self._due, (due_ms, event.request_id, event.ref.key))
-        if self._handle is not None:
-            self._handle.wake()
-
     def step(self) -> float:
         """Start the events that are due."""
         threads = self._threads
         assert threads is not None
         while not self._stopping:
+            taken = self._waiting.take()
+            if taken is None:
+                return math.inf
+            wait_ms, request_id, key = taken
+            if wait_ms:
+                return wait_ms / 1000
             with self._lock:
-                if not self._due:
-                    return math.inf
-                wait_ms = self._due[0][0] - self._clock.now_ms()
-                if wait_ms > 0:
-                    return wait_ms / 1000
-                _, request_id, key = heapq.heappop(self._due)
                 # More events would only wait for processes and hold threads that other functions need.
                 if self._running[key] >= self._at_a_time(key):
                     self._behind.setdefault(key, deque()).append(request_id)
@@ -153,9 +117,9 @@ class AsyncQueue:
         """Run an event, then the events of the same function that waited for a thread."""
         while True:
             try:
-                kept = self._documents.get(request_id)
-                if kept is not None:
-                    self._attempt(AsyncEvent(**kept))
+                event = self._waiting.read(request_id)
+                if event is not None:
+                    self._attempt(event)
             except Exception:
                 # This is a defect of headrace, not a failure of the function: the event stays queued for the next run.
                 log.exception("asynchronous invocation %s of %s", request_id, key)
@@ -189,7 +153,7 @@ class AsyncQueue:
                 request_id=event.request_id,
             )
         except FunctionNotFound:
-            self._documents.delete(event.request_id)
+            self._waiting.delete(event.request_id)
             return
         except FunctionThrottled:
             event.throttles += 1
@@ -221,8 +185,7 @@ class AsyncQueue:
         if due_ms - event.created_ms > self._age_limit_ms(event):
             self._finish(event, "EventAgeExceeded", result)
             return
-        self._documents.put(event.request_id, asdict(event))
-        self._push(due_ms, event)
+        self._waiting.put_back(due_ms, event)
 
     def _config(self, event: AsyncEvent) -> AsyncSettings:
         function = self._functions.find(event.ref)
@@ -247,7 +210,7 @@ class AsyncQueue:
             dead_letters = self._dead_letters(event)
             if dead_letters:
                 self._send(event, dead_letters, dead_letter(event, result), "DeadLetterErrors")
-        self._documents.delete(event.request_id)
+        self._waiting.delete(event.request_id)
 
     def _dead_letters(self, event: AsyncEvent) -> str | None:
         """Return the ARN of the dead-letter queue or topic of the event's version, or None."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.sessions import Credentials, RoleSession, RoleSessions, role_name
+from headrace.aws.signatures.sessions import Credentials, RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
@@ -21,12 +21,12 @@ from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.function_process import Sandbox
+from headrace.services.lambda_.runtime.namespaces import Walls
 from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.runtime.sandbox import Sandbox
-from headrace.services.lambda_.runtime.walls import Walls
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
 

@@ -11,9 +11,9 @@ from headrace.core.ports import ReadResult, ShardNotFound, StreamNotFound, Strea
 from headrace.core.workers import Worker, WorkerDone, WorkerHandle
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import counts
+from headrace.services.lambda_.mappings.batch_runner import Lane
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.filters import Filter, passes
-from headrace.services.lambda_.mappings.lane import Lane
 from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.shapes.lambda_ import Cors
 
 # The methods that a page may use without a preflight request if there is no AllowMethods.
@@ -15,7 +15,7 @@ _SIMPLE_METHODS = ("GET", "HEAD", "POST")
 
 
 class FunctionUrlRules:
-    """Decides by Cors configurations about browsers' requests. Implements `headrace.aws.front_door.OwnRules`."""
+    """Decides by Cors configurations about browsers' requests. Implements `browser_rules.OwnRules`."""
 
     def __init__(
         self,

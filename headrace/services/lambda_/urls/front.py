@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.shapes.lambda_ import Cors
-from headrace.aws.signers import signing_account
+from headrace.aws.signatures.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
+from headrace.core.ports.warehouses import Column
 from headrace.core.values import BadMarker, page_of, present
-from headrace.core.warehouse import Column
 from headrace.services.redshift_data.backend import CatalogRequest, RedshiftData
 from headrace.services.redshift_data.errors import invalid
 from headrace.services.redshift_data.limits import NAMES_PER_PAGE

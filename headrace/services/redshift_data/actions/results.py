@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.values import BadMarker, page_of
 from headrace.services.redshift_data.backend import RedshiftData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_data.backend import RedshiftData, RunRequest

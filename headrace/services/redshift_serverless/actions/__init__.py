@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Action
+from headrace.aws.calls.operation import Action
 from headrace.services.redshift_serverless.actions.credentials import get_credentials
 from headrace.services.redshift_serverless.actions.namespaces import (
     create_namespace,

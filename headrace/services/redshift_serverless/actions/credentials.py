@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment
 from headrace.services.redshift_serverless.backend import RedshiftServerless

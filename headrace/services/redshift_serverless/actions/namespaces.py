@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment, present
 from headrace.services.redshift_serverless.actions.pages import paged

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import s3 as shapes
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (

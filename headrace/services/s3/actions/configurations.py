@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.operation import Action, Call, operation
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.operation import Action, Call, operation
 from headrace.aws.shapes.s3 import (
     GetBucketPolicyStatusInput,
     GetBucketPolicyStatusOutput,

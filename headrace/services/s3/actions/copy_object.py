@@ -5,8 +5,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import unquote, urlencode
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     CopyObjectInput,
     CopyObjectOutput,

@@ -2,8 +2,8 @@
 
 from typing import cast
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     DeletedObject,
     DeleteObjectInput,

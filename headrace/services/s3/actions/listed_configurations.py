@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.model import operation_model
-from headrace.aws.operation import Action, Call, operation
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.model import operation_model
+from headrace.aws.calls.operation import Action, Call, operation
 from headrace.aws.shapes.s3 import InventoryConfiguration
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 from urllib.parse import quote
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     DeleteMarkerEntry,
     ListObjectsInput,

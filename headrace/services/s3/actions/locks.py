@@ -5,8 +5,8 @@ from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     GetObjectLegalHoldInput,
     GetObjectLegalHoldOutput,

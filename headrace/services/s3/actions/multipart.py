@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import quote
 
-from headrace.aws.errors import AwsError, malformed_xml
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.errors import AwsError, malformed_xml
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     AbortMultipartUploadInput,
     CompletedPart,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws.operation import Action
+from headrace.aws.calls.operation import Action
 from headrace.services.tagging.actions.resources import get_resources
 from headrace.services.tagging.actions.tags import (
     get_tag_keys,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import tagging as shapes
 from headrace.core.values import BadMarker, page_of
 from headrace.services.tagging.backend import Tagging, matching

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.aws.operation import Call, operation
+from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import tagging as shapes
 from headrace.core.system_tags import is_refused
 from headrace.core.values import BadMarker, page_of

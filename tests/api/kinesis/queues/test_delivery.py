@@ -10,7 +10,7 @@ from typing import Any
 import cbor2
 import pytest
 
-from headrace.aws.codec_json import CBOR_1_1, decode_body
+from headrace.aws.protocols.codec_json import CBOR_1_1, decode_body
 from tests.api.kinesis.queues.lab import STREAM, QueueLab, entries, texts_of
 from tests.api.kinesis.streams import failure
 from tests.support.clock import HandClock

@@ -14,7 +14,9 @@ from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResul
 from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.base import Context, ResourceResult
-from headrace.services.cloudformation.resources.custom import custom_resource_type
+from headrace.services.cloudformation.resources.types.cloudformation_custom import (
+    custom_resource_type,
+)
 from tests.support.clock import FakeClock
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:custom"

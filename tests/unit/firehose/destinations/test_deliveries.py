@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ids import Ids
-from headrace.core.search import SearchDomainNotFound, SearchServer
-from headrace.search.rest import SearchRequest, SearchRestApi
-from headrace.search.store import Store
+from headrace.core.ports.search import SearchDomainNotFound, SearchServer
 from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.opensearch.indexes.rest import SearchRequest, SearchRestApi
+from headrace.services.opensearch.indexes.store import Store
 from tests.support.clock import FakeClock
 from tests.support.endpoint import Endpoint, Request, answer, endpoint, json_answer
 from tests.support.hec import TOKEN, Hec, hec, says
-from tests.unit.firehose.destinations.lab import S3, DestinationLab
-from tests.unit.firehose.lab import INTERVAL_S, processing
+from tests.unit.firehose.destinations.helpers import S3, DestinationLab
+from tests.unit.firehose.helpers import INTERVAL_S, processing
 
 SECRET = "arn:aws:secretsmanager:us-east-1:000000000000:secret:s"
 

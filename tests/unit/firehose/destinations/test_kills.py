@@ -19,9 +19,9 @@ from headrace.services.firehose.destinations import http_endpoint, splunk_hec
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from tests.support.clock import FakeClock
 from tests.support.objects import Killed
-from tests.unit.firehose.destinations.lab import DestinationLab
+from tests.unit.firehose.destinations.helpers import DestinationLab
 from tests.unit.firehose.destinations.test_deliveries import Domains
-from tests.unit.firehose.lab import SHARD
+from tests.unit.firehose.helpers import SHARD
 
 SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 150))]
 FATES = ("ok", "ok", "ok", "die before", "die after", "refuse", "refuse after")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.errors import AwsError
-from headrace.core.warehouse import Load, NoWarehouses, WarehouseError
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports.warehouses import Load, NoWarehouses, WarehouseError
 from headrace.services.firehose.destinations import DESTINATIONS
 from tests.support.objects import Killed
-from tests.unit.firehose.destinations.lab import ROLE, DestinationLab
+from tests.unit.firehose.destinations.helpers import ROLE, DestinationLab
 
 URL = "jdbc:redshift://flights.abc.us-east-1.redshift.amazonaws.com:5439/dev"
 S3: dict[str, Any] = {

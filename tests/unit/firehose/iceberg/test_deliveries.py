@@ -13,11 +13,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.cli.redrive_records import lines_of
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
-from tests.unit.firehose.iceberg.lab import PLAIN, ROUTE, IcebergLab, query, table
-from tests.unit.firehose.lab import FUNCTION, processing
+from tests.unit.firehose.helpers import FUNCTION, processing
+from tests.unit.firehose.iceberg.helpers import PLAIN, ROUTE, IcebergLab, query, table
 
 OPERATION = query("{operation: .op}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
-from tests.unit.firehose.iceberg.lab import IcebergLab, query
+from tests.unit.firehose.iceberg.helpers import IcebergLab, query
 
 FATES = ("ok", "ok", "die before", "die after")
 STORE_FATES = ("ok", "ok", "ok", "ok", "die before", "die after", "refuse")

@@ -1,0 +1,1 @@
+"""One call of an operation: its request, its model, its errors."""

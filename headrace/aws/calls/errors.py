@@ -1,0 +1,76 @@
+"""`AwsError`, the one error that an operation raises to its caller, and the errors that all services share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import botocore
+
+
+class AwsError(Exception):
+    """An error as AWS's answers carry it.
+
+    Attributes:
+        code: AWS's error code, such as `ResourceNotFoundException`.
+        message: AWS's sentence.
+        status: the HTTP status.
+        members: further members of the error's shape.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        status: int = 400,
+        members: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+        self.members: dict[str, Any] = dict(members or {})
+
+
+def serialization_error(message: str = "") -> AwsError:
+    """The body breaks the protocol: bad JSON, or a member of the wrong type."""
+    return AwsError("SerializationException", message, 400)
+
+
+def validation_error(message: str) -> AwsError:
+    """A member breaks a constraint; see `headrace.aws.protocols.validate` for AWS's sentences."""
+    return AwsError("ValidationException", message, 400)
+
+
+def unknown_operation(operation: str, service: str) -> AwsError:
+    """The service has no such operation, or headrace owns the service and does not implement the operation."""
+    return AwsError(
+        "UnknownOperationException",
+        f"headrace does not implement {service}:{operation}",
+        400,
+    )
+
+
+def newer_operation(operation: str, service: str) -> AwsError:
+    """The model of the service has no such operation, or not yet."""
+    return AwsError(
+        "UnknownOperationException",
+        f"headrace does not implement {service}:{operation}: botocore {botocore.__version__}, which is installed, does"
+        " not know it",
+        400,
+    )
+
+
+def internal_failure() -> AwsError:
+    """A defect of headrace; the log has the traceback."""
+    return AwsError(
+        "InternalFailure", "The request processing has failed because of an unknown error", 500
+    )
+
+
+def malformed_xml() -> AwsError:
+    """A body that is not XML, or not the XML that the operation takes."""
+    return AwsError(
+        "MalformedXML",
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    )

@@ -1,0 +1,112 @@
+"""An HTTP request and an HTTP response, as the server and the gateway exchange them, without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Protocol
+from urllib.parse import parse_qsl, unquote
+
+from headrace.aws.calls.operation import Call
+
+
+class ChunkSignatures(Protocol):
+    """Checks the signatures of one upload's chunks; each signature covers the one before."""
+
+    def is_right(self, sha256: str, signature: str) -> bool:
+        """Whether the next chunk, whose SHA-256 is given in hexadecimal, has this signature."""
+        ...
+
+    def is_right_trailer(self, trailers: bytes, signature: str) -> bool:
+        """Whether the trailers, `name:value` and a line feed each, have this signature."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """A response body: `length_bytes` of a file from `offset_bytes` on.
+
+    `file` is the open file, when another file may replace it before it is sent; the sender of the body closes it.
+    """
+
+    path: Path
+    offset_bytes: int
+    length_bytes: int
+    file: IO[bytes] | None = None
+
+
+DROPPED = 0
+
+# An iterator runs on a thread of the server's pool. An asynchronous one runs on the event loop, must never block, and
+# is closed when the client goes away.
+Body = bytes | FileSlice | Iterator[bytes] | AsyncGenerator[bytes, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The parts of a request's credential scope; empty for an unsigned request."""
+
+    access_key: str = ""
+    region: str = ""
+    service: str = ""
+
+
+@dataclass(slots=True)
+class HttpRequest:
+    """A request with its complete body.
+
+    Attributes:
+        path: percent-encoded, without the query.
+        query: percent-encoded, without the question mark.
+        headers: by lower-case name; a repeated header's values are joined with commas.
+        body: empty when `body_file` is set.
+        body_file: a body over 16 MiB, as a temporary file under the data directory. The receiver may move it; otherwise
+            it is deleted after the answer.
+        scope, service: the credential scope, and botocore's name of the service; `ServiceNames.service_of` sets them.
+        call: set by the gateway.
+        chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    body_file: Path | None = None
+    scope: Scope | None = None
+    service: str = ""
+    call: Call | None = None
+    chunk_signatures: ChunkSignatures | None = None
+
+    @property
+    def decoded_path(self) -> str:
+        """The path without percent-encoding."""
+        return unquote(self.path)
+
+    def query_params(self) -> dict[str, str]:
+        """Return the query's parameters; of a repeated one the last; `?acl` gives `{"acl": ""}`."""
+        return dict(parse_qsl(self.query, keep_blank_values=True))
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """A response. The server adds Content-Length, or chunks an iterator.
+
+    Status 0 drops the connection (in HTTP/2: resets the stream) without an answer, for fault injection.
+
+    Attributes:
+        waits: Futures, such as of an fsync, that must be done before the answer is sent; see
+        `headrace.aws.server.waiting`. failure: returns the answer to send instead when one of `waits` failed.
+    """
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    body: Body = b""
+    waits: list[Future[None]] | None = None
+    failure: Callable[[], HttpResponse] | None = None
+
+
+Answer = HttpResponse | Future[HttpResponse]
+Handler = Callable[[HttpRequest], Answer]

@@ -1,0 +1,1 @@
+"""Injects faults that users ask for: throttles, errors, delays."""

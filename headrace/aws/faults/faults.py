@@ -1,0 +1,326 @@
+"""Fault injection: rules that make requests fail, wait, or lose their connection, as on real clouds.
+
+A rule says which requests it matches (service, action, stream, shard), what happens to them, how often (probability,
+count), and with which random seed: the same seed and the same requests give the same faults. Rules apply to clients'
+requests, never to calls between headrace's own services. They are kept in memory only: a restarted cloud has none.
+Thread-safe; without rules a request costs one check of an empty tuple.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.fault_errors import FaultErrors
+from headrace.aws.faults.fault_names import ShardsByStream, UnknownName, check_service, check_stream
+from headrace.core.ids import Ids
+
+FaultKind = Literal["throttle", "error", "partial", "latency", "drop"]
+KINDS: Final = ("throttle", "error", "partial", "latency", "drop")
+MOST_RULES = 1000
+LONGEST_LATENCY_MS = 600_000
+
+_USUAL_ERRORS: Final = FaultErrors()
+# Prefixes of the codes of server errors.
+_OF_THE_SERVICE: Final = ("Internal", "Service")
+
+
+class FaultRefused(ValueError):
+    """A rule is invalid; the message is one sentence."""
+
+
+@dataclass(slots=True)
+class RequestProperties:
+    """The properties of a request that rules match.
+
+    Attributes:
+        place: returns the stream and the shard, each empty when the request names none. Called only when a rule needs
+            it, since it parses the request.
+    """
+
+    service: str
+    action: str
+    account: str
+    place: Callable[[], tuple[str, str]]
+    _known: tuple[str, str] | None = None
+
+    @property
+    def stream(self) -> str:
+        """The name of the request's stream."""
+        return self._found()[0]
+
+    @property
+    def shard(self) -> str:
+        """The id of the request's shard."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[str, str]:
+        if self._known is None:
+            self._known = self.place()
+        return self._known
+
+
+@dataclass(slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        fault: `throttle` and `error` answer with AWS's error, `partial` refuses records of a PutRecords one by one,
+            `latency` waits before the request is executed, `drop` closes the connection without an answer.
+        probability: the probability that the rule acts on a matching request (for `partial`: on a record).
+        count: how often it acts at most; None for no limit.
+        seed: the random seed; with None the faults differ every time.
+        when: whether to `drop` the connection before or after the request is executed.
+        acted: how often it has acted.
+    """
+
+    id: str
+    fault: FaultKind
+    service: str | None = None
+    action: str | None = None
+    stream: str | None = None
+    shard: str | None = None
+    probability: float = 1.0
+    count: int | None = None
+    seed: int | None = None
+    latency_ms: int = 0
+    error_code: str | None = None
+    error_message: str | None = None
+    when: Literal["before", "after"] = "before"
+    acted: int = 0
+    dice: Ids = field(default_factory=Ids)
+
+    def fits(self, facts: RequestProperties) -> bool:
+        """Whether the rule matches a request."""
+        return (
+            self.service in (None, facts.service)
+            and self.action in (None, facts.action)
+            and (self.stream is None or self.stream == facts.stream)
+            and (self.shard is None or self.shard == facts.shard)
+        )
+
+    def described(self) -> dict[str, Any]:
+        """Return the rule as JSON, without the members that are not set."""
+        names = [name for name in _MEMBERS if getattr(self, name) is not None]
+        value: dict[str, Any] = {"id": self.id, **{name: getattr(self, name) for name in names}}
+        if self.fault != "latency":
+            del value["latency_ms"]
+        if self.fault != "drop":
+            del value["when"]
+        return {**value, "acted": self.acted}
+
+
+@dataclass(slots=True)
+class PlannedFaults:
+    """The faults of one request."""
+
+    latency_ms: int = 0
+    error: AwsError | None = None
+    drop: Literal["before", "after"] | None = None
+
+
+class Faults:
+    """The rules of a cloud. Thread-safe.
+
+    Attributes:
+        rules: every change replaces the tuple; usually it is empty.
+        is_slow: some rule waits, so requests must not run on the event loop.
+        is_partial: some rule refuses single records of a batch.
+        errors: the errors by service; a service that is not in it has the default ones.
+    """
+
+    def __init__(self, ids: Ids) -> None:
+        self.rules: tuple[Rule, ...] = ()
+        self.is_slow = False
+        self.is_partial = False
+        # Returns the streams and shards that a rule may name; None accepts any name.
+        self._shards_by_stream: ShardsByStream | None = None
+        self.errors: dict[str, FaultErrors] = {}
+        self._ids = ids
+        self._lock = threading.Lock()
+
+    def know_streams(self, shards_by_stream: ShardsByStream) -> None:
+        """Refuse rules from now on that name a stream or shard which `shards_by_stream` does not return."""
+        self._shards_by_stream = shards_by_stream
+
+    def add(self, value: Any) -> Rule:
+        """Add the rule that a JSON object describes. Raises FaultRefused.
+
+        Its member `even_if_missing` allows a stream or shard that does not exist yet.
+        """
+        rule = _rule(self._ids.hex(12), value, self._shards_by_stream)
+        with self._lock:
+            if len(self.rules) >= MOST_RULES:
+                raise FaultRefused(f"There are {MOST_RULES} faults already; clear some.")
+            self._set((*self.rules, rule))
+        return rule
+
+    def remove(self, rule_id: str) -> bool:
+        """Remove a rule; return whether there was one with that id."""
+        with self._lock:
+            left = tuple(rule for rule in self.rules if rule.id != rule_id)
+            found = len(left) < len(self.rules)
+            self._set(left)
+        return found
+
+    def clear(self) -> int:
+        """Remove every rule; return how many there were."""
+        with self._lock:
+            count = len(self.rules)
+            self._set(())
+        return count
+
+    def _set(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+        self.is_slow = any(rule.fault == "latency" for rule in rules)
+        self.is_partial = any(rule.fault == "partial" for rule in rules)
+
+    def concerns(self, service: str) -> bool:
+        """Whether some rule may match a request to a service."""
+        return any(rule.service in (None, service) for rule in self.rules)
+
+    def plan(self, facts: RequestProperties) -> PlannedFaults:
+        """Draw for every rule that matches a request; of the rules that end it, the first that acts decides."""
+        plan = PlannedFaults()
+        for rule in self.rules:
+            if rule.fault == "partial" or not rule.fits(facts):
+                continue
+            if rule.fault == "latency":
+                plan.latency_ms += rule.latency_ms if self._acts(rule) else 0
+            elif plan.error is None and plan.drop is None and self._acts(rule):
+                if rule.fault == "drop":
+                    plan.drop = rule.when
+                else:
+                    plan.error = self._error_of(rule, facts)
+        return plan
+
+    def refusals(self, facts: RequestProperties, records: int) -> dict[int, AwsError]:
+        """Return the refused records of a batch, by position, with their errors."""
+        refused: dict[int, AwsError] = {}
+        for rule in self.rules:
+            if rule.fault != "partial" or not rule.fits(facts):
+                continue
+            for i in range(records):
+                if i not in refused and self._acts(rule):
+                    refused[i] = self._error_of(rule, facts)
+        return refused
+
+    def _acts(self, rule: Rule) -> bool:
+        with self._lock:
+            if rule.count is not None and rule.acted >= rule.count:
+                return False
+            # Drawn even when the result is certain, so that a rule's draws depend on its requests alone.
+            if rule.dice.random() >= rule.probability:
+                return False
+            rule.acted += 1
+            return True
+
+    def _error_of(self, rule: Rule, facts: RequestProperties) -> AwsError:
+        """Return the error that a rule answers with."""
+        errors = self.errors.get(facts.service, _USUAL_ERRORS)
+        if rule.fault == "error" or rule.error_code == _USUAL_ERRORS.error[0]:
+            code, message, status = errors.error
+        else:
+            code, message, status = errors.throttled_actions.get(facts.action, errors.throttle)
+        if rule.error_code is not None and rule.error_code != code:
+            code = rule.error_code
+            if errors.callers_errors_are_400 and not code.startswith(_OF_THE_SERVICE):
+                status = 400
+        shard, stream = facts.shard or "shardId-000000000000", facts.stream
+        message = message.format(shard=shard, stream=stream, account=facts.account)
+        return AwsError(code, rule.error_message or message, status)
+
+
+# --- from JSON --------------------------------------------------------------------------------
+
+_MEMBERS: Final = (
+    "fault",
+    "service",
+    "action",
+    "stream",
+    "shard",
+    "probability",
+    "count",
+    "seed",
+    "latency_ms",
+    "error_code",
+    "error_message",
+    "when",
+)
+# It is not stored in the rule: it only concerns adding it.
+_EVEN_IF_MISSING: Final = "even_if_missing"
+_TEXTS: Final = ("service", "action", "stream", "shard", "error_code", "error_message")
+
+
+def _rule(rule_id: str, value: Any, shards_by_stream: ShardsByStream | None) -> Rule:
+    if not isinstance(value, dict):
+        raise FaultRefused("A fault is a JSON object.")
+    given = cast("dict[str, Any]", value)
+    known = (*_MEMBERS, _EVEN_IF_MISSING)
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise FaultRefused(f"A fault has no member {unknown[0]!r}; it has {', '.join(known)}.")
+    members = {name: member for name, member in given.items() if member is not None}
+    even_if_missing = members.pop(_EVEN_IF_MISSING, False)
+    if not isinstance(even_if_missing, bool):
+        raise FaultRefused("The member 'even_if_missing' must be true or false.")
+    if members.get("fault") not in KINDS:
+        raise FaultRefused(f"The member 'fault' must be one of {', '.join(KINDS)}.")
+    for name in _TEXTS:
+        if name in members and (not isinstance(members[name], str) or not members[name]):
+            raise FaultRefused(f"The member {name!r} must be a text that is not empty.")
+    _check_numbers(members)
+    _check_kind(members)
+    if "action" in members and "service" not in members:
+        raise FaultRefused("A fault with 'action' needs 'service'.")
+    try:
+        if "service" in members:
+            check_service(members["service"], members.get("action"))
+        if shards_by_stream is not None and not even_if_missing:
+            check_stream(members, shards_by_stream)
+    except UnknownName as error:
+        raise FaultRefused(str(error)) from None
+    return Rule(id=rule_id, dice=Ids(members.get("seed")), **members)
+
+
+def _check_numbers(members: dict[str, Any]) -> None:
+    probability = members.get("probability", 1.0)
+    if isinstance(probability, bool) or not isinstance(probability, int | float):
+        raise FaultRefused("The member 'probability' must be a number.")
+    if not 0 < probability <= 1:
+        raise FaultRefused("The member 'probability' must be above 0 and at most 1.")
+    for name, most in (("count", None), ("seed", None), ("latency_ms", LONGEST_LATENCY_MS)):
+        number = members.get(name)
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise FaultRefused(f"The member {name!r} must be a whole number.")
+        if number < (0 if name == "seed" else 1) or (most is not None and number > most):
+            bound = "" if most is None else f" and at most {most}"
+            least = 0 if name == "seed" else 1
+            raise FaultRefused(f"The member {name!r} must be at least {least}{bound}.")
+
+
+def _check_kind(members: dict[str, Any]) -> None:
+    fault = members["fault"]
+    if (fault == "latency") != ("latency_ms" in members):
+        raise FaultRefused("A latency fault has 'latency_ms', and no other fault has it.")
+    if members.get("when", "before") not in ("before", "after"):
+        raise FaultRefused("The member 'when' must be before or after.")
+    if "when" in members and fault != "drop":
+        raise FaultRefused("Only a drop fault has 'when'.")
+    if fault in ("latency", "drop") and ("error_code" in members or "error_message" in members):
+        raise FaultRefused(f"A {fault} fault has no error.")
+    if fault == "partial":
+        if members.get("service", "kinesis") != "kinesis":
+            raise FaultRefused("Only Kinesis has partial faults.")
+        if members.get("action", "PutRecords") != "PutRecords":
+            raise FaultRefused("Only PutRecords fails in part.")
+        members["service"], members["action"] = "kinesis", "PutRecords"
+    if "stream" in members or "shard" in members:
+        if members.get("service", "kinesis") != "kinesis":
+            raise FaultRefused("Only Kinesis has streams and shards.")
+        members["service"] = "kinesis"

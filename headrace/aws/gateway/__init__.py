@@ -1,0 +1,1 @@
+"""Decides which service answers a request, and who may ask."""

@@ -1,0 +1,219 @@
+"""Accepts or refuses a request by its method, path and headers, before its body is parsed.
+
+It makes two checks. The Host must be one of this cloud's names (`headrace.aws.gateway.hosts`). And when a browser sends
+the request for a page of another origin (`headrace.aws.gateway.origins`), that origin must be allowed: by
+`--allow-origin`, by the CORS rules of the bucket, or by the Cors configuration of the function URL. Without these
+checks, every web page that the user visits could run code as the user. Requests of programs cost a few dictionary
+lookups.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway import cors
+from headrace.aws.gateway.documents import is_admin
+from headrace.aws.gateway.hosts import Hosts
+from headrace.aws.gateway.origins import (
+    NULL,
+    UNNAMED,
+    AllowedOrigins,
+    foreign_origin,
+    own_origin,
+    page_origin,
+)
+from headrace.aws.gateway.refusals import refused
+
+log = logging.getLogger(__name__)
+
+MOST_LOGGED = 100
+_READING = ("GET", "HEAD")
+
+
+class OwnRules(Protocol):
+    """The cross-origin rules of single resources, such as buckets and function URLs. Thread-safe.
+
+    The methods get a request's head only, whose Host has been found to be this cloud's.
+    """
+
+    def covers(self, request: HttpRequest) -> bool:
+        """Whether a request is for such a resource."""
+        ...
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """Whether the rules allow a page of `origin` the request, or the resource answers preflights itself."""
+        ...
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """Whether the request's Host serves this resource only, so that its pages cannot reach other resources."""
+        ...
+
+
+class FrontDoor:
+    """Accepts or refuses requests. Thread-safe.
+
+    Attributes:
+        hosts: decides which Host headers name this cloud.
+
+    Args:
+        exposed_headers: returns those of a request's service; see `Profile.exposed_headers`.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Hosts,
+        origins: AllowedOrigins,
+        own_addresses: OwnRules,
+        buckets: OwnRules,
+        exposed_headers: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        self.hosts = hosts
+        self._origins = origins
+        self._own_addresses = own_addresses
+        self._buckets = buckets
+        self._exposed_headers = exposed_headers
+        self._logged: set[str] = set()
+
+    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal of a request by its head; None to accept it."""
+        host = request.headers.get("host")
+        if host is not None and not self.hosts.owns(host):
+            return self._refuse_host(request, host)
+        if not is_of_a_browser(request):
+            return None
+        page = page_origin(request.headers)
+        if page is not None and page in self._origins:
+            return None
+        if _is_action_by_link(request):
+            sentence = "No link may run an operation of AWS: send it by POST, signed in a header."
+            return refused(request, 403, "OperationByLinkNotAllowed", sentence)
+        if self._is_let_in(request, foreign_origin(request.headers)):
+            return None
+        return self._refuse_origin(request, UNNAMED if page is None else page)
+
+    def preflight_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the answer to a CORS preflight; None when the service or resource answers it."""
+        if request.method != "OPTIONS" or "origin" not in request.headers:
+            return None
+        if foreign_origin(request.headers) is None or self._has_own_rules(request):
+            return None
+        return cors.preflight(request)
+
+    def add_browser_headers(self, request: HttpRequest, answer: HttpResponse) -> None:
+        """Add the CORS headers for an allowed page, and the headers that sandbox a hostile document."""
+        has_own_address = self._own_addresses.covers(request)
+        if (
+            "origin" in request.headers
+            and not has_own_address
+            and not self._buckets.covers(request)
+        ):
+            origin = foreign_origin(request.headers)
+            if origin is not None and origin in self._origins:
+                service = request.call.service if request.call is not None else ""
+                answer.headers += cors.answer_headers(self._exposed_headers(service))
+        if is_admin(request.path) and not has_own_address:
+            return  # they already have such headers, see `headrace.aws.gateway.documents`
+        if self._own_addresses.is_alone(request) or self._buckets.is_alone(request):
+            return
+        if own_origin(request.headers) not in self._origins:
+            answer.headers += cors.restraints(request, answer)
+
+    # --- checks -------------------------------------------------------------------------------
+
+    def _has_own_rules(self, request: HttpRequest) -> bool:
+        return self._own_addresses.covers(request) or self._buckets.covers(request)
+
+    def _is_let_in(self, request: HttpRequest, origin: str | None) -> bool:
+        """Whether to accept a request of a page of `origin`; None stands for the cloud's own pages and programs."""
+        if self._own_addresses.covers(request):
+            return origin is None or self._own_addresses.permits(request, origin)
+        if self._buckets.is_alone(request):
+            return self._may_use_bucket(request, origin)
+        if is_admin(request.path):
+            return _may_visit(request, origin)
+        if origin is None:
+            return True
+        return self._buckets.covers(request) and self._buckets.permits(request, origin)
+
+    def _may_use_bucket(self, request: HttpRequest, origin: str | None) -> bool:
+        """Whether to accept a request to a bucket's own host, whose pages may read there, but have no other rights."""
+        if request.method in _READING and origin is None:
+            return self._buckets.covers(request)
+        page = page_origin(request.headers)
+        if page is None:
+            return True
+        return self._buckets.covers(request) and self._buckets.permits(request, page)
+
+    # --- refusing -----------------------------------------------------------------------------
+
+    def _refuse_host(self, request: HttpRequest, host: str) -> HttpResponse:
+        name = host.partition(":")[0][:200]
+        sentence = (
+            f"This cloud does not answer to the name {name!r}. If it is meant to, start it with"
+            f" --allow-host {name} (HEADRACE_ALLOW_HOST)."
+        )
+        self._log_once(f"host {name}", sentence)
+        # 421: this server does not serve that name (RFC 9110, 15.5.20). AWS never answers 421.
+        return refused(request, 421, "HostNotAllowed", sentence)
+
+    def _refuse_origin(self, request: HttpRequest, origin: str) -> HttpResponse:
+        shown = origin[:200]
+        if origin in (NULL, UNNAMED):
+            who, how = (
+                "a page whose origin is not named",
+                "--allow-origin '*', which lets in every page",
+            )
+        else:
+            who, how = f"a page of {shown}", f"--allow-origin {shown} (HEADRACE_ALLOW_ORIGIN)"
+        sentence = f"This cloud refuses requests of {who}. To let it in, start the cloud with {how}"
+        if self._own_addresses.covers(request):
+            sentence += ", or give the function's URL a Cors configuration that does"
+        elif self._buckets.covers(request):
+            sentence += ", or give the bucket a CORS rule that does"
+        sentence += "."
+        self._log_once(f"origin {shown}", sentence)
+        return refused(request, 403, "OriginNotAllowed", sentence)
+
+    def _log_once(self, what: str, sentence: str) -> None:
+        if what not in self._logged and len(self._logged) < MOST_LOGGED:
+            self._logged.add(what)
+            log.warning("refused a browser's request: %s", ascii(sentence)[1:-1])
+
+
+def is_of_a_browser(request: HttpRequest) -> bool:
+    """Whether a browser may have sent a request: every browser sends one of three headers."""
+    headers = request.headers
+    return (
+        "origin" in headers
+        or "sec-fetch-site" in headers
+        or headers.get("user-agent", "").startswith("Mozilla/")
+    )
+
+
+def _is_action_by_link(request: HttpRequest) -> bool:
+    """Whether a link or an image would run an operation of the query protocol, which accepts GET too."""
+    if request.method not in _READING or not request.query or "authorization" in request.headers:
+        return False
+    return any(name == "Action" for name, _ in parse_qsl(request.query, keep_blank_values=True))
+
+
+def _may_visit(request: HttpRequest, origin: str | None) -> bool:
+    """Whether to accept a request to the cloud's own pages, which have neither scripts nor forms.
+
+    A user who follows a link on another site gets the page as a top-level document.
+    """
+    headers = request.headers
+    if origin is None:
+        is_page = "origin" in headers or "sec-fetch-site" in headers
+        return request.method in _READING or not is_page
+    return (
+        request.method in _READING
+        and "origin" not in headers
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )

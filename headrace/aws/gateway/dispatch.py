@@ -1,0 +1,369 @@
+"""Finds the service and operation of a request, runs it, and returns its answer.
+
+One `Gateway` serves the socket (`handle`), tests (`handle`, in process) and services that call each other's control
+plane (`call`). It finds the service by the signature's scope, then `X-Amz-Target`, then the path, then the form's
+Version, as the services' profiles declare them; it knows no service by name. headrace owns a service whole or not at
+all: an operation that an owned service does not implement answers UnknownOperationException and is never passed to
+moto. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from headrace.aws.calls.errors import AwsError, internal_failure
+from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
+from headrace.aws.calls.operation import Call
+from headrace.aws.calls.permits import Permissions
+from headrace.aws.faults.fault_injection import answer_with_faults
+from headrace.aws.faults.faults import Faults
+from headrace.aws.gateway.inline_requests import InlineRequests
+from headrace.aws.gateway.refusals import error_answer
+from headrace.aws.protocols import codec_json, operation_parser, rpc_cbor
+from headrace.aws.protocols.owned_service import OwnedService
+from headrace.aws.protocols.service import Profile, ServiceApi
+from headrace.aws.signatures import incomplete_signatures, presigned
+from headrace.aws.signatures.auth_errors import wording_of
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.service_names import ServiceNames, scope_of
+from headrace.aws.signatures.sessions import KEY_PREFIX, RoleSessions, token_of
+from headrace.core.arn import is_account_id
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import CallerIdentity
+
+log = logging.getLogger(__name__)
+
+MOST_ACCOUNTS_KEPT = 10_000
+
+
+class Fallback(Protocol):
+    """The services that headrace does not own."""
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles of services, by botocore's name; a service without a profile uses botocore's names."""
+        ...
+
+    def handle(self, request: HttpRequest, service: str) -> HttpResponse:
+        """Answer a request to `service` (the signature scope's name)."""
+        ...
+
+    def call(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> dict[str, Any]:
+        """Run an operation in process. Raises AwsError."""
+        ...
+
+    def service_of(self, request: HttpRequest, service: str) -> str:
+        """Return botocore's name of the service that a request's signature names."""
+        ...
+
+    def account_of(self, access_key: str) -> str | None:
+        """Return the account of a temporary or user key; empty when it is unknown."""
+        ...
+
+
+class Gateway:
+    """Routes requests to owned services and to the fallback.
+
+    Attributes:
+        names: finds the service of a request.
+        inline: tells which requests never block.
+        faults: the rules of fault injection.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        account: str,
+        region: str,
+        fallback: Fallback,
+        authentication: Authentication | None = None,
+        sessions: RoleSessions | None = None,
+        strict: bool = False,
+    ) -> None:
+        self._strict = strict
+        self._authentication = authentication
+        self._sessions = sessions
+        self._clock = clock
+        self._ids = ids
+        self._account = account
+        self._region = region
+        self._fallback = fallback
+        self.faults = Faults(ids)
+        self.inline = InlineRequests(self.faults, authentication)
+        self.permissions: Permissions | None = None
+        self._services: dict[str, OwnedService] = {}
+        self.names = ServiceNames()
+        for name, profile in fallback.profiles.items():
+            self._add(name, profile)
+        self._accounts: dict[str, str] = {}
+        # Request ids must be unique, not unguessable: a random start and a counter are cheap.
+        prefix = ids.hex(20)
+        self._request_prefix = f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:]}-"
+        self._request_count = 0
+
+    def register(self, api: ServiceApi) -> None:
+        """Add an owned service. A test checks its actions against AWS's model, by `check_api`."""
+        self._services[api.name] = OwnedService(api, strict=self._strict)
+        self._add(api.name, api.profile)
+        self.inline.add(api)
+        if api.shards_by_stream is not None:
+            self.faults.know_streams(api.shards_by_stream)
+
+    def ask_first(self, permissions: Permissions | None) -> None:
+        """Set the permissions, before the first request. Without permissions, everybody may do everything."""
+        self.permissions = self.inline.permissions = permissions
+
+    def _add(self, name: str, profile: Profile) -> None:
+        self.names.add(name, profile)
+        self.faults.errors[name] = profile.fault_errors
+
+    @property
+    def owned(self) -> dict[str, ServiceApi]:
+        """The owned services by botocore's name."""
+        return {name: owned.api for name, owned in self._services.items()}
+
+    def policy_of(self, service: str, arn: str) -> str | None:
+        """Return the JSON policy of a resource of an owned service; None when it has none."""
+        read = self._services[service].api.policy_of
+        return None if read is None else read(arn)
+
+    def key_of(self, service: str, kind: str, resource: str) -> tuple[str, str, str]:
+        """See `ServiceApi.key_of`; empty strings for a service that has no keys."""
+        owned = self._services.get(service)
+        if owned is None or owned.api.key_of is None:
+            return "", "", ""
+        return owned.api.key_of(kind, resource)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def service_of_head(self, request: HttpRequest) -> str | None:
+        """Return the service of a request by its head alone; None when only the body can tell."""
+        return self.names.of_head(request, scope_of(request))
+
+    def exposed_headers(self, service: str) -> str | None:
+        """See `Profile.exposed_headers`."""
+        owned = self._services.get(service)
+        return None if owned is None else owned.api.profile.exposed_headers
+
+    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the refusal of a request by its head alone; None to accept it. Never blocks.
+
+        Without `--auth` nothing is refused this early, nor are requests whose service only the body tells.
+        """
+        scope = scope_of(request)
+        service = self.names.of_head(request, scope)
+        if self._authentication is None or service is None:
+            return None
+        try:
+            self._authentication.verify_head(request, service, self._clock.now_ms())
+        except AwsError as error:
+            return error_answer(request, service, error, self._call(scope, service, {}).request_id)
+        return None
+
+    def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
+        """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
+        service = self.names.service_of(request)
+        scope = request.scope
+        assert scope is not None
+        owned = self._services.get(service)
+        call = self._call(scope, service, request.headers)
+        request.call = call
+        is_session = scope.access_key.startswith(KEY_PREFIX)
+        is_half_signed = owned is not None and incomplete_signatures.is_half_signed(request)
+        if self._authentication is not None or request.query or is_session or is_half_signed:
+            refusal = self._refusal(owned, request, call)
+            if refusal is not None:
+                return refusal
+        # All keys but those of users and sessions belong to the account itself, which may do everything.
+        if scope.access_key[:1] == "A" and self.permissions is not None:
+            call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
+        answered = self._handle_fallback if owned is None else owned.answer
+        if self.faults.rules and self.faults.concerns(service):
+            answer = answer_with_faults(
+                self.faults,
+                self._clock,
+                None if owned is None else owned.api,
+                request,
+                call,
+                functools.partial(answered, request, call),
+            )
+        else:
+            answer = answered(request, call)
+        if owned is None:
+            return answer
+        if isinstance(answer, HttpResponse):
+            answer.headers.append(("x-amzn-RequestId", call.request_id))
+        else:
+            # This callback runs before those of the Future's waiters.
+            answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
+        return answer
+
+    def _refusal(
+        self, owned: OwnedService | None, request: HttpRequest, call: Call
+    ) -> HttpResponse | None:
+        """Refuse a request that is not signed or wrongly signed; without `--auth`, only invalid or expired ones.
+
+        Without `--auth` these are expired presigned URLs and role credentials, and signatures that lack parts.
+        """
+        try:
+            if owned is not None and request.method in owned.api.profile.unsigned_methods:
+                pass
+            elif self._authentication is None:
+                wording = wording_of(request, call.service)
+                if owned is not None and "x-amz-target" in request.headers:
+                    incomplete_signatures.check(request, wording)
+                presigned.check(request, wording, call.now_ms)
+                self._check_session(request, call)
+            else:
+                key = self._authentication.verify(request, call.service, call.now_ms)
+                call.account = key.account or call.account
+        except AwsError as error:
+            answer = error_answer(request, call.service, error, call.request_id)
+            answer.headers.append(("x-amzn-RequestId", call.request_id))
+            return answer
+        return None
+
+    def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
+        if not rpc_cbor.is_rpc(request):
+            return self._answer_fallback(request, call)
+        try:
+            service = self._fallback.service_of(request, call.service)
+            return rpc_cbor.answered(
+                request, service, lambda asked: self._answer_fallback(asked, call)
+            )
+        except Exception:
+            log.exception("%s failed in CBOR", call.service)
+            return error_answer(request, call.service, internal_failure(), call.request_id)
+
+    def _answer_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
+        service = call.service
+        try:
+            if call.permit is not None:
+                refusal = self._denial(request, call)
+                if refusal is not None:
+                    return refusal
+            return self._fallback.handle(request, service)
+        except AwsError as error:
+            return HttpResponse(
+                error.status,
+                [("Content-Type", codec_json.JSON_1_1)],
+                codec_json.encode_error(error, codec_json.JSON_1_1),
+            )
+        except Exception:
+            log.exception("%s failed in moto", service)
+            error = internal_failure()
+            return HttpResponse(
+                error.status,
+                [("Content-Type", codec_json.JSON_1_1)],
+                codec_json.encode_error(error, codec_json.JSON_1_1),
+            )
+
+    def _denial(self, request: HttpRequest, call: Call) -> HttpResponse | None:
+        """Return the refusal of a request to one of moto's services that its caller may not make; None to accept it."""
+        assert call.permit is not None
+        service = self._fallback.service_of(request, call.service)
+        try:
+            operation, params = operation_parser.operation_of(service, request)
+            call.permit.ask(service, operation, params, account=call.account, region=call.region)
+        except operation_parser.Unreadable:
+            return None  # the service reports what is wrong with it
+        except AwsError as error:
+            return error_answer(request, service, error, call.request_id)
+        return None
+
+    def _call(
+        self, scope: Scope, service: str, headers: Mapping[str, str], operation: str = ""
+    ) -> Call:
+        self._request_count += 1
+        # Positional arguments: keyword arguments cost time on every request.
+        return Call(
+            self.account_of(scope.access_key),
+            scope.region or self._region,
+            f"{self._request_prefix}{self._request_count:012x}",
+            self._clock.now_ms(),
+            service,
+            operation,
+            scope.access_key,
+            headers,
+        )
+
+    def _check_session(self, request: HttpRequest, call: Call) -> None:
+        """Refuse credentials of a role's session that have expired, or whose token is another's. Raises AwsError."""
+        sessions = self._sessions
+        if sessions is None or sessions.account_of(call.access_key) is None:
+            return
+        session = sessions.find(call.access_key, token_of(request))
+        if session is None:
+            raise wording_of(request, call.service).wrong_token()
+        if call.now_ms >= session.expires_ms:
+            raise wording_of(request, call.service).expired_token()
+
+    def account_of(self, access_key: str) -> str:
+        """Return the account of an access key: the key itself when it is 12 digits, else its session's or user's."""
+        if not access_key:
+            return self._account
+        known = self._accounts.get(access_key)
+        if known is not None:
+            return known
+        if is_account_id(access_key):
+            account = access_key
+        else:
+            account = None if self._sessions is None else self._sessions.account_of(access_key)
+            account = account or self._fallback.account_of(access_key)
+        if account is None:
+            return self._account  # not cached: STS may know it later
+        if len(self._accounts) >= MOST_ACCOUNTS_KEPT:
+            # Session keys come and go while a cloud runs, so the cache is bounded.
+            self._accounts.clear()
+        self._accounts[access_key] = account
+        return account
+
+    # --- calls in process ---------------------------------------------------------------------
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+        acting: CallerIdentity | None = None,
+    ) -> dict[str, Any]:
+        """See `headrace.core.ports.ControlPlane.call`."""
+        owned = self._services.get(service)
+        permit = None
+        if acting is not None and acting.arn and self.permissions is not None:
+            permit = self.permissions.permit_as(acting)
+        if owned is None:
+            if permit is not None:
+                where = {"account": account or self._account, "region": region or self._region}
+                permit.ask(service, operation, params, **where)
+            return self._fallback.call(
+                service,
+                operation,
+                params,
+                account=account or self._account,
+                region=region or self._region,
+            )
+        scope = Scope(account or self._account, region or self._region, service)
+        made = self._call(scope, service, {}, operation)
+        made.permit, made.acting = permit, acting
+        output = owned.operations.run(operation, params, made)
+        for wait in made.waits:
+            wait.result()
+        return output
+
+
+def _add_request_id(request_id: str, answer: Future[HttpResponse]) -> None:
+    if answer.exception() is None:
+        answer.result().headers.append(("x-amzn-RequestId", request_id))

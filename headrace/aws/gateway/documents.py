@@ -1,0 +1,101 @@
+"""Makes the cloud's own documents: HTML without scripts or foreign resources, and JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.aws.calls.http import HttpResponse
+from headrace.core.html import Html, element, join, link
+
+_STYLE = """
+:root{color-scheme:light dark;--line:#d5d9de;--soft:#f5f6f8;--dim:#5c6470;--good:#176b37;--bad:#b3261e;--busy:#0b57b0}
+@media(prefers-color-scheme:dark){:root{--line:#3a4048;--soft:#1f2329;--dim:#a0a8b4;--good:#6fcf8f;--bad:#ff8a80;--busy:#8ab4f8}}
+body{font:15px/1.45 system-ui,sans-serif;margin:0 auto;padding:1rem 1.5rem 3rem;max-width:84rem}
+h1{font-size:1.5rem;margin:.4rem 0}table~h1,p~h1{margin-top:2.5rem}h2{font-size:1.15rem;margin:1.6rem 0 .2rem}
+a{color:var(--busy);text-decoration:none}a:hover,a:focus{text-decoration:underline}
+nav,.dim{color:var(--dim)}p{margin:.2rem 0 .6rem}
+table{border-collapse:collapse;width:100%;margin:.5rem 0}
+th{font-weight:600;color:var(--dim);font-size:.85rem;white-space:nowrap}
+td,th{text-align:left;vertical-align:top;padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(--line)}
+td:last-child{overflow-wrap:anywhere}td>code.dim{display:block;white-space:nowrap}
+time,.state{white-space:nowrap}code{font-size:.88em}
+@media(max-width:60rem){table{display:block;overflow-x:auto}}
+pre{background:var(--soft);border:1px solid var(--line);padding:.8rem;overflow:auto;max-height:32rem;font-size:.85rem}
+.state{font-weight:600;font-size:.85rem}.good{color:var(--good)}.bad{color:var(--bad)}.busy{color:var(--busy)}
+"""
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+# A browser may show a page with its one style sheet, not in a frame, and sends no referrer.
+_RESTRAINTS = (
+    (
+        "Content-Security-Policy",
+        "; ".join(
+            (
+                "default-src 'none'",
+                f"style-src 'sha256-{_STYLE_HASH}'",
+                "base-uri 'none'",
+                "form-action 'none'",
+                "frame-ancestors 'none'",
+            )
+        ),
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+ADMIN = "/_headrace"
+_ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/")
+
+
+def is_admin(path: str) -> bool:
+    """Whether a path is one of the cloud's own pages. Function URLs may have such paths too: check them first."""
+    return path.startswith(_ADMIN_PREFIXES) or path == ADMIN
+
+
+def page(
+    title: str,
+    *body: object,
+    trail: Sequence[tuple[str, str]] = (),
+    refresh_s: int | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """Return a page.
+
+    Args:
+        title: its title and heading.
+        body: its content.
+        trail: URL and name of the pages above it.
+        refresh_s: after how many seconds a browser fetches it again; None for never.
+        status: the HTTP status.
+    """
+    again = Html(f'<meta http-equiv="refresh" content="{refresh_s}">') if refresh_s else None
+    head = element(
+        "head",
+        Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width">'),
+        again,
+        element("title", f"{title} · headrace"),
+        element("style", Html(_STYLE)),
+    )
+    above = element("nav", join((link(url, name) for url, name in trail), " / ")) if trail else None
+    content = element("html", head, element("body", above, element("h1", title), *body), lang="en")
+    kind = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store")]
+    return restrained(HttpResponse(status, kind, f"<!doctype html>\n{content}\n".encode()))
+
+
+def restrained(answer: HttpResponse) -> HttpResponse:
+    """Add headers so that browsers do not run, frame, sniff or share an answer of the cloud's own pages."""
+    if _RESTRAINTS[0] not in answer.headers:
+        answer.headers += _RESTRAINTS
+    return answer
+
+
+def json_response(value: Any, status: int = 200) -> HttpResponse:
+    """Return a value as JSON."""
+    kind = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
+    return restrained(HttpResponse(status, kind, msgspec.json.encode(value)))

@@ -1,0 +1,196 @@
+"""The first stop of every request: checks it, then passes it to the gateway or refuses it.
+
+The front door checks browsers' requests, `--auth` verifies signatures, and then a function URL, one of the cloud's own
+pages or the gateway answers. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Protocol
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.gateway.browser_rules import FrontDoor, is_of_a_browser
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.gateway.documents import is_admin
+from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.gateway.refusals import error_answer, refuse_large
+from headrace.aws.server.server_errors import internal_failure
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.service_names import scope_of
+from headrace.core.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class PageGuard(Protocol):
+    """Decides who may see the cloud's own pages. Thread-safe."""
+
+    def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
+        """Return the refusal of a request by its head alone; None to accept it. Never blocks."""
+        ...
+
+    def answer_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
+        """Return the refusal of a request, or the answer that logs a browser in; None to accept it."""
+        ...
+
+    def hide_cookie(self, request: HttpRequest) -> None:
+        """Remove the pages' login cookie from a request to a function."""
+        ...
+
+
+class Entrance:
+    """Checks requests and passes them on. Without `authentication` signatures are not verified.
+
+    Args:
+        pages: answers a request to one of the cloud's own paths.
+        page_guard: with `authentication` only.
+    """
+
+    def __init__(
+        self,
+        door: FrontDoor,
+        *,
+        gateway: Gateway,
+        own_addresses: OwnAddresses,
+        pages: Callable[[HttpRequest], HttpResponse],
+        authentication: Authentication | None,
+        page_guard: PageGuard | None,
+        clock: Clock,
+    ) -> None:
+        self._door = door
+        self._hosts = door.hosts
+        self._gateway = gateway
+        self._own_addresses = own_addresses
+        self._pages = pages
+        self._authentication = authentication
+        self._page_guard = page_guard
+        self._clock = clock
+
+    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
+        """Return the refusal of a request by its head alone; None to accept it. Never blocks.
+
+        `path` is percent-encoded, with question mark and query if they are known yet.
+        """
+        guard = self._page_guard
+        if guard is None and self._is_plain(headers):
+            return None
+        path, is_whole, query = path.partition("?")
+        request = HttpRequest(method, path, query, dict(headers))
+        refusal = self._door.refusal_of(request)
+        if refusal is not None or guard is None or method == "OPTIONS":
+            return refusal  # a browser's preflight is not signed, and has no body
+        if not is_whole and "authorization" not in headers:
+            return None  # the query may hold a signature
+        endpoints = self._own_addresses.endpoints_of(request)
+        if endpoints is not None:
+            return refuse_large(request, endpoints.most_bytes)
+        if is_admin(path):
+            return guard.head_refusal_of(request, self._clock.now_ms())
+        return self._gateway.refusal_of(request)
+
+    def answer_at_once(self, request: HttpRequest) -> Answer | Handler:
+        """Refuse a complete request, or answer it as `answer_or_handler` does. Never raises."""
+        is_plain = self._is_plain(request.headers)
+        if self._page_guard is not None or not is_plain:
+            try:
+                path = f"{request.path}?{request.query}"
+                refusal = self.refuse(request.method, path, request.headers)
+            except Exception:
+                log.exception(
+                    "whether to refuse %s %s cannot be told", request.method, request.path
+                )
+                return internal_failure()
+            if refusal is not None:
+                return refusal
+        return self._answer_or_handler(request, is_plain=is_plain)
+
+    def answer_or_handler(self, request: HttpRequest) -> Answer | Handler:
+        """Answer an accepted request if it never blocks, else return the function that answers it. Never raises."""
+        return self._answer_or_handler(request, is_plain=self._is_plain(request.headers))
+
+    def _answer_or_handler(self, request: HttpRequest, *, is_plain: bool) -> Answer | Handler:
+        if not is_plain:
+            handler = self._visit
+        else:
+            # Unless it begins so, neither the host nor the path is the cloud's own or a function's.
+            handler = self._answer if request.path.startswith("/_") else self._gateway.handle
+        try:
+            return handler(request) if self._gateway.inline.has(request) else handler
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return internal_failure()
+
+    def handle(self, request: HttpRequest) -> Answer:
+        """Answer a request."""
+        if not self._is_plain(request.headers):
+            return self._visit(request)
+        if not request.path.startswith("/_"):
+            return self._gateway.handle(request)
+        return self._answer(request)
+
+    def _is_plain(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request is not a browser's and its host is known, so that the front door need not check it.
+
+        Kept here rather than in the front door for speed: every request passes.
+        """
+        return (
+            "origin" not in headers
+            and "sec-fetch-site" not in headers
+            and headers.get("host") in self._hosts.known
+            and not headers.get("user-agent", "").startswith("Mozilla/")
+        )
+
+    def _visit(self, request: HttpRequest) -> Answer:
+        """Check a browser's request, or one with a Host that is not known yet."""
+        door = self._door
+        early = door.refusal_of(request) or door.preflight_of(request)
+        if early is not None:
+            return early
+        answered = self._answer(request)
+        if is_of_a_browser(request):
+            if isinstance(answered, HttpResponse):
+                door.add_browser_headers(request, answered)
+            else:
+                # This callback runs before those of the Future's waiters.
+                answered.add_done_callback(functools.partial(_add_browser_headers, door, request))
+        return answered
+
+    def _answer(self, request: HttpRequest) -> Answer:
+        endpoints = self._own_addresses.endpoints_of(request)
+        if endpoints is not None:
+            refusal = self._caller_refusal(request, endpoints.signing_name)
+            return refusal or endpoints.answer(request)
+        if is_admin(request.path):
+            guard = self._page_guard
+            early = None if guard is None else guard.answer_of(request, self._clock.now_ms())
+            return early or self._pages(request)
+        return self._gateway.handle(request)
+
+    def _caller_refusal(self, request: HttpRequest, service: str) -> HttpResponse | None:
+        """Refuse a wrongly signed request to a resource's endpoint, which itself decides about unsigned requests."""
+        if self._authentication is None or self._page_guard is None:
+            return None
+        self._page_guard.hide_cookie(request)
+        if not scope_of(request).access_key:
+            return None
+        now_ms = self._clock.now_ms()
+        try:
+            key = self._authentication.verify(request, service, now_ms)
+        except AwsError as error:
+            return error_answer(request, service, error, "")
+        account = key.account or self._gateway.account_of(key.id)
+        request.call = Call(account, "", "", now_ms, service, access_key=key.id)
+        return None
+
+
+def _add_browser_headers(
+    door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]
+) -> None:
+    if answer.exception() is None:
+        door.add_browser_headers(request, answer.result())

@@ -1,0 +1,48 @@
+"""Decides which requests never block, so that the event loop's thread can answer them itself."""
+
+from __future__ import annotations
+
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.permits import Permissions, is_restricted
+from headrace.aws.faults.faults import Faults
+from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.service_names import scope_of
+
+
+class InlineRequests:
+    """Knows the operations that services declare inline; they never block unless faults or permissions may wait.
+
+    Attributes:
+        permissions: the gateway's permissions; set before the first request.
+    """
+
+    def __init__(self, faults: Faults, authentication: Authentication | None) -> None:
+        self.permissions: Permissions | None = None
+        self._faults = faults
+        self._authentication = authentication
+        # The inline operations of services, by the part before the dot in `X-Amz-Target`.
+        self._operations: dict[str, frozenset[str]] = {}
+
+    def add(self, api: ServiceApi) -> None:
+        """Add the operations of a service that never block."""
+        if api.inline:
+            self._operations[api.profile.target_prefix] = frozenset(api.inline)
+
+    def has(self, request: HttpRequest) -> bool:
+        """Whether a request never blocks and may run on the event loop's thread."""
+        target = request.headers.get("x-amz-target")
+        if target is None or self._faults.is_slow:
+            return False
+        prefix, _, operation = target.rpartition(".")
+        if operation not in self._operations.get(prefix, ()):
+            return False
+        authentication, permissions = self._authentication, self.permissions
+        if (
+            permissions is not None
+            and permissions.enforces
+            # Reading policies may have to wait until moto is loaded.
+            and is_restricted(scope_of(request).access_key)
+        ):
+            return False
+        return authentication is None or authentication.is_quick(scope_of(request).access_key)

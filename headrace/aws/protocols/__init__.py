@@ -1,0 +1,1 @@
+"""Reads requests and writes answers in AWS's protocols: JSON, CBOR, query, REST."""

@@ -1,0 +1,246 @@
+"""The rest-json, rest-xml and query protocols, by moto's botocore-driven parsers and serializers.
+
+Only this module and `headrace.moto` use moto, whose version is pinned; tests/unit/aws/test_codec_oracle.py compares
+the results with botocore's own client codecs. The services handle raw bodies (Lambda Invoke, S3 objects) themselves.
+Imports moto when first used, so that a cloud is healthy before moto is loaded. Thread-safe.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+from xml.sax.saxutils import escape
+
+from headrace.aws.calls.errors import AwsError, unknown_operation
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.protocols.body_bounds import check_form
+from headrace.aws.protocols.codec_json import decode_rest_json
+from headrace.aws.protocols.moto_imports import load_moto
+
+
+@functools.cache
+def _model(service: str) -> Any:
+    load_moto()
+    from moto.core.utils import get_service_model
+
+    return get_service_model(service)
+
+
+@functools.cache
+def _router(service: str) -> Any:
+    """Return moto's router. A path that belongs to one operation leads to it even when query parameters are missing.
+
+    The validator then reports the missing parameter, as AWS does, instead of an unknown operation.
+    """
+    load_moto()
+    from moto.core.routing import RestRouter, get_service_router
+
+    router: Any = get_service_router(service)
+    protocol = _model(service).protocol
+    # moto has no public API for this; its version is pinned.
+    rest: Any = router._get_router(protocol)  # noqa: SLF001
+    if protocol == "rest-json" and isinstance(rest, RestRouter):
+        for rule in cast("Any", rest)._map.iter_rules():  # noqa: SLF001
+            candidates = rule._action_selector.candidates  # noqa: SLF001
+            if len(candidates) == 1:
+                candidates[0].constraints.clear()
+    return router
+
+
+def _moto_request(request: HttpRequest) -> Any:
+    load_moto()
+    from moto.core.request import Request
+
+    query = f"?{request.query}" if request.query else ""
+    url = f"http://localhost{request.path}{query}"
+    return Request.from_primitives(request.method, url, request.headers, request.body)
+
+
+def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:
+    """Return the operation and its input. Raises AwsError when there is no such operation."""
+    check_form(request)
+    model = _model(service)
+    # After moto, which imports it too: see `headrace.aws.protocols.moto_imports`.
+    from werkzeug.exceptions import HTTPException
+
+    moto_request = _moto_request(request)
+    url_params: Mapping[str, Any] = {}
+    if model.protocol == "query":
+        name = moto_request.values.get("Action", "")
+        if name not in model.operation_names:
+            raise AwsError(
+                "InvalidAction",
+                f"Could not find operation {name} for version {model.api_version}",
+            )
+        operation = model.operation_model(name)
+    else:
+        try:
+            operation, url_params = _router(service).match(moto_request)
+        except (HTTPException, NotImplementedError) as error:
+            where = f"{request.method} {request.path}"
+            raise unknown_operation(where, service) from error
+    if model.protocol != "rest-json":
+        return operation.name, _parse(operation, moto_request, url_params, moto_request.data)
+    # moto's JSON parser accepts any type for any member and ignores bad JSON, so headrace decodes the body.
+    parsed = _parse(operation, moto_request, url_params, b"")
+    # moto returns a list that the query does not have as an empty list.
+    params = {name: value for name, value in parsed.items() if value != []}
+    params.update(decode_rest_json(service, operation.name, request.body))
+    return operation.name, params
+
+
+def operation_name(service: str, request: HttpRequest) -> str:
+    """Return the operation that method and path mean; empty when there is none."""
+    load_moto()
+    from werkzeug.exceptions import HTTPException
+
+    try:
+        operation, _ = _router(service).match(_moto_request(request))
+    except (HTTPException, NotImplementedError, ValueError):
+        return ""
+    return str(operation.name)
+
+
+def _parse(
+    operation: Any, moto_request: Any, url_params: Mapping[str, Any], body: bytes
+) -> dict[str, Any]:
+    load_moto()
+    from moto.core.parse import PROTOCOL_PARSERS, UNDEFINED
+
+    parser = PROTOCOL_PARSERS[operation.service_model.protocol](operation)
+    try:
+        parsed = parser.parse(
+            {
+                "method": moto_request.method,
+                "values": moto_request.values,
+                "headers": moto_request.headers,
+                "body": body,
+                "url_path": moto_request.path,
+                "url_params": url_params,
+            }
+        )
+    except Exception as error:
+        # moto's parsers trust the request: any exception means that the request is malformed.
+        raise AwsError("SerializationException", "Could not parse the request") from error
+    if _holds(parsed, UNDEFINED):  # a key of a map without its value
+        raise AwsError("SerializationException", "Could not parse the request")
+    return {name: value for name, value in parsed.items() if value is not None}
+
+
+def _holds(value: Any, wanted: object) -> bool:
+    """Whether `wanted` is anywhere in a value."""
+    if isinstance(value, dict):
+        return any(_holds(item, wanted) for item in cast("dict[str, Any]", value).values())
+    if isinstance(value, list):
+        return any(_holds(item, wanted) for item in cast("list[Any]", value))
+    return value is wanted
+
+
+def serialize_output(
+    service: str, operation: str, output: Mapping[str, Any] | None, request_id: str
+) -> HttpResponse:
+    """Return the response of a successful operation."""
+    values = dict(output or {})
+    response = _response(_serializer(service, operation, request_id).serialize(values))
+    status = values.get(_status_member(service, operation))
+    return response if status is None else replace(response, status=int(status))
+
+
+@functools.cache
+def _status_member(service: str, operation: str) -> str:
+    """Return the member of an operation's output that is the HTTP status; empty when there is none."""
+    shape = _model(service).operation_model(operation).output_shape
+    members: Mapping[str, Any] = {} if shape is None else shape.members
+    found = (n for n, one in members.items() if one.serialization.get("location") == "statusCode")
+    return next(found, "")
+
+
+def serialize_error(
+    service: str, operation: str | None, error: AwsError, request_id: str
+) -> HttpResponse:
+    """Return the response of a failed operation; `operation` is None when it is unknown.
+
+    Written by hand: moto looks the code up in the model, and most of AWS's codes are in no model.
+    """
+    protocol = _model(service).protocol
+    if protocol == "rest-json":
+        body = json.dumps(_json_error(service, error)).encode()
+        headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", error.code)]
+        return HttpResponse(error.status, headers, body)
+    fields = {"Code": error.code, "Message": error.message, **error.members}
+    if protocol == "rest-xml":
+        fields |= {"RequestId": request_id, "HostId": "headrace"}
+        text = f'<?xml version="1.0" encoding="UTF-8"?>\n<Error>{_elements(fields)}</Error>'
+    else:
+        kind = "Sender" if error.status < 500 else "Receiver"
+        namespace = _model(service).metadata.get("xmlNamespace", "")
+        text = (
+            f'<ErrorResponse xmlns="{namespace}"><Error><Type>{kind}</Type>{_elements(fields)}</Error>'
+            f"<RequestId>{request_id}</RequestId></ErrorResponse>"
+        )
+    # A client's text may hold a lone surrogate, which XML cannot hold.
+    body = text.encode("utf-8", "replace")
+    return HttpResponse(error.status, [("Content-Type", "application/xml")], body)
+
+
+def _json_error(service: str, error: AwsError) -> dict[str, Any]:
+    """Return the body of an error, with `message` or `Message` as the error's shape names it."""
+    named = _error_members(service, error.code)
+    name = "Message" if "Message" in named else "message"
+    body = {name: error.message or None, **error.members}
+    if "Type" not in named:
+        body.pop("Type", None)
+    return body
+
+
+@functools.cache
+def _error_members(service: str, code: str) -> frozenset[str]:
+    from botocore.model import NoShapeFoundError
+
+    try:
+        shape: Any = _model(service).shape_for(code)
+    except NoShapeFoundError:
+        return frozenset()
+    return frozenset(shape.members)
+
+
+# Control characters cannot be in XML at all, escaped or not.
+_CONTROLS = {code: "?" for code in range(ord(" ")) if code not in b"\t\n\r"}
+_WITHOUT_CONTROLS = bytes(ord("?") if byte in _CONTROLS else byte for byte in range(256))
+
+
+def _elements(fields: Mapping[str, Any]) -> str:
+    return "".join(
+        f"<{name}>{escape(str(value).translate(_CONTROLS))}</{name}>"
+        for name, value in fields.items()
+    )
+
+
+def without_controls(body: bytes, content_type: str) -> bytes:
+    """Return an answer's body; in XML, control characters become `?`, since no XML parser accepts them."""
+    return body.translate(_WITHOUT_CONTROLS) if "xml" in content_type else body
+
+
+def _serializer(service: str, operation: str, request_id: str) -> Any:
+    load_moto()
+    from moto.core.serialize import SerializationContext, get_serializer_class
+
+    model = _model(service)
+    serializer_class = get_serializer_class(service, model.protocol)
+    return serializer_class(
+        model.operation_model(operation), context=SerializationContext(request_id)
+    )
+
+
+def _response(parts: Any) -> HttpResponse:
+    text = parts["body"]
+    body = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
+    headers = [(str(name), str(value)) for name, value in parts["headers"].items()]
+    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
+    return HttpResponse(
+        status=int(parts["status_code"]), headers=headers, body=without_controls(body, kind)
+    )

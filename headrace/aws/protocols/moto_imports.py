@@ -1,0 +1,58 @@
+"""Imports moto, one thread at a time.
+
+moto's packages import each other in circles. Two threads that import different parts at once can each see the other's
+incomplete module and fail. So code that imports moto takes the lock `IMPORTING` (reentrant), and the modules that
+`codec_moto` and `headrace.moto` share are imported together the first time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import threading
+
+IMPORTING = threading.RLock()
+
+_SHARED = (
+    "moto",
+    "moto.core.utils",
+    "moto.core.request",
+    "moto.core.routing",
+    "moto.core.parse",
+    "moto.core.serialize",
+    "moto.core.config",
+    "moto.core.base_backend",
+    "moto.backends",
+    "moto.backend_index",
+    "moto.moto_api._internal",
+    "moto.iam.models",
+)
+_loaded = threading.Event()
+# headrace uses moto's internals; the tests pass with these versions. pyproject.toml has the same range.
+LOWEST, BEFORE = (5, 2, 5), (5, 3)
+
+
+class MotoUnsuited(RuntimeError):
+    """headrace does not work with the installed version of moto; the message is one sentence."""
+
+
+def check_version(version: str) -> None:
+    """Raise MotoUnsuited for a version that headrace is not tested with."""
+    numbers = tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+    if not LOWEST <= numbers < BEFORE:
+        lowest, before = (".".join(map(str, bound)) for bound in (LOWEST, BEFORE))
+        raise MotoUnsuited(
+            f"headrace uses moto's internals and works with moto {lowest} and newer, below {before}; {version} is"
+            f" installed: pip install 'moto>={lowest},<{before}'"
+        )
+
+
+def load_moto() -> None:
+    """Import the modules of moto that headrace uses; quick after the first time. Thread-safe."""
+    if _loaded.is_set():
+        return
+    with IMPORTING:
+        check_version(importlib.metadata.version("moto"))
+        for name in _SHARED:
+            importlib.import_module(name)
+        _loaded.set()

@@ -1,0 +1,1 @@
+"""Serves HTTP/1.1 and HTTP/2 on a socket, within bounds."""

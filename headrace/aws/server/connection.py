@@ -1,0 +1,118 @@
+"""The interfaces between a connection and its server, so that neither imports the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Protocol
+
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
+from headrace.aws.server.bounds import Bounds
+from headrace.aws.server.exchange import Exchange
+from headrace.aws.server.request_body import Bodies
+
+# Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
+Refuse = Callable[[str, str, Mapping[str, str]], HttpResponse | None]
+
+
+class Connection(Protocol):
+    """A connection as the server sees it. All on the event loop's thread."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in progress, so that the connection may be closed to make room."""
+        ...
+
+    @property
+    def idle_since_s(self) -> float:
+        """The time of the last activity, by the server's `now_s`."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes of answers the client has not read."""
+        ...
+
+    def look(self, now_s: float) -> None:
+        """End requests and answers that have taken too long."""
+        ...
+
+    def close(self) -> None:
+        """Close after the written bytes are sent."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class OpenConnections(Protocol):
+    """The server's list of open connections: the part of the server that a lingering connection uses."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """The server's limits."""
+        ...
+
+    @property
+    def now_s(self) -> float:
+        """See `headrace.aws.server.server.Server`."""
+        ...
+
+    def opened(self, connection: Connection) -> bool:
+        """Note a connection; False when there are too many, and none of them is idle."""
+        ...
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        ...
+
+
+class Receiver(OpenConnections, Protocol):
+    """The part of the server that a connection uses while a request arrives."""
+
+    @property
+    def bodies(self) -> Bodies:
+        """The storage of request bodies."""
+        ...
+
+    def refusal(
+        self, method: str, path: str, query: str, headers: Mapping[str, str]
+    ) -> HttpResponse | None:
+        """Return the answer to a request that is refused by its headers; None when it is accepted."""
+        ...
+
+    def warn_about_client(self, sentence: str, *arguments: object) -> None:
+        """Log a warning about a client, at a limited rate."""
+        ...
+
+
+class RequestTaker(Receiver, Protocol):
+    """The part of the server that a connection uses to take requests and write their answers."""
+
+    @property
+    def at_once(self) -> Callable[[HttpRequest], Answer | Handler]:
+        """Refuses a complete request, or answers it if it never blocks; else returns the handler for a thread."""
+        ...
+
+    @property
+    def answer_or_handler(self) -> Callable[[HttpRequest], Answer | Handler]:
+        """Answers a request that was not refused, if it never blocks; else returns the handler for a thread."""
+        ...
+
+    def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
+        """Note how many bytes of answers a connection's client has not read."""
+        ...
+
+    async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
+        """Run the request's handler, unless it already runs, and wait for the answer. Never raises."""
+        ...
+
+    def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
+        """Call `then` on the event loop once the answer's waits are done."""
+        ...
+
+    def parts(
+        self, exchange: Exchange, owner: object, answer: HttpResponse
+    ) -> AsyncGenerator[bytes, None]:
+        """Return the parts of an answer body that is not bytes; the caller closes the generator."""
+        ...

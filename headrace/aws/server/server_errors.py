@@ -1,0 +1,103 @@
+"""The errors that the server itself answers instead of a service, in the request's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.protocols import codec_json
+
+_TEXT = [("Content-Type", "text/plain")]
+
+
+def plain(status: int, message: str) -> HttpResponse:
+    """Return a plain text answer to an invalid HTTP request, whose AWS protocol is unknown."""
+    return HttpResponse(status, list(_TEXT), f"{message}\n".encode())
+
+
+def internal_failure() -> HttpResponse:
+    """Return the answer when the server itself fails; the log has the traceback."""
+    return plain(500, "internal failure")
+
+
+def busy(headers: Mapping[str, str]) -> HttpResponse:
+    """Return 503: the server has more requests than its limits allow.
+
+    Source: S3's ErrorResponses (SlowDown), and the common errors of AWS's other APIs (ServiceUnavailable); documented.
+    """
+    if _is_s3(headers):
+        return _shaped(headers, AwsError("SlowDown", "Please reduce your request rate.", 503))
+    message = "The request has failed due to a temporary failure of the server."
+    return _shaped(headers, AwsError("ServiceUnavailable", message, 503))
+
+
+def body_late(headers: Mapping[str, str]) -> HttpResponse:
+    """Return the answer to a request whose body stopped arriving.
+
+    Source: S3's ErrorResponses (RequestTimeout), documented; 408 and the connection closed of CloudWatch, observed
+    (Stack Overflow 78983877, 2024-09-09).
+    """
+    if not _is_s3(headers):
+        return plain(408, "the request's body stopped coming")
+    message = (
+        "Your socket connection to the server was not read from or written to within the timeout period."
+        " Idle connections will be closed."
+    )
+    return _shaped(headers, AwsError("RequestTimeout", message, 400))
+
+
+def body_too_large(headers: Mapping[str, str]) -> HttpResponse:
+    """Return the answer to a body over 5 GiB. Source: S3's ErrorResponses (EntityTooLarge); documented."""
+    if _is_s3(headers):
+        message = "Your proposed upload exceeds the maximum allowed object size."
+        return _shaped(headers, AwsError("EntityTooLarge", message, 400))
+    return _shaped(headers, AwsError("RequestEntityTooLargeException", "Request is too large", 413))
+
+
+def body_not_stored(headers: Mapping[str, str]) -> HttpResponse:
+    """Return the answer to a body that does not fit on the disk."""
+    message = "The server could not store the request's body; its log says why."
+    code = "InternalError" if _is_s3(headers) else "InternalFailure"
+    return _shaped(headers, AwsError(code, message, 500))
+
+
+def _service(headers: Mapping[str, str]) -> str:
+    """Return the service that the signature names; empty when none does."""
+    _, _, credential = headers.get("authorization", "").partition("Credential=")
+    parts = credential.partition(",")[0].split("/")
+    return parts[3] if len(parts) == 5 else ""
+
+
+def _is_s3(headers: Mapping[str, str]) -> bool:
+    if "x-amz-target" in headers or _is_form(headers):
+        return False
+    return _service(headers) in ("", "s3", "s3express")
+
+
+def _is_form(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
+
+
+def _shaped(headers: Mapping[str, str], error: AwsError) -> HttpResponse:
+    content_type = headers.get("content-type", "")
+    if _is_s3(headers):
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?>\n'
+            f"<Error><Code>{error.code}</Code><Message>{error.message}</Message></Error>"
+        )
+        return HttpResponse(error.status, [("Content-Type", "application/xml")], text.encode())
+    if _is_form(headers):
+        kind = "Sender" if error.status < 500 else "Receiver"
+        text = (
+            f"<ErrorResponse><Error><Type>{kind}</Type><Code>{error.code}</Code>"
+            f"<Message>{error.message}</Message></Error></ErrorResponse>"
+        )
+        return HttpResponse(error.status, [("Content-Type", "text/xml")], text.encode())
+    if not codec_json.is_cbor(content_type) and not content_type.startswith("application/x-amz-"):
+        content_type = codec_json.JSON_1_1
+    return HttpResponse(
+        error.status,
+        [("Content-Type", content_type), ("x-amzn-ErrorType", error.code)],
+        codec_json.encode_error(error, content_type),
+    )

@@ -1,0 +1,1 @@
+"""Verifies signatures, and knows keys, sessions and the services' names."""

@@ -1,0 +1,186 @@
+"""Checks presigned URLs: the form of their parameters, and whether they have expired. Needs no key.
+
+It is checked without `--auth` too: a URL that has expired on AWS must not work here.
+Source: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html (documented), and for S3's
+sentences the recordings that `headrace.aws.signatures.auth_errors` names (observed).
+"""
+
+from __future__ import annotations
+
+from calendar import timegm
+from datetime import datetime
+from urllib.parse import parse_qsl
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.auth_errors import MOST_EXPIRES_S, S3, SKEW_MINUTES, Wording
+from headrace.aws.signatures.signers import whole_credential
+from headrace.aws.signatures.sigv2 import OldClaim
+from headrace.aws.signatures.sigv4 import ALGORITHM, Claim
+
+SIGV4A = "AWS4-ECDSA-P256-SHA256"
+_SKEW_MS = SKEW_MINUTES * 60_000
+_REQUIRED = (
+    "X-Amz-Algorithm",
+    "X-Amz-Credential",
+    "X-Amz-Signature",
+    "X-Amz-SignedHeaders",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+)
+
+
+def parameters_of(request: HttpRequest) -> dict[str, str]:
+    """Return the query's parameters; of a repeated one the last."""
+    return dict(parse_qsl(request.query, keep_blank_values=True))
+
+
+def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
+    """Return the signature parameters of a presigned URL; None when the URL is not presigned. Raises AwsError."""
+    is_s3 = wording is S3
+    # For services other than S3, a request without an algorithm is not signed (observed by kinesalite).
+    if "X-Amz-Algorithm" not in params and not (is_s3 and "X-Amz-Signature" in params):
+        return None
+    check_present(params, wording)
+    algorithm = params["X-Amz-Algorithm"]
+    if algorithm == SIGV4A:
+        raise wording.sigv4a()
+    if algorithm != ALGORITHM:
+        raise (
+            S3.query_parameters(f'X-Amz-Algorithm only supports "{ALGORITHM} and {SIGV4A}"')
+            if is_s3
+            else wording.algorithm(algorithm)
+        )
+    credential = whole_credential(params["X-Amz-Credential"])
+    if credential is None:
+        raise S3.query_credential() if is_s3 else wording.credential(params["X-Amz-Credential"])
+    _signed_ms(params["X-Amz-Date"], wording)
+    return Claim(
+        *credential,
+        signed_headers=tuple(params["X-Amz-SignedHeaders"].lower().split(";")),
+        signature=params["X-Amz-Signature"],
+        timestamp=params["X-Amz-Date"],
+        is_query=True,
+        expires_s=_expires_s(params.get("X-Amz-Expires"), wording),
+        token=params.get("X-Amz-Security-Token"),
+    )
+
+
+def check_present(params: dict[str, str], wording: Wording) -> None:
+    """Refuse a presigned URL that lacks a parameter. Raises AwsError."""
+    if wording is S3:
+        if not all(params.get(name) for name in _REQUIRED):
+            raise S3.query_parameters(
+                "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential,"
+                " X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters."
+            )
+        return
+    # Other services do not require a time limit.
+    missing = [name for name in _REQUIRED[:-1] if not params.get(name)]
+    if missing:
+        each = "".join(f"AWS query-string parameters must include '{name}'. " for name in missing)
+        raise wording.incomplete(f"{each}Re-examine the query-string parameters.")
+
+
+def _expires_s(text: str | None, wording: Wording) -> int | None:
+    if wording is not S3:
+        return int(text) if text is not None and text.isascii() and text.isdigit() else None
+    try:
+        expires_s = int(text or "")
+    except ValueError:
+        raise S3.query_parameters("X-Amz-Expires should be a number") from None
+    if expires_s < 1:  # for 0 the sentence is assumed
+        raise S3.query_parameters("X-Amz-Expires must be non-negative")
+    if expires_s > MOST_EXPIRES_S:
+        raise S3.query_parameters(
+            "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than"
+            f" {MOST_EXPIRES_S} seconds"
+        )
+    return expires_s
+
+
+def _signed_ms(text: str, wording: Wording) -> int:
+    try:
+        return time_ms(text)
+    except ValueError:
+        if wording is S3:
+            raise S3.query_parameters(
+                "X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""
+            ) from None
+        raise wording.incomplete(
+            f"Date must be in ISO-8601 'basic format'. Got '{text}'. See http://en.wikipedia.org/wiki/ISO_8601"
+        ) from None
+
+
+def time_ms(timestamp: str) -> int:
+    """Return the time of a signature's date, YYYYMMDDTHHMMSSZ. Raises ValueError."""
+    if len(timestamp) != 16:
+        raise ValueError(timestamp)
+    return timegm(datetime.strptime(timestamp, "%Y%m%dT%H%M%SZ").timetuple()) * 1000  # noqa: DTZ007 - Z is UTC
+
+
+def check_time(claim: Claim, wording: Wording, now_ms: int) -> None:
+    """Refuse a presigned URL that has expired, or is not valid yet. Raises AwsError."""
+    signed_ms = time_ms(claim.timestamp)
+    if wording is S3:
+        expires_s = claim.expires_s or 0
+        if signed_ms > now_ms + _SKEW_MS:
+            raise S3.not_yet()
+        expires_ms = signed_ms + expires_s * 1000
+        if now_ms > expires_ms:
+            raise S3.expired(expires_ms, now_ms, str(expires_s))
+        return
+    # As STS does: a URL is valid for at least 15 minutes, whatever it says (observed by others).
+    minutes = max(SKEW_MINUTES, -(-(claim.expires_s or 0) // 60))
+    if signed_ms > now_ms + _SKEW_MS:
+        raise wording.skewed(claim.timestamp, signed_ms, now_ms, SKEW_MINUTES)
+    if now_ms > signed_ms + minutes * 60_000:
+        raise wording.skewed(claim.timestamp, signed_ms, now_ms, minutes)
+
+
+def old_claim_of(params: dict[str, str]) -> OldClaim | None:
+    """Return the parameters of a URL presigned with S3's old signature; None when it is not. Raises AwsError."""
+    names = ("Signature", "Expires", "AWSAccessKeyId")
+    if "AWSAccessKeyId" not in params and "Signature" not in params:
+        return None
+    if not all(params.get(name) for name in names):
+        sentence = "Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters"
+        raise AwsError("AccessDenied", sentence, 403)
+    expires = params["Expires"]
+    if not (expires.isascii() and expires.isdigit() and len(expires) < 12):
+        # assumed
+        sentence = f"Invalid date (should be seconds since epoch): {expires}"
+        raise AwsError("AccessDenied", sentence, 403)
+    return OldClaim(
+        access_key=params["AWSAccessKeyId"],
+        signature=params["Signature"],
+        expires_s=int(expires),
+        token=params.get("x-amz-security-token"),
+    )
+
+
+def check_old_time(claim: OldClaim, now_ms: int) -> None:
+    """Refuse a URL with S3's old signature that has expired. Raises AwsError."""
+    if claim.expires_s is not None and now_ms > claim.expires_s * 1000:
+        raise S3.expired(claim.expires_s * 1000, now_ms, None)
+
+
+def check(request: HttpRequest, wording: Wording, now_ms: int) -> None:
+    """Refuse a presigned URL that is malformed or not valid now. Its signature is not verified. Raises AwsError."""
+    if (
+        "Signature" not in request.query
+        and "Key" not in request.query
+        and "X-Amz" not in request.query
+    ):
+        return
+    params = parameters_of(request)
+    if wording is S3:
+        old = old_claim_of(params)
+        if old is not None:
+            check_old_time(old, now_ms)
+            return
+    elif "X-Amz-Expires" not in params:
+        return
+    claim = claim_of(params, wording)
+    if claim is not None:
+        check_time(claim, wording, now_ms)

@@ -1,0 +1,68 @@
+"""Builds moto's engine, and the parts that live on its state: deliveries, executions, streams, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.aws.signatures.sessions import RoleSessions
+from headrace.composition.moto_patches import PATCHES
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.deliveries.outbox import OUTBOX, OutboxWorker
+from headrace.deliveries.outside_http import post
+from headrace.moto.engine import MotoEngine
+from headrace.services.dynamodb.stream_reader import TableStreams
+from headrace.services.iam.answers import answer_without_moto
+from headrace.services.iam.strictness import FallbackStrictness
+from headrace.services.logs.retention import LogRetention
+from headrace.services.stepfunctions.executions import Executions
+from headrace.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Moto:
+    """moto's engine and what lives on its state.
+
+    Attributes:
+        table_streams: the streams of DynamoDB's tables, for event source mappings.
+        executions: the running state machines; stopped with the cloud.
+        outbox: the worker that makes deliveries.
+        retention: the worker that drops old log events.
+    """
+
+    engine: MotoEngine
+    table_streams: TableStreams
+    executions: Executions
+    outbox: OutboxWorker
+    retention: LogRetention
+
+
+def build_moto(
+    *,
+    database: Database,
+    clock: Clock,
+    ids: Ids,
+    endpoint_host: Callable[[], str] = lambda: "127.0.0.1:4566",
+    sessions: RoleSessions | None = None,
+    strict: bool = False,
+) -> Moto:
+    """Return moto's parts; moto calls nothing outside before `MotoEngine.connect`."""
+    engine = MotoEngine(
+        database=database,
+        clock=clock,
+        ids=ids,
+        patches=PATCHES,
+        outbox=OUTBOX,
+        endpoint_host=endpoint_host,
+        answer_without_moto=answer_without_moto,
+        sessions=sessions,
+        check_strictly=FallbackStrictness().check if strict else None,
+    )
+    return Moto(
+        engine=engine,
+        table_streams=TableStreams(engine.warm_up, clock.now_ms),
+        executions=Executions(lambda change: engine.change_unwatched(change, "stepfunctions")),
+        outbox=OutboxWorker(is_ready=engine.is_loaded, save=engine.save_deliveries, post=post),
+        retention=LogRetention(engine.is_loaded),
+    )

@@ -1,0 +1,152 @@
+"""Lists which functions change each module of moto's: where it differs from AWS, lacks a call, has no bounds."""
+
+from __future__ import annotations
+
+from headrace.moto.bounds.query_parameters import patch_query_parser
+from headrace.moto.bounds.yaml_documents import patch_api_documents, patch_yaml
+from headrace.moto.clock import use_clock
+from headrace.moto.patches import (
+    acm,
+    appregistry,
+    athena,
+    autoscaling,
+    backup,
+    batch,
+    codebuild,
+    codedeploy,
+    codepipeline,
+    cognito_identity,
+    cognito_idp,
+    core,
+    ec2,
+    ecr,
+    ecs,
+    elasticache,
+    kms,
+    rds,
+    resourcegroups,
+    s3,
+    sagemaker,
+    tagging,
+    wafv2,
+)
+from headrace.moto.patching import Patches
+from headrace.services.apigateway import bounds as apigateway_bounds
+from headrace.services.apigateway import patches as apigateway_patches
+from headrace.services.apigateway.stages import allow_stage_updates
+from headrace.services.cloudwatch import alarm_actions
+from headrace.services.cloudwatch import patches as cloudwatch_patches
+from headrace.services.dynamodb import kinesis_destinations
+from headrace.services.dynamodb import patches as dynamodb_patches
+from headrace.services.dynamodb import streams as dynamodb_streams
+from headrace.services.dynamodb.expressions import patch_expressions
+from headrace.services.events import bounds as events_bounds
+from headrace.services.events import patches as events_patches
+from headrace.services.events import patterns as event_patterns
+from headrace.services.events import responses as events_responses
+from headrace.services.glue import bounds as glue_bounds
+from headrace.services.glue import missing_calls as glue_missing_calls
+from headrace.services.glue import patches as glue_patches
+from headrace.services.iam import bounds as iam_bounds
+from headrace.services.iam import patches as iam_patches
+from headrace.services.iam.sts import patches as sts_patches
+from headrace.services.iot import bounds as iot_bounds
+from headrace.services.iot import rules as iot_rules
+from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
+from headrace.services.logs import patches as logs_patches
+from headrace.services.opensearch import elasticsearch
+from headrace.services.opensearch import patches as opensearch_patches
+from headrace.services.pipes import patches as pipes_patches
+from headrace.services.redshift import patches as redshift_patches
+from headrace.services.sns import patches as sns_patches
+from headrace.services.sqs import bounds as sqs_bounds
+from headrace.services.sqs import patches as sqs_patches
+from headrace.services.ssm import bounds as ssm_bounds
+from headrace.services.ssm import patches as ssm_patches
+from headrace.services.stepfunctions import bounds as stepfunctions_bounds
+from headrace.services.stepfunctions import patches as stepfunctions_patches
+
+PATCHES = Patches(
+    of_modules={
+        "moto.acm.models": [acm.allow_system_tags],
+        "moto.apigateway.models": [
+            apigateway_bounds.validate_without_patterns,
+            apigateway_patches.patch,
+        ],
+        "moto.apigateway.responses": [apigateway_patches.patch_responses],
+        "moto.apigateway.utils": [patch_api_documents],
+        "moto.apigatewayv2.models": [patch_yaml],
+        "moto.apigatewayv2.responses": [allow_stage_updates],
+        "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
+        "moto.autoscaling.models": [autoscaling.undo_partial_groups],
+        "moto.autoscaling.responses": [autoscaling.allow_updates],
+        "moto.backup.models": [backup.forget_deleted_plans],
+        "moto.batch.models": [batch.correct_environments],
+        "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
+        "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
+        "moto.codepipeline.models": [codepipeline.allow_system_tags],
+        "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
+        "moto.cognitoidp.responses": [cognito_idp.allow_deletions],
+        "moto.core.parse": [patch_query_parser],
+        "moto.dynamodb.responses": [patch_expressions],
+        "moto.ec2.models": [ec2.correct_networks],
+        "moto.ec2.models.instances": [ec2.limit_instances],
+        "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
+        "moto.ecr.models": [ecr.match_by_wildcards],
+        "moto.ecr.responses": [ecr.refuse_login],
+        "moto.ecs.models": [ecs.read_arns],
+        "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
+        "moto.events.models": [events_bounds.match_in_time],
+        "moto.events.responses": [events_responses.patch_responses],
+        "moto.events.utils": [event_patterns.patch_event_templates],
+        "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
+        "moto.glue.responses": [
+            glue_missing_calls.allow_deletions,
+            glue_missing_calls.allow_updates,
+            glue_patches.patch_responses,
+        ],
+        "moto.glue.utils": [glue_bounds.match_partitions_in_time],
+        "moto.iam.access_control": [iam_bounds.match_by_wildcards],
+        "moto.iot.models": [iot_bounds.match_by_wildcards],
+        "moto.iotdata.models": [iot_rules.patch],
+        "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
+        "moto.kms.models": [kms.correct_keys],
+        "moto.opensearch.models": [opensearch_patches.patch],
+        "moto.es.urls": [elasticsearch.allow_updates],
+        "moto.osis.models": [patch_yaml],
+        "moto.pipes.models": [pipes_patches.patch],
+        "moto.rds.models": [
+            rds.undo_partial_clusters,
+            rds.keep_subnet_groups,
+            rds.replace_automatic_snapshots,
+        ],
+        "moto.redshift.models": [redshift_patches.patch],
+        "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
+        "moto.s3.models": [s3.find_own_buckets],
+        "moto.sagemaker.responses": [sagemaker.allow_updates],
+        "moto.scheduler.models": [use_clock],
+        "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
+        "moto.sns.utils": [event_patterns.patch_filter_policies],
+        "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
+        "moto.ssm.models": [ssm_bounds.bound],
+        "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_bounds.match_in_one_way],
+        "moto.stepfunctions.responses": [stepfunctions_patches.patch],
+        "moto.utilities.tagging_service": [tagging.allow_system_tags],
+        "moto.wafv2.models": [wafv2.correct_web_acls],
+    },
+    at_start=[
+        alarm_actions.patch,
+        core.patch,
+        iam_patches.patch,
+        dynamodb_patches.patch,
+        kinesis_destinations.patch,
+        dynamodb_streams.patch,
+        sqs_patches.patch,
+        sns_patches.patch,
+        events_patches.patch,
+        logs_patches.patch,
+        cloudwatch_patches.patch,
+        ssm_patches.patch,
+        sts_patches.patch,
+    ],
+)

@@ -1,0 +1,213 @@
+"""Builds every part of a cloud, once, in the order in which they need each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.adapters.telemetry import LogQueue, MetricQueue
+from headrace.aws.gateway.browser_rules import FrontDoor
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.gateway.entrance import Entrance
+from headrace.aws.gateway.hosts import Hosts
+from headrace.aws.gateway.origins import AllowedOrigins
+from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.signatures.access_keys import KeyRing
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.sessions import RoleSessions, session_secret
+from headrace.composition.foundation import Foundation
+from headrace.composition.moto import Moto, build_moto
+from headrace.composition.pages import build_pages
+from headrace.composition.permissions import build_judge, build_key_ring
+from headrace.composition.services import Services, build_services
+from headrace.core.clock import Clock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.core.workers import Supervisor
+from headrace.moto.current_cloud import Connections
+from headrace.pages.access import PageAccess
+from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.report_file import ReportKeeper
+from headrace.services.apigateway.invocation.front import ExecuteApi
+from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.s3.cors import BucketRules
+from headrace.spark_submit.history import HistoryOnDemand
+from headrace.store.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of a cloud that it starts and stops, and that answer requests.
+
+    Attributes:
+        keys: the access keys that are accepted with `--auth`; None without `--auth`.
+        report: stores what callers were denied.
+        history: shows finished Spark jobs.
+    """
+
+    moto: Moto
+    gateway: Gateway
+    sessions: RoleSessions
+    keys: KeyRing | None
+    metrics: MetricQueue
+    logs: LogQueue
+    judge: Judge
+    report: ReportKeeper
+    services: Services
+    history: HistoryOnDemand
+    entrance: Entrance
+
+
+def build_parts(
+    config: Config,
+    *,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    environments: MakeEnvironment | None,
+    warms_up: bool,
+    endpoint_url: Callable[[], str],
+    is_started: Callable[[], bool],
+) -> Parts:
+    """Return a cloud's parts; see `Cloud` for the arguments. Nothing runs yet."""
+    base = _build_foundation(
+        config,
+        clock=clock,
+        ids=ids,
+        database=database,
+        supervisor=supervisor,
+        environments=environments,
+        warms_up=warms_up,
+        endpoint_url=endpoint_url,
+    )
+    gateway, engine = base.gateway, base.moto.engine
+    judge = build_judge(base)
+    gateway.ask_first(None if config.iam == "off" else judge)
+    services = build_services(base, judge)
+    for api in services.apis(strict=config.strict):
+        gateway.register(api)
+    apis = ExecuteApi(
+        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
+    )
+    engine.connect(
+        Connections(
+            functions=services.lambda_.invoke_for_service,
+            control=gateway,
+            guard=judge,
+            search=services.search,
+            warehouses=services.warehouses,
+            executions=base.moto.executions,
+            apis=apis.answer_call,
+            stream_changed=base.moto.table_streams.changed,
+            before_policies_change=judge.settle,
+        )
+    )
+    history = HistoryOnDemand(clock, config.data_dir)
+    return Parts(
+        moto=base.moto,
+        gateway=gateway,
+        sessions=base.sessions,
+        keys=base.keys,
+        metrics=base.metrics,
+        logs=base.logs,
+        judge=judge,
+        report=ReportKeeper(judge, config.data_dir),
+        services=services,
+        history=history,
+        entrance=_build_entrance(
+            base, services, apis, judge=judge, history=history, is_started=is_started
+        ),
+    )
+
+
+def _build_foundation(
+    config: Config,
+    *,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    environments: MakeEnvironment | None,
+    warms_up: bool,
+    endpoint_url: Callable[[], str],
+) -> Foundation:
+    sessions = RoleSessions(session_secret(config.data_dir, ids.bytes(32)))
+    moto = build_moto(
+        database=database,
+        clock=clock,
+        ids=ids,
+        endpoint_host=lambda: endpoint_url().removeprefix("http://"),
+        sessions=sessions,
+        strict=config.strict,
+    )
+    keys = (
+        build_key_ring(config, ids=ids, moto=moto.engine, sessions=sessions)
+        if config.auth
+        else None
+    )
+    authentication = None if keys is None else Authentication(keys)
+    gateway = Gateway(
+        clock=clock,
+        ids=ids,
+        account=config.account_id,
+        region=config.region,
+        fallback=moto.engine,
+        sessions=sessions,
+        authentication=authentication,
+        strict=config.strict,
+    )
+
+    def may_send() -> bool:
+        """Whether metrics and log lines may be sent to moto: not when sending them would load moto."""
+        return warms_up or moto.engine.ready
+
+    return Foundation(
+        config=config,
+        clock=clock,
+        ids=ids,
+        database=database,
+        supervisor=supervisor,
+        moto=moto,
+        gateway=gateway,
+        sessions=sessions,
+        keys=keys,
+        authentication=authentication,
+        metrics=MetricQueue(gateway, may_send),
+        logs=LogQueue(gateway, may_send),
+        environments=environments,
+        endpoint_url=endpoint_url,
+    )
+
+
+def _build_entrance(
+    base: Foundation,
+    services: Services,
+    apis: ExecuteApi,
+    *,
+    judge: Judge,
+    history: HistoryOnDemand,
+    is_started: Callable[[], bool],
+) -> Entrance:
+    config, gateway, authentication = base.config, base.gateway, base.authentication
+    addresses = OwnAddresses(services.lambda_.url_endpoints(), apis.endpoints())
+    door = FrontDoor(
+        hosts=Hosts(config.allow_hosts, bound=config.host),
+        origins=AllowedOrigins(config.allow_origins),
+        own_addresses=addresses,
+        buckets=BucketRules(services.s3, gateway.service_of_head),
+        exposed_headers=gateway.exposed_headers,
+    )
+    guard = None if authentication is None else PageAccess(authentication)
+    pages = build_pages(
+        base, services, judge=judge, guard=guard, history=history, is_started=is_started
+    )
+    return Entrance(
+        door,
+        gateway=gateway,
+        own_addresses=addresses,
+        pages=pages.answer,
+        authentication=authentication,
+        page_guard=guard,
+        clock=base.clock,
+    )

@@ -1,0 +1,1 @@
+"""What one service sends to another: the outbox, targets, HTTP calls, schedules."""

@@ -1,0 +1,102 @@
+"""Builds the call that delivers a payload to a target of EventBridge Scheduler or of a pipe, by the target's ARN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import service_model
+from headrace.deliveries.parameter_types import fitted
+
+UNSUPPORTED = "headrace does not deliver to such a target, though AWS does"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCall:
+    """One call of the control plane."""
+
+    service: str
+    operation: str
+    params: dict[str, Any]
+
+
+def target_call(
+    arn: str, payload: str, parameters: Mapping[str, Any], *, source: str, now_ms: int, waits: bool
+) -> TargetCall:
+    """Return the call that delivers. Raises AwsError for a target that headrace does not have.
+
+    Args:
+        arn: the target's.
+        payload: its input.
+        parameters: the target's settings, such as `KinesisParameters` of a schedule or a pipe, merged.
+        source: the source of events that name none, as text.
+        now_ms: the time, for log events.
+        waits: whether to wait for functions.
+    """
+    parts = arn.split(":", 5)
+    service = parts[2] if len(parts) == 6 else ""
+    name = parts[5] if len(parts) == 6 else ""
+    if service == "lambda":
+        kind = "RequestResponse" if waits else "Event"
+        params = {"FunctionName": arn, "InvocationType": kind, "Payload": payload.encode()}
+        return TargetCall("lambda", "Invoke", params)
+    if service == "sqs":
+        params = {"QueueUrl": f"http://localhost/{parts[4]}/{name}", "MessageBody": payload}
+        for member in ("MessageGroupId", "MessageDeduplicationId"):
+            if parameters.get(member):
+                params[member] = parameters[member]
+        return TargetCall("sqs", "SendMessage", params)
+    if service == "sns":
+        return TargetCall("sns", "Publish", {"TopicArn": arn, "Message": payload})
+    if service == "kinesis":
+        params = {
+            "StreamARN": arn,
+            "StreamName": name.removeprefix("stream/"),
+            "PartitionKey": str(parameters.get("PartitionKey") or source)[:256],
+            "Data": payload.encode(),
+        }
+        return TargetCall("kinesis", "PutRecord", params)
+    if service == "firehose":
+        stream = name.removeprefix("deliverystream/")
+        record = {"Data": payload.encode()}
+        params = {"DeliveryStreamName": stream, "Record": record}
+        return TargetCall("firehose", "PutRecord", params)
+    if service == "states":
+        params = {"stateMachineArn": arn, "input": payload}
+        return TargetCall("stepfunctions", "StartExecution", params)
+    if service == "events":
+        entry = {
+            "Source": parameters.get("Source") or source,
+            "DetailType": parameters.get("DetailType") or f"Event from {source}",
+            "Detail": payload,
+            "EventBusName": arn,
+            "Resources": list(parameters.get("Resources") or []),
+        }
+        return TargetCall("events", "PutEvents", {"Entries": [entry]})
+    if service == "logs":
+        params = {
+            "logGroupName": name.removeprefix("log-group:").removesuffix(":*"),
+            "logStreamName": parameters.get("LogStreamName") or "pipes",
+            "logEvents": [{"timestamp": now_ms, "message": payload}],
+        }
+        return TargetCall("logs", "PutLogEvents", params)
+    if service == "scheduler" and name.startswith("aws-sdk:"):
+        return _any_call(name, payload)
+    raise AwsError("UnsupportedTarget", f"{arn}: {UNSUPPORTED}")
+
+
+def _any_call(name: str, payload: str) -> TargetCall:
+    """Return the call of a universal target, `aws-sdk:SERVICE:ACTION`, whose input is the parameters."""
+    _, service, action = [*name.split(":", 2), ""][:3]
+    try:
+        params: Any = json.loads(payload or "{}")
+    except ValueError as error:
+        raise AwsError("ValidationException", "the input is not JSON") from error
+    known = {"sfn": "stepfunctions", "eventbridge": "events", "cloudwatchlogs": "logs"}
+    service, operation = known.get(service, service), f"{action[:1].upper()}{action[1:]}"
+    if operation in service_model(service).operation_names and isinstance(params, dict):
+        params = fitted(service, operation, cast("dict[str, Any]", params))
+    return TargetCall(service, operation, params)

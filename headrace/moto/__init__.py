@@ -1,0 +1,1 @@
+"""moto as an engine: runs a request in process, within bounds, and stores its state."""

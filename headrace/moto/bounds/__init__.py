@@ -1,0 +1,1 @@
+"""Replaces moto's unbounded processing of clients' text."""

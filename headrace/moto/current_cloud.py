@@ -1,0 +1,140 @@
+"""Holds the cloud that moto currently works for: a process has one moto, and may have several clouds."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.aws.signatures.sessions import RoleSessions
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.ports.warehouses import Warehouses
+
+
+class RunningExecutions(Protocol):
+    """Runs the executions of state machines: `Executions` of `headrace.services.stepfunctions`."""
+
+    def start(self, started: Any) -> None:
+        """Run a `headrace.services.stepfunctions.interpreter.run.ExecutionInput`. Raises AwsError."""
+        ...
+
+    def run_of(self, arn: str) -> Any:
+        """Return the execution's `headrace.services.stepfunctions.interpreter.run.Run` while it runs, else None."""
+        ...
+
+    def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
+        """Return the token and the input of an activity's next task."""
+        ...
+
+    def tell(self, token: str, answer: str, **details: Any) -> None:
+        """Pass on the answer to a task token. Raises AwsError."""
+        ...
+
+
+class FunctionTarget(Protocol):
+    """Invokes a function asynchronously on behalf of a service's resource; never raises."""
+
+    def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
+        """Queue an invocation if the function exists and its policy allows the service."""
+        ...
+
+
+class SearchHome(Protocol):
+    """The store of OpenSearch domains' indexes."""
+
+    def endpoint_of(self, account: str, region: str, name: str) -> str:
+        """Return a domain's endpoint, without a scheme."""
+        ...
+
+    def forget(self, account: str, region: str, name: str) -> None:
+        """Drop the indexes of a deleted domain."""
+        ...
+
+
+class Apis(Protocol):
+    """API Gateway's APIs, as their clients call them."""
+
+    def __call__(
+        self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
+    ) -> tuple[int, bytes]:
+        """Return the status and the body of an answer; `url` begins with the stage, `by` is the caller's account."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """The parts of a cloud that moto's services call. The default is a cloud in which they call nothing.
+
+    Attributes:
+        functions: invokes functions.
+        control: the control plane, for targets that headrace owns.
+        guard: records what services do on behalf of others.
+        search: stores the indexes of OpenSearch domains.
+        warehouses: stores the tables of Redshift clusters.
+        executions: runs state machines.
+        apis: answers requests to APIs.
+        stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
+        before_policies_change: called before a policy changes, so that earlier actions are decided by the old policy.
+    """
+
+    functions: FunctionTarget | None = None
+    control: ControlPlane | None = None
+    guard: Guard = field(default_factory=NoGuard)
+    search: SearchHome | None = None
+    warehouses: Warehouses | None = None
+    executions: RunningExecutions | None = None
+    apis: Apis | None = None
+    stream_changed: Callable[[str], None] | None = None
+    before_policies_change: Callable[[], None] = lambda: None
+
+
+NOTHING = Connections()
+
+
+class CurrentCloud:
+    """The cloud that moto works for. Its parts are those of `Connections`; none while its state is loaded.
+
+    Attributes:
+        clock: the cloud's.
+        sessions: issues credentials of role sessions; None in a cloud without any.
+    """
+
+    def __init__(self) -> None:
+        self.clock: Clock = SystemClock()
+        self.sessions: RoleSessions | None = None
+        self.connect(NOTHING)
+        self._listeners: list[threading.Event] = []
+
+    def enter(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
+        """Switch to a cloud with this clock: moto calls nothing outside until `connect`."""
+        self.clock, self.sessions = clock, sessions
+        self.connect(Connections(guard=guard))
+
+    def connect(self, connections: Connections) -> None:
+        """Let moto's services call these parts."""
+        self.functions, self.control = connections.functions, connections.control
+        self.guard = connections.guard
+        self.search, self.warehouses = connections.search, connections.warehouses
+        self.executions, self.apis = connections.executions, connections.apis
+        self.stream_changed = connections.stream_changed
+
+    @contextlib.contextmanager
+    def listening(self) -> Generator[threading.Event]:
+        """Return a context manager whose event is set whenever a queue gets a message."""
+        event = threading.Event()
+        self._listeners.append(event)
+        try:
+            yield event
+        finally:
+            self._listeners.remove(event)
+
+    def message_arrived(self) -> None:
+        """Wake the threads that wait for a message."""
+        for event in list(self._listeners):
+            event.set()
+
+
+CURRENT = CurrentCloud()

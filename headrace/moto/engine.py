@@ -1,0 +1,390 @@
+"""Runs moto in process: prepares a request, runs it, saves what it changed, answers.
+
+The state is moto's, in memory; a request's changes are in the database before the request is answered. Requests that
+may change state run one at a time; reads run concurrently, and wait until the changes that they may have seen are
+stored. moto is imported and its state loaded on first use (or by `warm_up`). A process has one moto: the cloud that was
+called last has it, and another cloud loads its own state again when it is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.aws.protocols.service import Profile
+from headrace.aws.signatures.sessions import RoleSessions
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.moto.current_cloud import CURRENT, NOTHING, Connections
+from headrace.moto.in_process import ANSWERED, InProcessCalls
+from headrace.moto.long_polls import LONG_POLLS, wait_for_messages
+from headrace.moto.memory.access_keys import account_of
+from headrace.moto.memory.memory import MotoMemory
+from headrace.moto.patching import Patches
+from headrace.moto.requests.conversion import run_entry, service_of
+from headrace.moto.requests.kinds import (
+    FREES,
+    QUIET,
+    WAITS,
+    changes_policies,
+    changes_rows_only,
+    only_reads,
+)
+from headrace.moto.requests.preparation import (
+    AnswerWithoutMoto,
+    CheckStrictly,
+    Preparation,
+    PreparedRequest,
+)
+from headrace.moto.requests.profiles import PROFILES
+from headrace.moto.requests.refusals import error_response, missing_action, refusal
+from headrace.moto.start import start_empty
+from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED, Rows
+from headrace.moto.storage.journal import Entry
+from headrace.moto.storage.storage import KeptState
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+# How long a call waits for loading, or for another call, before it gets a retryable error.
+LONGEST_WAIT_S = 50.0
+
+
+class DeliveryRows(Rows):
+    """The stored deliveries of moto's services, which are in memory as a whole."""
+
+    def clear(self) -> None:
+        """Remove all, before another cloud's are loaded."""
+        raise NotImplementedError
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """Call `arrived`, and nothing else, whenever there is a new delivery."""
+        raise NotImplementedError
+
+
+class _Owner:
+    """Whose state moto holds."""
+
+    engine: MotoEngine | None = None
+
+
+class MotoEngine:
+    """All of moto's services. Thread-safe.
+
+    Args:
+        outbox: the deliveries of moto's services: rows that are always loaded.
+        endpoint_host: returns this cloud's host and port.
+        patches: what headrace changes in moto.
+        sessions: the role sessions, whose credentials moto does not know.
+
+    Attributes:
+        memory: answers other parts of the cloud about moto's state.
+    """
+
+    def __init__(
+        self,
+        *,
+        database: Database,
+        clock: Clock,
+        ids: Ids,
+        patches: Patches,
+        outbox: DeliveryRows,
+        endpoint_host: Callable[[], str],
+        answer_without_moto: AnswerWithoutMoto,
+        sessions: RoleSessions | None = None,
+        check_strictly: CheckStrictly | None = None,
+    ) -> None:
+        self._kept = KeptState(database, always=[outbox])
+        self._clock = clock
+        self._patches = patches
+        self._outbox = outbox
+        self._endpoint_host = endpoint_host
+        self._sessions = sessions
+        self._ready = threading.Event()
+        self._failure = ""
+        self._preparation = Preparation(
+            ids=ids,
+            endpoint_host=endpoint_host,
+            sessions=sessions,
+            answer_without_moto=answer_without_moto,
+            check_strictly=check_strictly,
+        )
+        self._calls = InProcessCalls(
+            self._answer, ids=ids, clock=clock, endpoint_host=endpoint_host
+        )
+        self._connections = NOTHING
+        # moto's package, or "outbox" -> functions called when more than its rows may have changed, and once loaded.
+        self._listeners: dict[str, list[Callable[[], None]]] = {}
+        self.memory = MotoMemory(self.warm_up, self._ready.is_set)
+
+    def connect(self, connections: Connections) -> None:
+        """Say what moto's services may call; once, before the first request."""
+        self._connections = connections
+
+    def listen(self, package: str, changed: Callable[[], None]) -> None:
+        """Call `changed` when moto's package may have changed more than its rows, and whenever state is loaded.
+
+        The package `outbox` stands for the deliveries.
+        """
+        self._listeners.setdefault(package, []).append(changed)
+
+    def _tell(self, package: str) -> None:
+        for changed in self._listeners.get(package, ()):
+            changed()
+
+    # --- loading ------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether moto is imported and its state loaded."""
+        return self._ready.is_set()
+
+    def is_loaded(self) -> bool:
+        """Whether moto currently holds this cloud's state."""
+        return self._ready.is_set() and _Owner.engine is self
+
+    def status(self) -> dict[str, Any]:
+        """Return the health page's status: ready; loading, with progress; or failed, with the reason."""
+        if self._ready.is_set():
+            return {"moto": "ready"}
+        if self._failure:
+            return {"moto": "failed", "moto_failure": self._failure}
+        progress = self._kept.progress
+        return {"moto": "loading", "moto_loading": {"done": progress.done, "all": progress.all}}
+
+    def warm_up(self) -> None:
+        """Import moto and load the state, once; later calls wait for the first. Raises AwsError when it takes long."""
+        if self._ready.is_set() and _Owner.engine is self:
+            return
+        with self._alone(), IMPORTING:
+            if self._ready.is_set() and _Owner.engine is self:
+                return
+            try:
+                self._load()
+            except Exception as error:
+                self._failure = f"{type(error).__name__}: {error}"
+                raise
+            self._failure = ""
+
+    def warm_up_in_background(
+        self, then: Callable[[], None] | None, *, is_stopping: Callable[[], bool]
+    ) -> None:
+        """Warm up on another thread, and call `then` there; log a failure, unless the cloud is stopping."""
+
+        def run() -> None:
+            try:
+                self.warm_up()
+                if then is not None:
+                    then()
+            except Exception:
+                # A stopping cloud's files are closed.
+                if not is_stopping():
+                    log.exception("moto did not start")
+
+        threading.Thread(target=run, name="moto", daemon=True).start()
+
+    def _load(self) -> None:
+        _Owner.engine = None
+        start_empty(self._patches)
+        CURRENT.enter(self._clock, self._sessions, self._connections.guard)
+        self._outbox.clear()
+        TOUCHED.take()
+        self._kept.load(lambda entry: self._run_entry(entry).status)
+        CURRENT.connect(self._connections)
+        self._outbox.listen(lambda: self._tell("outbox"))
+        _Owner.engine = self
+        self._ready.set()
+        for package in self._listeners:
+            self._tell(package)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        """Hold moto's lock. Raises AwsError when another request has held it for too long."""
+        if not MOTO_LOCK.acquire(timeout=LONGEST_WAIT_S):
+            raise AwsError("ServiceUnavailable", self._busy(), 503)
+        try:
+            yield
+        finally:
+            MOTO_LOCK.release()
+
+    def _busy(self) -> str:
+        if self._ready.is_set():
+            return f"headrace has been busy with another request for {LONGEST_WAIT_S:.0f} s."
+        progress = self._kept.progress
+        return (
+            f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
+        )
+
+    # --- requests -----------------------------------------------------------------------------
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """See `headrace.aws.gateway.dispatch.Fallback.profiles`."""
+        return PROFILES
+
+    def service_of(self, request: HttpRequest, service: str) -> str:
+        """See `headrace.aws.gateway.dispatch.Fallback.service_of`."""
+        return service_of(request, service)
+
+    def account_of(self, access_key: str) -> str | None:
+        """See `headrace.aws.gateway.dispatch.Fallback.account_of`."""
+        return account_of(access_key) if self._ready.is_set() else None
+
+    def handle(self, request: HttpRequest, service: str) -> HttpResponse:
+        """See `headrace.aws.gateway.dispatch.Fallback.handle`; never raises."""
+        return self._answer(request, service, is_from_outside=True)
+
+    def call(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> dict[str, Any]:
+        """See `headrace.aws.gateway.dispatch.Fallback.call`."""
+        return self._calls.call(service, operation, params, account=account, region=region)
+
+    def _answer(
+        self, request: HttpRequest, service: str, *, is_from_outside: bool = False
+    ) -> HttpResponse:
+        service = service_of(request, service)
+        try:
+            self._require()
+            prepared = self._preparation.prepare(request, service, is_from_outside=is_from_outside)
+            if prepared.answer is not None:
+                return prepared.answer
+            if (prepared.package, prepared.operation) in LONG_POLLS:
+                return wait_for_messages(lambda: self._run(prepared), self._clock)
+            return self._run(prepared)
+        except AwsError as error:
+            return error_response(service, request, error)
+
+    def _require(self) -> None:
+        """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""
+        try:
+            self.warm_up()
+        except AwsError:
+            raise
+        except Exception as error:
+            raise AwsError(
+                "InternalFailure",
+                f"The state of moto's services cannot be loaded: {type(error).__name__}: {error}",
+                500,
+            ) from error
+
+    def _run(self, prepared: PreparedRequest) -> HttpResponse:
+        """Run a request in the way of its kind; the one place that converts moto's failures to answers."""
+        entry, package, operation = prepared.entry, prepared.package, prepared.operation
+        try:
+            if only_reads(package, operation) and package in QUIET:
+                answer = self._read(entry)
+            elif WAITS.match(operation):
+                answer = self._run_entry(entry)
+                with self._alone():
+                    TOUCHED.service(package)
+                    self._save(entry)
+            else:
+                answer = self._write(entry, package, operation)
+        except AwsError:
+            raise
+        except Exception as error:
+            raise refusal(prepared.service, operation, prepared.request, error) from error
+        fault = missing_action(prepared.request, answer)
+        if fault is not None:
+            raise fault
+        return answer
+
+    def _write(self, entry: Entry, package: str, operation: str) -> HttpResponse:
+        is_policy = changes_policies(package, operation)
+        if is_policy:
+            self._connections.before_policies_change()
+        rows_only = changes_rows_only(package, operation)
+        try:
+            with self._alone():
+                if _Owner.engine is not self:
+                    self.warm_up()
+                TOUCHED.is_watching = True
+                ANSWERED.response = None
+                try:
+                    ANSWERED.response = self._run_entry(entry)
+                    return ANSWERED.response
+                finally:
+                    TOUCHED.is_watching = False
+                    if not rows_only:
+                        TOUCHED.service(package)
+                    frees = bool(FREES.match(operation))
+                    self._save(entry, with_services=not rows_only, frees=frees)
+                    if not rows_only:
+                        self._tell(package)
+        finally:
+            self.memory.policies_version += is_policy
+            self.memory.keys_version += is_policy or package == "kms"
+
+    def _read(self, entry: Entry) -> HttpResponse:
+        """Run a read concurrently with writes; what it may have seen is stored before it is answered."""
+        undo_count = self._kept.undo_count
+        try:
+            response = self._run_entry(entry)
+        except AwsError:
+            raise
+        except Exception:  # noqa: BLE001 - a concurrent write may have changed moto under the read
+            with self._alone():
+                response = self._run_entry(entry)
+        with self._alone():
+            if self._kept.undo_count != undo_count:
+                # The read may have seen a change that was undone.
+                response = self._run_entry(entry)
+            if TOUCHED.has_made:
+                self._save(None, with_services=False)
+        return response
+
+    def _run_entry(self, entry: Entry) -> HttpResponse:
+        return run_entry(entry, self._endpoint_host())
+
+    def _save(
+        self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
+    ) -> None:
+        """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
+        try:
+            self._kept.save(entry, with_services=with_services, frees=frees)
+        except (sqlite3.Error, OSError) as error:
+            raise AwsError(
+                "InternalFailure", f"The change is undone, for it could not be stored: {error}", 500
+            ) from error
+        finally:
+            if self._kept.must_load_again:
+                self._ready.clear()
+                _Owner.engine = None
+
+    # --- changes outside a request ------------------------------------------------------------
+
+    def change(self, change: Callable[[], None], service: str = "") -> None:
+        """Change moto's state outside a request and store it: all of `service`, or what the change itself notes.
+
+        Raises AwsError.
+        """
+        with self._alone():
+            self.warm_up()
+            TOUCHED.is_watching = True
+            try:
+                change()
+            finally:
+                TOUCHED.is_watching = False
+                if service:
+                    TOUCHED.service(service)
+                self._save(None, with_services=bool(service))
+
+    def change_unwatched(self, change: Callable[[], None], service: str) -> None:
+        """Change and store all of a service; a change that raises stores nothing. Raises AwsError."""
+        with self._alone():
+            self.warm_up()
+            change()
+            TOUCHED.service(service)
+            self._save(None)
+
+    def save_deliveries(self) -> None:
+        """Store deliveries that were made or given up, which frees disk space. The caller holds `MOTO_LOCK`."""
+        self._save(None, with_services=False, frees=True)

@@ -1,0 +1,1 @@
+"""Reads moto's state for other parts of headrace."""

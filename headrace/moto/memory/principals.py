@@ -1,0 +1,159 @@
+"""Checks that the principals of policies exist in IAM, and replaces their ARNs by ids when they are deleted.
+
+AWS stores a role or user in a policy by its unique id, and shows the ARN while it exists: after its deletion the policy
+shows the id, and does not trust a new role with the old name. Source:
+docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html. Here the policy holds the ARN until
+the role or user is deleted, and then the id.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.memory import iam
+from headrace.moto.storage.changes import TOUCHED
+from headrace.permissions.policies.resource_grammar import listed
+
+log = logging.getLogger(__name__)
+
+_HOLDER = re.compile(r"arn:aws:iam::(\d{12}):(role|user)/.+")
+_UNIQUE_ID = re.compile(r"(AROA|AIDA)[A-Z0-9]{12,}")
+# Service-linked roles, which services create on AWS, need not exist here.
+_OF_SERVICES = ":role/aws-service-role/"
+# The ids that replace the ARNs of roles and users that are being deleted.
+_leaving: set[str] = set()
+
+
+def exists_for(account: str) -> Callable[[str], bool]:
+    """Return a test of whether IAM has a principal; other accounts than `account` pass it."""
+
+    def exists(name: str) -> bool:
+        if _UNIQUE_ID.fullmatch(name):
+            return name in _leaving or _has_id(name)
+        found = _HOLDER.fullmatch(name)
+        if found is None or found[1] != account or _OF_SERVICES in name:
+            return True
+        holder = iam.holder_of_arn(name)
+        return holder is not None and str(holder.arn) == name
+
+    return exists
+
+
+def _has_id(unique_id: str) -> bool:
+    for _, backend in iam.backends():
+        holders = [*backend.roles.values(), *backend.users.values()]
+        if any(str(holder.id) == unique_id for holder in holders):
+            return True
+    return False
+
+
+def patch() -> None:
+    """Make moto's deletions of roles and users put their ids into policies. Called once."""
+    from moto.iam.models import IAMBackend
+
+    backend: Any = IAMBackend
+    backend.delete_role = _leaves_its_id(backend.delete_role, "get_role")
+    backend.delete_user = _leaves_its_id(backend.delete_user, "get_user")
+
+
+def _leaves_its_id(delete: Any, find: str) -> Any:
+    @functools.wraps(delete)
+    def deleted(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        holder = getattr(self, find)(name)
+        answer = delete(self, name, *args, **named)
+        if CURRENT.control is not None:
+            arn, unique_id = str(holder.arn), str(holder.id)
+            _leaving.add(unique_id)
+            try:
+                _replace(arn, unique_id)
+            finally:
+                _leaving.discard(unique_id)
+        return answer
+
+    return deleted
+
+
+def _replace(arn: str, unique_id: str) -> None:
+    """Replace an ARN by an id in all policies that have it as a principal."""
+    quoted = json.dumps(arn)
+    for _, backend in iam.backends():
+        for role in list(backend.roles.values()):
+            text = str(role.assume_role_policy_document)
+            if quoted in text:
+                role.assume_role_policy_document = without(text, arn, unique_id)
+    for package, found, attribute in _held_by_moto():
+        kept = getattr(found, attribute)
+        text = json.dumps(kept) if isinstance(kept, dict) else str(kept or "")
+        if quoted in text:
+            changed = without(text, arn, unique_id)
+            setattr(found, attribute, json.loads(changed) if isinstance(kept, dict) else changed)
+            TOUCHED.service(package)
+    _replace_in_buckets(arn.split(":")[4], arn, unique_id)
+
+
+def without(text: str, arn: str, unique_id: str) -> str:
+    """Return a policy with a principal's ARN replaced by an id; conditions with the ARN keep it."""
+    document: Any = json.loads(text)
+    for statement in listed(document.get("Statement", [])):
+        for element in ("Principal", "NotPrincipal"):
+            named: Any = statement.get(element)
+            if isinstance(named, dict) and "AWS" in named:
+                who: Any = named["AWS"]
+                swapped = [unique_id if one == arn else one for one in listed(who)]
+                named["AWS"] = swapped if isinstance(who, list) else swapped[0]
+    return json.dumps(document)
+
+
+# moto's packages with resource policies: where they are, and the attribute with the text (or of two, the JSON).
+_PLACES = {
+    "sqs": ("sqs_backends", "queues", "_policy_json"),
+    "sns": ("sns_backends", "topics", "_policy_json"),
+    "kms": ("kms_backends", "keys", "policy"),
+    "secretsmanager": ("secretsmanager_backends", "secrets", "policy"),
+    "ecr": ("ecr_backends", "repositories", "policy"),
+    "logs": ("logs_backends", "resource_policies", "policy_document"),
+}
+
+
+def _held_by_moto() -> Iterator[tuple[str, Any, str]]:
+    """Yield the package, the resource and the attribute of each policy; packages that are not imported are left out."""
+    for package, (name, place, attribute) in _PLACES.items():
+        TOUCHED.load_deferred(package)
+        if f"moto.{package}.models" not in sys.modules:
+            continue
+        backends: Any = getattr(importlib.import_module(f"moto.{package}.models"), name)
+        for regions in list(backends.values()):
+            for backend in list(dict.values(regions)):
+                for found in list(getattr(backend, place).values()):
+                    if hasattr(found, attribute):
+                        yield package, found, attribute
+
+
+def _replace_in_buckets(account: str, arn: str, unique_id: str) -> None:
+    control = CURRENT.control
+    assert control is not None
+    try:
+        buckets = control.call("s3", "ListBuckets", {}, account=account).get("Buckets", ())
+    except AwsError:
+        return
+    for bucket in buckets:
+        name = {"Bucket": bucket["Name"]}
+        try:
+            text = str(control.call("s3", "GetBucketPolicy", name, account=account)["Policy"])
+            if json.dumps(arn) in text:
+                put = {**name, "Policy": without(text, arn, unique_id)}
+                control.call("s3", "PutBucketPolicy", put, account=account)
+        except AwsError as error:
+            if error.code != "NoSuchBucketPolicy":
+                log.warning("the policy of %s still names %s: %s", bucket["Name"], arn, error)

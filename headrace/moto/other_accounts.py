@@ -1,0 +1,141 @@
+"""Runs a request for another account's queue, topic or bus in that account, if the resource's policy allows it.
+
+moto looks only in the caller's own account. The gateway has already checked users and roles; the account itself needs
+no permission for its own resources, but another account's resource policy must allow it, whatever `--iam` says. moto
+must be loaded.
+Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic-cross-account.html.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# ruff: noqa: SLF001 - moto's handlers read parameters through private methods
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+from headrace.aws.calls.permits import is_restricted
+from headrace.core.arn import is_account_id
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.memory import iam
+from headrace.moto.memory.policies import policy_in_moto
+from headrace.permissions.decisions.refusals import refused
+from headrace.permissions.policies.document import UnreadableDocument
+from headrace.permissions.policies.evaluate import denial, evaluate
+from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
+
+_SQS_BATCHES = {
+    "SendMessageBatch": "SendMessage",
+    "DeleteMessageBatch": "DeleteMessage",
+    "ChangeMessageVisibilityBatch": "ChangeMessageVisibility",
+}
+
+
+def patch_queues() -> None:
+    """Make a queue's URL decide in which account the queue is; called once."""
+    from moto.sqs.models import sqs_backends
+    from moto.sqs.responses import SQSResponse
+
+    def backend_of(response: Any) -> Any:
+        own = sqs_backends[response.current_account][response.region]
+        owner, name = _owner_of_url(str(response._get_param("QueueUrl") or ""))
+        if owner in ("", response.current_account):
+            return own
+        theirs = sqs_backends[owner][response.region]
+        action = str(response._get_action())
+        action = _SQS_BATCHES.get(action, action)
+        arn = f"arn:aws:sqs:{response.region}:{owner}:{name}"
+        # AWS gives the same answer for a missing queue and one whose policy refuses.
+        is_let_in = name in theirs.queues and not refusal_of(response, f"sqs:{action}", arn)
+        return theirs if is_let_in else own
+
+    response: Any = SQSResponse
+    response.sqs_backend = property(backend_of)
+
+
+def patch_buses(models: Any, handler: Any) -> None:
+    """Send events to the other accounts' buses that their entries name; called once."""
+    backend = models.EventsBackend
+    put = backend.put_events
+
+    @functools.wraps(put)
+    def put_there(self: Any, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if len(events) > 10 or not any(_foreign_bus(self, one) for one in events):
+            return put(self, events)
+        answers: list[dict[str, Any]] = []
+        for event in events:
+            arn = _foreign_bus(self, event)
+            if not arn:
+                answers += put(self, [event])
+                continue
+            region, owner, name = _bus_of(arn)
+            # The event names its sender's account and region.
+            theirs = copy.copy(models.events_backends[owner][region])
+            theirs.account_id, theirs.region_name = self.account_id, self.region_name
+            answers += put(theirs, [{**event, "EventBusName": name}])
+        return answers
+
+    backend.put_events = put_there
+    ask = handler.put_events
+
+    @functools.wraps(ask)
+    def asked(self: Any) -> Any:
+        for event in self._get_param("Entries") or ():
+            arn = _foreign_bus(self.events_backend, event)
+            sentence = refusal_of(self, "events:PutEvents", arn) if arn else ""
+            if sentence:
+                raise refused("events", sentence)
+        return ask(self)
+
+    handler.put_events = asked
+
+
+def refusal_of(response: Any, action: str, arn: str) -> str:
+    """Return why a caller may not act in another account; empty when it may, or the gateway has decided."""
+    key = str(response.get_access_key())
+    if is_restricted(key) and _has_owner(key):
+        return ""
+    caller = str(response.current_account)
+    root = f"arn:aws:iam::{caller}:root"
+    principal = Principal("root", root, caller, root)
+    access = Access(action, arn, arn.split(":")[4])
+    decision = evaluate(principal, access, Policies(resource=_policy(arn)))
+    return "" if decision.allowed else denial(principal, access, decision)
+
+
+def _has_owner(key: str) -> bool:
+    """Whether a key belongs to a session or a user; an unknown key counts as the account itself."""
+    if CURRENT.sessions is not None and CURRENT.sessions.account_of(key) is not None:
+        return True
+    found = (backend.access_keys.get(key) for _, backend in iam.backends())
+    return any(one is not None and one.user_name is not None for one in found)
+
+
+def _policy(arn: str) -> NamedPolicy | None:
+    text = policy_in_moto(arn)
+    try:
+        return None if text is None else NamedPolicy.of("resource policy", text)
+    except UnreadableDocument:
+        return None
+
+
+def _owner_of_url(url: str) -> tuple[str, str]:
+    """Return the account and the name in a queue's URL; empty texts for a bare name."""
+    head, _, name = url.rstrip("/").rpartition("/")
+    owner = head.rpartition("/")[2]
+    return (owner, name) if is_account_id(owner) else ("", "")
+
+
+def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:
+    """Return the ARN of another account's bus that an event is for; empty for the account's own."""
+    arn = str(event.get("EventBusName") or "")
+    if not arn.startswith("arn:") or arn.count(":") < 5:
+        return ""
+    return "" if _bus_of(arn)[1] == str(backend.account_id) else arn
+
+
+def _bus_of(arn: str) -> tuple[str, str, str]:
+    """Return the region, account and name in a bus's ARN."""
+    region, owner, resource = arn.split(":", 5)[3:]
+    return region, owner, resource.removeprefix("event-bus/")

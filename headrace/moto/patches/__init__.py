@@ -1,0 +1,1 @@
+"""Corrects services of moto's that have no room of their own, a file each."""

@@ -1,0 +1,80 @@
+"""Athena: deletions and updates, which moto lacks."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.moto.updating import assign
+
+
+def allow_deletions(module: Any) -> None:
+    """Allow deletions of named queries and data catalogs."""
+
+    def delete_named_query(self: Any) -> str:
+        self.athena_backend.named_queries.pop(self._get_param("NamedQueryId"), None)
+        return json.dumps({})
+
+    def delete_data_catalog(self: Any) -> str:
+        self.athena_backend.data_catalogs.pop(self._get_param("Name"), None)
+        return json.dumps({})
+
+    module.AthenaResponse.delete_named_query = delete_named_query
+    module.AthenaResponse.delete_data_catalog = delete_data_catalog
+
+
+_RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")
+
+
+_ENGINE = {"EffectiveEngineVersion": "Athena engine version 3", "SelectedEngineVersion": "AUTO"}
+
+
+def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a workgroup's configuration with updates, whose `Remove...` members remove settings."""
+    now, given = dict(before), dict(updates)
+    results = given.pop("ResultConfigurationUpdates", None)
+    if given.pop("RemoveBytesScannedCutoffPerQuery", False):
+        now.pop("BytesScannedCutoffPerQuery", None)
+    if given.pop("RemoveCustomerContentEncryptionConfiguration", False):
+        now.pop("CustomerContentEncryptionConfiguration", None)
+    if results is not None:
+        kept = dict(now.get("ResultConfiguration") or {})
+        for name in _RESULTS:
+            if results.get(f"Remove{name}"):
+                kept.pop(name, None)
+            if results.get(name) is not None:
+                kept[name] = results[name]
+        now["ResultConfiguration"] = kept
+    return {**now, **given}
+
+
+def allow_updates(module: Any) -> None:
+    """Allow updates of workgroups and data catalogs."""
+    from moto.core.exceptions import JsonRESTError
+
+    def update_work_group(self: Any) -> str:
+        name = self._get_param("WorkGroup")
+        group = self.athena_backend.work_groups.get(name)
+        if group is None:
+            raise JsonRESTError("InvalidRequestException", f"WorkGroup {name} is not found.")
+        updates = self._get_param("ConfigurationUpdates") or {}
+        group.configuration = _workgroup_changed(group.configuration, updates)
+        engine = {**_ENGINE, **(group.configuration.get("EngineVersion") or {})}
+        group.configuration["EngineVersion"] = engine
+        assign(group, {name: self._get_param(name) for name in ("Description", "State")})
+        return json.dumps({})
+
+    def update_data_catalog(self: Any) -> str:
+        name = self._get_param("Name")
+        catalog = self.athena_backend.data_catalogs.get(name)
+        if catalog is None:
+            raise JsonRESTError("InvalidRequestException", f"DataCatalog {name} was not found")
+        catalog.type = self._get_param("Type")
+        assign(catalog, {name: self._get_param(name) for name in ("Description", "Parameters")})
+        return json.dumps({})
+
+    module.AthenaResponse.update_work_group = update_work_group
+    module.AthenaResponse.update_data_catalog = update_data_catalog

@@ -1,0 +1,32 @@
+"""Auto Scaling: updates, and groups whose creation fails."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.moto.updating import create_wholly
+
+
+def undo_partial_groups(module: Any) -> None:
+    """Patch `moto.autoscaling.models`, which looks for target groups after it has stored the group."""
+    create_wholly(module.AutoScalingBackend, "create_auto_scaling_group", "autoscaling_groups")
+
+
+def allow_updates(module: Any) -> None:
+    """Allow updates of a group's rebalancing and termination policies, which moto sets only at its creation."""
+    response = module.AutoScalingResponse
+    of_moto = response.update_auto_scaling_group
+
+    def update_auto_scaling_group(self: Any) -> Any:
+        answer = of_moto(self)
+        name = self._get_param("AutoScalingGroupName")
+        group = self.autoscaling_backend.autoscaling_groups[name]
+        if (rebalance := self._get_bool_param("CapacityRebalance", None)) is not None:
+            group.capacity_rebalance = rebalance
+        if (policies := self._get_param("TerminationPolicies", None)) is not None:
+            group.termination_policies = policies or ["Default"]
+        return answer
+
+    response.update_auto_scaling_group = update_auto_scaling_group

@@ -1,0 +1,54 @@
+"""Batch: compute environments as AWS describes them."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+_BATCH = "batch.amazonaws.com"
+
+
+_BATCH_ROLE = "AWSServiceRoleForBatch"
+
+
+def correct_environments(module: Any) -> None:
+    """Give a compute environment without a role the service-linked one (documented); moto refuses it.
+
+    docs.aws.amazon.com/batch/latest/APIReference/API_CreateComputeEnvironment.html, `serviceRole`; the role's name and
+    path: docs.aws.amazon.com/batch/latest/userguide/using-service-linked-roles.html.
+    """
+    create = module.BatchBackend.create_compute_environment
+
+    @functools.wraps(create)
+    def create_compute_environment(self: Any, *, service_role: str, **named: Any) -> Any:
+        role = service_role or _linked_role(self.iam_backend)
+        return create(self, service_role=role, **named)
+
+    module.BatchBackend.create_compute_environment = create_compute_environment
+
+
+def _linked_role(iam: Any) -> str:
+    """Return the ARN of the account's service-linked role for Batch, created if it does not exist."""
+    for role in iam.roles.values():
+        if role.name == _BATCH_ROLE:
+            return str(role.arn)
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"Service": [_BATCH]}, "Action": ["sts:AssumeRole"]}
+        ],
+    }
+    made = iam.create_role(
+        _BATCH_ROLE,
+        json.dumps(trust),
+        f"/aws-service-role/{_BATCH}/",
+        permissions_boundary=None,
+        description="",
+        tags=[],
+        max_session_duration="3600",
+        linked_service=_BATCH,
+    )
+    return str(made.arn)

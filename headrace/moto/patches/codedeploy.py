@@ -1,0 +1,111 @@
+"""CodeDeploy: deletions, updates, and answers of deployment hooks."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.updating import assign
+
+_FOR_SERVERS = "CodeDeployDefault.OneAtATime"
+
+
+def add_missing_calls(module: Any) -> None:
+    """Allow deletions of applications and deployment groups, and answers of the hooks of a stack's deployments."""
+    from moto.core.exceptions import JsonRESTError
+
+    def delete_application(self: Any) -> str:
+        name = self._get_param("applicationName")
+        self.codedeploy_backend.applications.pop(name, None)
+        self.codedeploy_backend.deployment_groups.pop(name, None)
+        return json.dumps({})
+
+    def delete_deployment_group(self: Any) -> str:
+        groups = self.codedeploy_backend.deployment_groups.get(
+            self._get_param("applicationName"), {}
+        )
+        groups.pop(self._get_param("deploymentGroupName"), None)
+        return json.dumps({"hooksNotCleanedUp": []})
+
+    info = module._deployment_group_info
+
+    @functools.wraps(info)
+    def deployment_group_info(group: Any) -> dict[str, Any]:
+        shown = info(group)
+        alarms = group.alarm_configuration
+        shown["alarmConfiguration"] = alarms if isinstance(alarms, dict) else {}
+        if shown["computePlatform"] == "Lambda" and shown["deploymentConfigName"] == _FOR_SERVERS:
+            # Documented: the default configuration of a deployment group for functions.
+            shown["deploymentConfigName"] = "CodeDeployDefault.LambdaAllAtOnce"
+        return shown
+
+    module._deployment_group_info = deployment_group_info
+
+    def put_lifecycle_event_hook_execution_status(self: Any) -> str:
+        # The id names the stack and the resource that wait: cloudformation/alias_deployments.py.
+        given, status = self._get_param("lifecycleEventHookExecutionId"), self._get_param("status")
+        wanted = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
+        if wanted is None:
+            raise JsonRESTError(
+                "InvalidLifecycleEventHookExecutionStatusException",
+                f"The lifecycle event hook execution status {status} is invalid.",  # assumed
+            )
+        control = CURRENT.control
+        try:
+            if control is None:
+                raise ValueError("there are no stacks")
+            stack, resource, hook = json.loads(base64.urlsafe_b64decode(given))
+            control.call(
+                "cloudformation",
+                "SignalResource",
+                {
+                    "StackName": stack,
+                    "LogicalResourceId": resource,
+                    "UniqueId": hook,
+                    "Status": wanted,
+                },
+                account=self.current_account,
+                region=self.region,
+            )
+        except (ValueError, TypeError, AwsError) as error:
+            raise JsonRESTError(
+                "InvalidLifecycleEventHookExecutionIdException",
+                f"The lifecycle event hook execution ID {given} is invalid.",  # assumed
+            ) from error
+        return json.dumps({"lifecycleEventHookExecutionId": given})
+
+    module.CodeDeployResponse.put_lifecycle_event_hook_execution_status = (
+        put_lifecycle_event_hook_execution_status
+    )
+    module.CodeDeployResponse.delete_application = delete_application
+    module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
+
+
+def allow_updates(module: Any) -> None:
+    """Allow updates of deployment groups, which keep what a request omits."""
+    from moto.codedeploy.exceptions import DeploymentGroupDoesNotExistException
+    from moto.core.responses import ActionResult
+
+    def update_deployment_group(self: Any) -> ActionResult:
+        given = json.loads(self.body)
+        name = given["currentDeploymentGroupName"]
+        groups = self.codedeploy_backend.deployment_groups.get(given["applicationName"], {})
+        if name not in groups:
+            raise DeploymentGroupDoesNotExistException(
+                f"No Deployment Group found for name: {name}"
+            )
+        group = groups[name]
+        assign(group, given, leave=("application_name",))
+        renamed = given.get("newDeploymentGroupName")
+        if renamed:
+            groups[renamed] = groups.pop(name)
+            group.deployment_group_name = renamed
+        return ActionResult({"hooksNotCleanedUp": []})
+
+    module.CodeDeployResponse.update_deployment_group = update_deployment_group

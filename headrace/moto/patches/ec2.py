@@ -1,0 +1,142 @@
+"""EC2: networks where moto loses a setting; filters and numbers of instances within bounds."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from headrace.core.wildcards import glob_matches
+
+
+def correct_networks(module: Any) -> None:
+    """Replace methods of moto's EC2."""
+    _nat_gateways(module.EC2Backend)
+    _endpoints(module.EC2Backend)
+    _route_tables(module.EC2Backend)
+
+
+def _nat_gateways(backend: Any) -> None:
+    """Delete a NAT gateway's network interface with it."""
+    from moto.ec2.exceptions import EC2ClientError
+
+    create, delete = backend.create_nat_gateway, backend.delete_nat_gateway
+
+    @functools.wraps(create)
+    def create_nat_gateway(self: Any, *args: Any, **named: Any) -> Any:
+        before = set(self.enis)
+        try:
+            return create(self, *args, **named)
+        except Exception:
+            for eni_id in set(self.enis) - before:
+                del self.enis[eni_id]
+            raise
+
+    @functools.wraps(delete)
+    def delete_nat_gateway(self: Any, nat_gateway_id: str) -> Any:
+        if nat_gateway_id not in self.nat_gateways:
+            raise EC2ClientError("NatGatewayNotFound", f"NatGateway {nat_gateway_id} was not found")
+        gateway = delete(self, nat_gateway_id)
+        for address in list(self.addresses):
+            if address.eni is gateway._eni:
+                self.disassociate_address(address=address.public_ip)
+        self.enis.pop(gateway._eni.id, None)
+        return gateway
+
+    backend.create_nat_gateway = create_nat_gateway
+    backend.delete_nat_gateway = delete_nat_gateway
+
+
+def _endpoints(backend: Any) -> None:
+    """Refuse gateway endpoints for services without them; moto could not delete them."""
+    from moto.ec2.exceptions import EC2ClientError
+
+    create = backend.create_vpc_endpoint
+
+    @functools.wraps(create)
+    def create_vpc_endpoint(
+        self: Any,
+        vpc_id: str,
+        service_name: str,
+        endpoint_type: str | None,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        names = {each.prefix_list_name for each in self.managed_prefix_lists.values()}
+        if (endpoint_type or "Gateway") == "Gateway" and service_name not in names:
+            raise EC2ClientError(
+                "InvalidServiceName", f"The Vpc Endpoint Service '{service_name}' does not exist"
+            )
+        return create(self, vpc_id, service_name, endpoint_type, *args, **named)
+
+    backend.create_vpc_endpoint = create_vpc_endpoint
+
+
+def _route_tables(backend: Any) -> None:
+    """Give a subnet one route table; moto answers that it has the second, and leaves it with the first."""
+    from moto.ec2.exceptions import EC2ClientError
+
+    associate, reassociate = backend.associate_route_table, backend.replace_route_table_association
+
+    @functools.wraps(associate)
+    def associate_route_table(
+        self: Any, route_table_id: str, gateway_id: str | None = None, subnet_id: str | None = None
+    ) -> Any:
+        for table in self.route_tables.values():
+            taken = subnet_id is not None and subnet_id in table._associations.values()
+            if taken and table.id != route_table_id:
+                raise EC2ClientError(
+                    "Resource.AlreadyAssociated",
+                    f"the specified association for route table {route_table_id} conflicts with an existing"
+                    " association",
+                )
+        return associate(self, route_table_id, gateway_id, subnet_id)
+
+    @functools.wraps(reassociate)
+    def replace_route_table_association(self: Any, association_id: str, route_table_id: str) -> Any:
+        # The association keeps its id, by which stacks know it; on AWS it gets a new one.
+        table = self.get_route_table(route_table_id)
+        for other in self.route_tables.values():
+            if association_id in other._associations:
+                table._associations[association_id] = other._associations.pop(association_id)
+                return association_id
+        return reassociate(self, association_id, route_table_id)
+
+    backend.associate_route_table = associate_route_table
+    backend.replace_route_table_association = replace_route_table_association
+
+
+def match_by_wildcards(module: ModuleType) -> None:
+    """Match filters by wildcards instead of regular expressions."""
+
+    def aws_api_matches(pattern: str, string: Any) -> bool:
+        return glob_matches(pattern, str(string), escape="\\")
+
+    vars(module)["aws_api_matches"] = aws_api_matches
+
+
+# Several times AWS's usual quota; moto creates each instance in twenty milliseconds.
+_MOST_INSTANCES = 100
+
+
+def limit_instances(module: ModuleType) -> None:
+    """Refuse more instances in one request than a laptop can hold."""
+    backend: Any = module.InstanceBackend
+    run: Any = backend.run_instances
+
+    @functools.wraps(run)
+    def run_some(self: Any, image_id: str, count: int, *args: Any, **named: Any) -> Any:
+        if count > _MOST_INSTANCES:
+            from moto.ec2.exceptions import EC2ClientError
+
+            raise EC2ClientError(
+                "InstanceLimitExceeded",
+                f"You have requested more instances ({count}) than your current instance limit of"
+                f" {_MOST_INSTANCES} allows for the specified instance type.",
+            )
+        return run(self, image_id, count, *args, **named)
+
+    backend.run_instances = run_some

@@ -1,0 +1,65 @@
+"""ElastiCache: deletions and updates."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from headrace.moto.updating import assign, recreate
+
+
+def allow_deletions(module: Any) -> None:
+    """Allow deletions of clusters and subnet groups; moto's clusters stay in the state deleting for ever."""
+    from moto.core.responses import ActionResult, EmptyResult
+    from moto.elasticache.models import ElastiCacheBackend
+
+    backend: Any = ElastiCacheBackend
+    delete = backend.delete_cache_cluster
+
+    @functools.wraps(delete)
+    def delete_cache_cluster(self: Any, cache_cluster_id: str) -> Any:
+        cluster = delete(self, cache_cluster_id)
+        self.cache_clusters.pop(cache_cluster_id, None)
+        return cluster
+
+    backend.delete_cache_cluster = delete_cache_cluster
+
+    def delete_cache_subnet_group(self: Any) -> ActionResult:
+        name = self._get_param("CacheSubnetGroupName")
+        self.elasticache_backend.cache_subnet_groups.pop(name, None)
+        return EmptyResult()
+
+    module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
+
+
+def allow_updates(module: Any) -> None:
+    """Allow updates of clusters and their subnet groups, which keep what a request omits."""
+    from moto.core.responses import ActionResult
+
+    def modify_cache_cluster(self: Any) -> ActionResult:
+        given = self._get_params()
+        (cluster,) = self.elasticache_backend.describe_cache_clusters(
+            cache_cluster_id=given["CacheClusterId"]
+        )
+        assign(cluster, given, leave=("cache_cluster_id", "engine"))
+        return ActionResult({"CacheCluster": cluster})
+
+    def modify_cache_subnet_group(self: Any) -> ActionResult:
+        backend, name = self.elasticache_backend, self._get_param("CacheSubnetGroupName")
+        (before,) = backend.describe_cache_subnet_groups(cache_subnet_group_name=name)
+        description = self._get_param("CacheSubnetGroupDescription")
+        given = {
+            "CacheSubnetGroupName": name,
+            "CacheSubnetGroupDescription": before.cache_subnet_group_description
+            if description is None
+            else description,
+            "SubnetIds": self._get_param("SubnetIds") or before.subnet_ids,
+            "Tags": before.tags,
+        }
+        make, groups = backend.create_cache_subnet_group, backend.cache_subnet_groups
+        return ActionResult({"CacheSubnetGroup": recreate(make, groups, name, given)[1]})
+
+    module.ElastiCacheResponse.modify_cache_cluster = modify_cache_cluster
+    module.ElastiCacheResponse.modify_cache_subnet_group = modify_cache_subnet_group

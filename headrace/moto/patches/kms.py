@@ -1,0 +1,40 @@
+"""KMS: AWS managed keys, and keys named by their ARN."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+_MANAGED_KEYS = {
+    "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
+}
+
+
+def correct_keys(module: Any) -> None:
+    """Mark AWS managed keys as AWS's (observed in DescribeKey's recorded answers), and accept ARNs of keys."""
+    generate = module.KmsBackend._generate_default_keys
+
+    @functools.wraps(generate)
+    def generate_managed(self: Any, alias_name: str) -> Any:
+        key_id = generate(self, alias_name)
+        if key_id is not None:
+            key = self.keys[key_id]
+            key.key_manager = "AWS"
+            key.description = _MANAGED_KEYS.get(alias_name, key.description)
+        return key_id
+
+    module.KmsBackend._generate_default_keys = generate_managed
+    for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
+        setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
+
+
+def _of_any_name(method: Any) -> Any:
+    """Make a method that takes a key's id take its ARN too."""
+
+    @functools.wraps(method)
+    def named(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
+        return method(self, self.get_key_id(key_id), *args, **more)
+
+    return named

@@ -1,0 +1,75 @@
+"""Changes moto's modules: each patch is called once, with its module, as soon as the module has been imported.
+
+moto imports most of its modules on first use, and so do these patches what they change.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+Patch = Callable[[Any], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Every change of moto.
+
+    Attributes:
+        of_modules: the name of a module of moto -> the functions that change it, in order.
+        at_start: functions that change modules which moto always imports; each is called once.
+    """
+
+    of_modules: Mapping[str, Sequence[Patch]]
+    at_start: Sequence[Callable[[], None]]
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, name: str, path: str, patches: Sequence[Patch]) -> None:
+        super().__init__(name, path)
+        self._patches = patches
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        for patch in self._patches:
+            patch(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules to patch; the other finders import all others."""
+
+    def __init__(self, of_modules: Mapping[str, Sequence[Patch]]) -> None:
+        self._of_modules = of_modules
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self._of_modules:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin, self._of_modules[fullname])
+        return spec
+
+
+@functools.cache
+def watch_imports(patches: Patches) -> None:
+    """Patch moto's modules in this process from now on, those that are imported already at once."""
+    sys.meta_path.insert(0, _Finder(patches.of_modules))
+    for name, functions in patches.of_modules.items():
+        if name in sys.modules:
+            for patch in functions:
+                patch(sys.modules[name])
+
+
+@functools.cache
+def patch_at_start(patches: Patches) -> None:
+    """Apply the patches of the modules that moto has imported. The caller holds `IMPORTING`."""
+    for patch in patches.at_start:
+        patch()

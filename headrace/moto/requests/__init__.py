@@ -1,0 +1,1 @@
+"""Converts requests to moto's form, and its refusals to AWS's."""

@@ -1,0 +1,256 @@
+"""Converts requests to moto's form, finds moto's function for each, and carries botocore's requests."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import functools
+import io
+import re
+import sys
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote_to_bytes
+
+from botocore.awsrequest import AWSResponse
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.protocols.codec_moto import without_controls
+from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.moto.storage.journal import Entry
+
+# Services whose AWS host name differs from the signing scope.
+SCOPE_TO_HOST = {
+    "ecr": "api.ecr",
+    "cloudwatch": "monitoring",
+    "stepfunctions": "states",
+    "dynamodbstreams": "streams.dynamodb",
+    "iotdata": "data-ats.iot",
+    "memorydb": "memory-db",
+    "mobiletargeting": "pinpoint",
+    "payment-cryptography": "controlplane.payment-cryptography",
+    "sagemaker": "api.sagemaker",
+    "sagemaker-runtime": "runtime.sagemaker",
+    "timestream": "ingest.timestream",
+}
+# Services that share a signing scope, told apart by their targets.
+TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
+# Services that share a scope where only one has targets: without a target, the request is for the other.
+WITHOUT_TARGET = {
+    "sagemaker": "sagemaker-runtime",
+    "servicecatalog": "servicecatalog-appregistry",
+}
+# Hosts without a region in their name.
+GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
+
+
+def service_of(request: HttpRequest, service: str) -> str:
+    """Return the service that a request is for; `service` is only the name in its signature."""
+    target = request.headers.get("x-amz-target", "")
+    if not target:
+        return WITHOUT_TARGET.get(service, service)
+    return TARGET_TO_SERVICE.get(target.partition(".")[0], service)
+
+
+def operation_of(request: HttpRequest) -> str:
+    """Return a request's operation; for a REST protocol, a guess by its method."""
+    target = request.headers.get("x-amz-target")
+    if target:
+        return target.rpartition(".")[2]
+    if request.path.startswith("/service/"):  # Smithy RPC v2: /service/<Name>/operation/<Operation>
+        return request.path.rsplit("/", 1)[-1]
+    for text in (
+        request.query,
+        request.body.decode("latin-1") if len(request.body) < 1 << 20 else "",
+    ):
+        action = parse_qs(text).get("Action") if "Action=" in text else None
+        if action:
+            return action[0]
+    return "Get" if request.method in ("GET", "HEAD") else request.method.title()
+
+
+def host_of(service: str, region: str) -> str:
+    """Return a service's host on AWS, by which moto finds the service."""
+    host = SCOPE_TO_HOST.get(service, service)
+    if host in GLOBAL_HOSTS:
+        return f"{host}.amazonaws.com"
+    return f"{host}.{region}.amazonaws.com"
+
+
+_URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
+
+
+def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+    """Return a service's patterns and functions; the first call imports its modules and loads its state."""
+    table = _URL_TABLES.get(service)
+    if table is None:
+        # The order of locks wherever both are held: loading state also imports.
+        with MOTO_LOCK, IMPORTING:
+            table = _URL_TABLES[service] = _imported_url_table(service)
+    return table
+
+
+def _imported_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+    import moto.backends
+    from moto.core.base_backend import BackendDict
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+
+    backends: Any = moto.backends.get_backend(cast("Any", service))
+    if isinstance(backends, BackendDict):
+        of_account: Any = backends[DEFAULT_ACCOUNT_ID]
+        backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]
+    else:
+        backend = backends["global"]
+    assert backend.urls
+    return [(re.compile(url), method) for url, method in backend.urls.items()]
+
+
+@functools.lru_cache(maxsize=4096)
+def method_for(url: str) -> tuple[str, Any] | None:
+    """Return moto's package and function for an AWS URL without its query, or None."""
+    from moto import backend_index
+
+    for service, pattern in backend_index.backend_url_patterns:
+        if pattern.match(url):
+            for path_pattern, method in _url_table(service):
+                if path_pattern.match(url):
+                    return service, method
+    return None
+
+
+def moto_request(
+    method: str, netloc: str, path: str, query: str, headers: dict[str, str], body: bytes
+) -> Any:
+    """Return a request in moto's form: a WSGI environment, as its own server creates."""
+    from moto.core.request import Request
+
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "RAW_URI": path,
+        "QUERY_STRING": query,
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in headers.items():
+        environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
+    environ["HTTP_HOST"] = netloc
+    environ["CONTENT_LENGTH"] = str(len(body))
+    environ.pop("HTTP_CONTENT_LENGTH", None)
+    if (content_type := environ.pop("HTTP_CONTENT_TYPE", None)) is not None:
+        environ["CONTENT_TYPE"] = content_type
+    return Request(environ)
+
+
+def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:
+    """Return a request in the form that moto takes and the journal stores.
+
+    Args:
+        request: parsed as far as its call.
+        host: AWS's host name, by which moto finds the service.
+        endpoint_host: this cloud's, which moto puts into URLs.
+        random: eight bytes, the seed of everything random in moto's answer.
+    """
+    assert request.call is not None
+    return Entry(
+        method=request.method,
+        url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
+        headers={
+            **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
+            "host": endpoint_host,
+            "x-moto-account-id": request.call.account,
+        },
+        body=request.body,
+        # As many bits as SQLite stores: the secrets of access keys come from it.
+        seed=int.from_bytes(random, "big") >> 1,
+    )
+
+
+def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
+    """Run a request in moto's function for it, with the random numbers of its seed.
+
+    Raises AwsError, and what moto raises.
+    """
+    from moto.moto_api._internal import mock_random
+    from werkzeug.exceptions import HTTPException
+
+    url, _, query = entry.url.partition("?")
+    found = method_for(url)
+    assert found is not None
+    # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
+    path = url.partition("://")[2].partition("/")[2]
+    request = moto_request(
+        entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
+    )
+    mock_random.seed(entry.seed)
+    try:
+        status, headers, body = found[1](request, request.raw_url, request.headers)
+    except HTTPException as error:
+        status = error.code or 500
+        headers, body = dict(error.get_headers()), error.get_body()
+    except NotImplementedError as error:
+        raise AwsError(
+            "UnknownOperationException", f"moto does not implement {error}", 501
+        ) from error
+    return HttpResponse(
+        int(status),
+        [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
+        without_controls(
+            body.encode() if isinstance(body, str) else bytes(body or b""),
+            str(headers.get("Content-Type") or headers.get("content-type") or ""),
+        ),
+    )
+
+
+# --- botocore, in process -------------------------------------------------------------------------
+
+
+def http_request_of(request: Any) -> HttpRequest:
+    """Convert botocore's prepared request to headrace's."""
+    path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
+    headers = {
+        str(key).lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
+        for key, value in request.headers.items()
+    }
+    body = request.body
+    if body is None:
+        body = b""
+    elif isinstance(body, str):
+        body = body.encode()
+    elif not isinstance(body, bytes | bytearray):
+        body = body.read()
+    return HttpRequest(request.method, f"/{path}", query, headers, bytes(body))
+
+
+class _Raw:
+    """A response body with the interface that botocore reads."""
+
+    def __init__(self, body: bytes) -> None:
+        self._file = io.BytesIO(body)
+
+    def stream(self, amt: int = 65536, **_: Any) -> Any:
+        while chunk := self._file.read(amt):
+            yield chunk
+
+    def read(self, amt: int | None = None, **_: Any) -> bytes:
+        return self._file.read(-1 if amt is None else amt)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def aws_response(url: str, response: HttpResponse) -> AWSResponse:
+    """Convert headrace's response to botocore's; the body must be bytes."""
+    raw = cast("Any", _Raw(cast("bytes", response.body)))
+    # A client reads the first of two headers with one name.
+    return AWSResponse(url, response.status, cast("Any", dict(reversed(response.headers))), raw)

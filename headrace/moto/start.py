@@ -1,0 +1,27 @@
+"""Imports and patches moto, and clears its state, as in a new process."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.aws.protocols.moto_imports import load_moto
+from headrace.moto.patching import Patches, patch_at_start, watch_imports
+
+
+def start_empty(patches: Patches) -> None:
+    """Import and patch moto, and empty it. The caller holds moto's lock and the import lock."""
+    watch_imports(patches)
+    load_moto()
+    patch_at_start(patches)
+    from moto.core.base_backend import BackendDict
+    from moto.core.config import default_user_config
+
+    # AWS managed policies (AdministratorAccess, ...) exist from the start, as on AWS.
+    iam: Any = cast("Any", default_user_config)["iam"]
+    iam["load_aws_managed_policies"] = True
+    backends: Any = BackendDict
+    for each in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
+        each.clear()
+    backends._instances.clear()  # noqa: SLF001

@@ -1,0 +1,316 @@
+"""Loads and saves moto's state: snapshots of services, rows for growing collections, a journal for the rest.
+
+A request's changes are written in one transaction before it is answered, so the database's size depends on the state
+and not on the history; and loading reads state instead of running requests again. The requests of a service that cannot
+be pickled are journalled, as those of all services once were; a data directory from that time is converted once.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import logging
+import sqlite3
+import sys
+import zlib
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headrace.moto.storage.changes import TOUCHED, RowKey, Rows, RowsTouched
+from headrace.moto.storage.journal import Entry, Journal
+from headrace.moto.storage.pickles import (
+    Where,
+    all_packages,
+    dump_service,
+    load_service,
+    take_back,
+)
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+# Rows read per query, so that loading can report progress and others can use the database.
+ROWS_AT_ONCE = 5_000
+# The free pages that are worth a rewrite of the file: the old journal leaves them.
+MOST_FREE_BYTES = 16 * 1024 * 1024
+COMPRESS_FROM_BYTES = 8 * 1024
+# One service holds the other's state in memory: a session's access key belongs to IAM.
+TOGETHER = (frozenset({"iam", "sts"}),)
+# The services that clients usually call first are loaded first.
+FIRST = ("dynamodb", "sqs")
+
+_TABLES = [
+    """CREATE TABLE fallback_services (service TEXT PRIMARY KEY, moto TEXT, is_compressed INTEGER,
+       state BLOB)""",
+    # Not WITHOUT ROWID: rows are read back in the order in which they were first written.
+    "CREATE TABLE fallback_rows (rows_id INTEGER, key, value BLOB, UNIQUE (rows_id, key))",
+    "CREATE INDEX fallback_rows_in_order ON fallback_rows (rows_id)",
+]
+
+
+class Repeat(Protocol):
+    """Runs a journalled request again."""
+
+    def __call__(self, entry: Entry) -> int:
+        """Return the HTTP status of the answer."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """The progress of loading: snapshots, rows and journalled requests. Other threads read it."""
+
+    done: int = 0
+    all: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the database has for a service: its snapshot's digest, and the ids of its rows."""
+
+    digest: bytes
+    live: frozenset[int]
+
+
+NOTHING = _Stored(b"", frozenset())
+
+
+class KeptState:
+    """The state of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`."""
+
+    def __init__(self, database: Database, always: Sequence[Rows] = ()) -> None:
+        """Store the state in `database`; the rows in `always` belong to no service."""
+        self._database = database
+        self._always = {each.id: each for each in always}
+        self.journal = Journal(database)
+        database.migrate("fallback_state", _TABLES)
+        self.progress = Progress()
+        self._stored: dict[str, _Stored] = {}
+        # Services whose requests are journalled, because their state cannot currently be pickled.
+        self._journalled: set[str] = set()
+        self._moto = _moto_version()
+        # How often a change was undone; a read in the meantime may have seen it.
+        self.undo_count = 0
+        # Whether memory differs from the database, because a change could not be undone.
+        self.must_load_again = False
+
+    # --- loading ----------------------------------------------------------------------------------
+
+    def load(self, repeat: Repeat) -> None:
+        """Load the stored state into moto, which is empty; `repeat` runs journalled requests.
+
+        The state of a service that is not imported is loaded on first use, since some imports take a second.
+        """
+        (rows,) = self._database.query("SELECT count(*) FROM fallback_rows")[0]
+        services = [
+            name for (name,) in self._database.query("SELECT service FROM fallback_services")
+        ]
+        self.progress = Progress(0, len(services) + int(rows) + len(self.journal))
+        self._stored, self.must_load_again = {}, False
+        TOUCHED.deferred.clear()
+        self._journalled = self.journal.services()
+        for service in sorted(services, key=lambda name: name not in FIRST):
+            if f"moto.{service}.models" in sys.modules:
+                self._load_snapshot(service)
+            else:
+                TOUCHED.deferred[service] = functools.partial(self._load_snapshot, service)
+            self.progress.done += 1
+        self._load_rows(self._always)
+        if len(self.journal):
+            self._repeat(repeat)
+            # The snapshots already contain what those requests changed in their services.
+            for service in list(self._stored):
+                if service not in self._journalled:
+                    self._load_snapshot(service)
+        TOUCHED.take()
+        if self.journal.has_old_entries():
+            self._settle()
+
+    def _load_snapshot(self, service: str) -> Collection[Where]:
+        """Load a service; return the backends that its snapshot has."""
+        ((version, is_compressed, state),) = self._database.query(
+            "SELECT moto, is_compressed, state FROM fallback_services WHERE service = ?", (service,)
+        )
+        if version != self._moto:
+            log.warning("%s was stored by moto %s; this is %s", service, version, self._moto)
+        data = zlib.decompress(state) if is_compressed else bytes(state)
+        where, rows = load_service(data)
+        self._stored[service] = _Stored(_digest(data), frozenset(each.id for each in rows))
+        self._load_rows({each.id: each for each in rows})
+        return where
+
+    def _load_rows(self, found: Mapping[int, Rows]) -> None:
+        for rows_id, rows in found.items():
+            last = -1
+            # The index finds the keys; rowids have the order in which rows were first written.
+            while part := self._database.query(
+                "SELECT rowid, key, value FROM fallback_rows WHERE rows_id = ? AND rowid > ?"
+                " ORDER BY rowid LIMIT ?",
+                (rows_id, last, ROWS_AT_ONCE),
+            ):
+                rows.load([(key, value) for _, key, value in part])
+                last = part[-1][0]
+                self.progress.done += len(part)
+
+    def _repeat(self, repeat: Repeat) -> None:
+        failed = 0
+        for entry in self.journal:
+            failed += repeat(entry) >= 400
+            self.progress.done += 1
+        if failed:
+            log.error("%d journalled requests, answered once, could not be repeated", failed)
+
+    def _settle(self) -> None:
+        """Convert the journal of an old data directory into snapshots, in one transaction."""
+        for package in all_packages():
+            TOUCHED.made(package)
+        with self._database.transaction():
+            self.save(None)
+            self.journal.adopt_old_entries(sorted(self._journalled))
+        (free,) = self._database.query("PRAGMA freelist_count")[0]
+        (page_bytes,) = self._database.query("PRAGMA page_size")[0]
+        if int(free) * int(page_bytes) > MOST_FREE_BYTES:
+            try:
+                self._database.execute("VACUUM")
+            except (sqlite3.Error, OSError) as error:
+                # The rewrite needs as much disk space again; otherwise later writes use the free pages.
+                log.warning("the state database stays as large as it was: %s", error)
+
+    # --- saving -----------------------------------------------------------------------------------
+
+    def save(self, entry: Entry | None, *, with_services: bool = True, frees: bool = False) -> None:
+        """Write everything touched since the last save; durable on return.
+
+        `entry` is the request that changed it, for journalled services. Without `with_services` the caller knows that
+        only rows have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When
+        this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
+        to be loaded anew.
+        """
+        services, rows = TOUCHED.take(with_services=with_services)
+        services |= {each.service for each in rows if not self._is_live(each)}
+        # A journalled service has no stored rows: they would contain the effects of requests that run again.
+        services |= {each.service for each in rows} & self._journalled
+        if not services and not rows:
+            return
+        before, self._stored = self._stored, dict(self._stored)
+        journalled = set(self._journalled)
+        try:
+            with self._database.transaction(frees=frees):
+                unable = [name for name in sorted(services) if not self._save_service(name, rows)]
+                if unable and entry is not None:
+                    self.journal.append(entry, unable)
+                for each, keys in rows.items():
+                    if self._is_live(each) and each.service not in unable:
+                        self._write_rows(each, keys)
+        except BaseException:
+            self._stored = before
+            self._take_back(services, rows, is_journalled=bool(journalled & services))
+            self._journalled = journalled
+            raise
+
+    def _take_back(self, services: set[str], rows: RowsTouched, *, is_journalled: bool) -> None:
+        """Restore what was touched to the state in the database."""
+        self.undo_count += 1
+        # For a journalled service the database has requests, not state.
+        self.must_load_again = True
+        if is_journalled:
+            return
+        names = services | {each.service for each in rows if each.service}
+        names = names.union(*(some for some in TOGETHER if some & names)) - set(TOUCHED.deferred)
+        try:
+            for name in sorted(names):
+                is_stored = name in self._stored
+                load = functools.partial(self._load_snapshot, name) if is_stored else tuple[Where]
+                take_back(name, load)
+            always = {each.id: each for each in rows if each.id in self._always}
+            for each in always.values():
+                each.clear()
+            self._load_rows(always)
+        except Exception:
+            log.exception(
+                "a change that could not be stored cannot be undone: the whole state is loaded again"
+            )
+            return
+        TOUCHED.take()
+        for name in names - set(self._stored):
+            # The ids of new backends are stored with the next save.
+            TOUCHED.made(name)
+        self.must_load_again = False
+
+    def _is_live(self, rows: Rows) -> bool:
+        if rows.id in self._always:
+            return True
+        stored = self._stored.get(rows.service)
+        return stored is not None and rows.id in stored.live
+
+    def _save_service(self, service: str, rows: RowsTouched) -> bool:
+        """Store a service's snapshot if it has changed, and note its new rows.
+
+        Return False when it cannot be pickled.
+        """
+        if service in TOUCHED.deferred:
+            # Nothing has used it yet, so it is unchanged; and it is not in memory.
+            return True
+        try:
+            data, found = dump_service(service)
+        except Exception as error:  # noqa: BLE001 - whatever cannot be pickled is journalled
+            if service not in self._journalled:
+                self._journalled.add(service)
+                log.warning(
+                    "%s holds what cannot be stored (%s): its requests are journalled and run again"
+                    " at the next start",
+                    service,
+                    error,
+                )
+            return False
+        was_journalled = service in self._journalled
+        digest = _digest(data)
+        known = self._stored.get(service, NOTHING)
+        if known.digest == digest and not was_journalled:
+            return True
+        is_compressed = len(data) >= COMPRESS_FROM_BYTES
+        self._database.execute(
+            "INSERT INTO fallback_services VALUES (?, ?, ?, ?) ON CONFLICT(service) DO UPDATE SET"
+            " moto = excluded.moto, is_compressed = excluded.is_compressed, state = excluded.state",
+            (service, self._moto, is_compressed, zlib.compress(data, 1) if is_compressed else data),
+        )
+        self.journal.drop(service)
+        live = frozenset(each.id for each in found)
+        for gone in known.live - live:
+            self._database.execute("DELETE FROM fallback_rows WHERE rows_id = ?", (gone,))
+        rows.update((each, None) for each in found if was_journalled or each.id not in known.live)
+        self._stored[service] = _Stored(digest, live)
+        self._journalled.discard(service)
+        return True
+
+    def _write_rows(self, rows: Rows, keys: set[Hashable] | None) -> None:
+        if keys is None:
+            self._database.execute("DELETE FROM fallback_rows WHERE rows_id = ?", (rows.id,))
+        changed: list[tuple[int, RowKey, bytes]] = []
+        wanted: Iterable[Hashable] = rows.keys() if keys is None else keys
+        for key in wanted:
+            value = rows.encoded(key)
+            if value is not None:
+                changed.append((rows.id, rows.row_key(key), value))
+                continue
+            self._database.execute(
+                "DELETE FROM fallback_rows WHERE rows_id = ? AND key = ?",
+                (rows.id, rows.row_key(key)),
+            )
+        if changed:
+            self._database.execute_many(
+                "INSERT INTO fallback_rows VALUES (?, ?, ?)"
+                " ON CONFLICT(rows_id, key) DO UPDATE SET value = excluded.value",
+                changed,
+            )
+
+
+@functools.cache
+def _moto_version() -> str:
+    return importlib.metadata.version("moto")
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()

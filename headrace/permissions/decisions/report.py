@@ -1,0 +1,134 @@
+"""The report of requests that AWS would deny, counted by caller, action, resource and reason. Plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.entries import Entry, folder_of
+from headrace.permissions.decisions.refusals import NOT_IN_IAM
+
+MOST_ROWS = 2_000
+# In the text form, more rows than this of one action and folder are shown as one.
+MOST_OF_A_FOLDER = 5
+
+
+def report_of(judge: Judge) -> dict[str, Any]:
+    """Return the report, after judging all waiting entries.
+
+    `denied`: a row for each caller, action and resource, the latest first, with AWS's sentence as its reason, a count
+    and the first and last time in ISO 8601. `unknown`: operations whose accesses headrace does not know. `not_judged`:
+    calls that were too many to be kept and judged. `callers`, `accesses`: how many were judged.
+    """
+    entries = judge.entries()
+    denied = [entry for entry in entries if entry.denied]
+    rows = sorted(_merged(judge, denied), key=lambda row: row["last"], reverse=True)
+    return {
+        "mode": judge.mode,
+        "denied": rows[:MOST_ROWS],
+        "unknown": [
+            {"operation": f"{service}:{operation}", "count": count}
+            for (service, operation), count in sorted(judge.unknown.items())
+        ],
+        "not_judged": sum(entry.not_judged for entry in entries),
+        "callers": len({_arn(judge, entry) for entry in entries}),
+        "accesses": sum(entry.allowed + entry.denied for entry in entries),
+    }
+
+
+def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
+    """Return a row for each caller, action and resource, with the counts of allowed and denied calls."""
+    rows = [
+        {
+            "principal": _arn(judge, entry),
+            "session": entry.identity.session,
+            "action": entry.access.action,
+            "resource": entry.access.resource,
+            "allowed": entry.allowed,
+            "denied": entry.denied,
+        }
+        for entry in judge.entries()
+    ]
+    return sorted(rows, key=lambda row: (row["principal"], row["action"], row["resource"]))
+
+
+def _arn(judge: Judge, entry: Entry) -> str:
+    """Return the ARN of a caller; for a user's key the user's ARN, as long as IAM has it."""
+    identity = entry.identity
+    known = judge.people.user_of(identity.name) if identity.kind == "key" else None
+    return identity.arn if known is None else known.arn
+
+
+def _merged(judge: Judge, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+    """Yield the rows, with the sessions of a role that were denied the same in one; one row for a missing role."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for entry in entries:
+        is_gone = entry.reason.endswith(NOT_IN_IAM)
+        what = ("*", "*") if is_gone else (entry.access.action, entry.access.resource)
+        arn = _arn(judge, entry)
+        key = (arn, *what)
+        row = rows.get(key)
+        if row is None:
+            rows[key] = {
+                "principal": arn,
+                "action": what[0],
+                "resource": what[1],
+                "reason": entry.reason,
+                "count": entry.denied,
+                "first": _time(entry.first_ms),
+                "last": _time(entry.denied_ms),
+            }
+        else:
+            row["count"] += entry.denied
+            row["first"] = min(row["first"], _time(entry.first_ms))
+            row["last"] = max(row["last"], _time(entry.denied_ms))
+    return rows.values()
+
+
+def _time(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time_ms % 1000:03d}Z"
+
+
+def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
+    """Return the report, or only its denials, as lines: at most `most`, the most frequent first."""
+    rows: Sequence[dict[str, Any]] = sorted(
+        _shared(report["denied"]), key=lambda row: -row["count"]
+    )
+    missed = report.get("not_judged", 0)
+    rest = [f"Not looked at: {missed:,} calls, of very many different resources."] if missed else []
+    if not rows:
+        seen = f"{report['accesses']:,} accesses of {report['callers']} callers"
+        return [f"AWS would deny nothing of what was done here ({seen}).", *rest]
+    things = "1 thing that was" if len(rows) == 1 else f"{len(rows)} things that were"
+    lines = [f"AWS would deny {things} done here:"]
+    if report["mode"] == "enforce":
+        lines = [f"Denied here, as on AWS ({len(rows)}):"]
+    for row in rows[:most]:
+        name = row["principal"].rpartition(":")[2]
+        if row["action"] == "*":
+            lines.append(f"  {name} does not exist in IAM ({row['count']:,} calls)")
+        else:
+            times = f" ({row['count']:,} times)" if row["count"] > 1 else ""
+            lines.append(f"  {name}: {row['action']} on {row['resource']}{times}")
+            lines.append(f"    {row['reason']}")
+    if len(rows) > most:
+        lines.append(f"  and {len(rows) - most} more: headrace iam report")
+    return lines + rest
+
+
+def _shared(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Yield the rows, with many resources of one folder or bucket, denied to one caller alike, as one row."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        resource = row["resource"]
+        folder = resource if resource.endswith("*") else folder_of(resource)
+        groups.setdefault((row["principal"], row["action"], folder), []).append(row)
+    for (_, _, folder), group in groups.items():
+        if len(group) <= MOST_OF_A_FOLDER:
+            yield from group
+        else:
+            count = sum(row["count"] for row in group)
+            yield {**group[0], "resource": f"{len(group)} resources in {folder}", "count": count}

@@ -1,0 +1,1 @@
+"""IAM's policy language: documents, conditions, evaluation, simulation."""

@@ -1,0 +1,237 @@
+"""Parses and compiles policy documents: the statements, and what each applies to.
+
+Parsing accepts every document that AWS may have stored; `grammar` refuses documents before they are stored. One
+unreadable statement (such as an unknown operator) makes the whole document unreadable, since a Deny must not be
+guessed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from headrace.permissions.policies.conditions import Condition, compile_condition, is_operator
+from headrace.permissions.policies.texts import Text, Values, compile_text
+
+_NO_VALUES: tuple[str, ...] = ()
+# For how many actions of one document the statements are cached.
+_MOST_ACTIONS_KEPT = 512
+WITH_VARIABLES = "2012-10-17"
+
+
+class UnreadableDocument(ValueError):
+    """The text is not a policy document; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """The actions or resources of a statement: a set of literal ones, and those with wildcards or variables."""
+
+    exact: frozenset[str]
+    others: tuple[Text, ...]
+    is_all: bool
+    sources: tuple[str, ...]
+
+    def match(self, text: str, values: Values) -> bool:
+        """Whether one of the patterns matches."""
+        if self.is_all or text in self.exact:
+            return True
+        return any(other.matches(text, values) for other in self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class Principals:
+    """A statement's Principal by kind; `aws` has accounts, ARNs, unique ids and `*`.
+
+    No caller of headrace has a canonical user id, so a CanonicalUser matches nobody.
+    """
+
+    aws: frozenset[str]
+    services: frozenset[str]
+    federated: frozenset[str]
+
+    @property
+    def is_everyone(self) -> bool:
+        """Whether the statement applies to everybody."""
+        return "*" in self.aws
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement. `resources` or `principals` is None when the statement does not have the element."""
+
+    index: int
+    sid: str
+    effect: Literal["Allow", "Deny"]
+    actions: Patterns
+    not_actions: bool
+    resources: Patterns | None
+    not_resources: bool
+    principals: Principals | None
+    not_principals: bool
+    conditions: tuple[Condition, ...]
+
+    def has_action(self, action: str) -> bool:
+        """Whether the statement applies to an action, given in lower case."""
+        return self.actions.match(action, _no_values) != self.not_actions
+
+    def has_resource(self, resource: str, values: Values) -> bool:
+        """Whether the statement applies to a resource; a statement without resources, as in trust policies, does."""
+        if self.resources is None:
+            return True
+        return self.resources.match(resource, values) != self.not_resources
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The condition keys that it uses, in conditions and as variables, in lower case."""
+        texts = () if self.resources is None else self.resources.others
+        of_resources = (key for text in texts for key in text.variables)
+        return (*of_resources, *(key for c in self.conditions for key in c.keys))
+
+    def unmet(self, values: Values) -> Condition | None:
+        """Return the first condition that the request does not meet; None when it meets all."""
+        return next((c for c in self.conditions if not c.holds(values)), None)
+
+
+def _no_values(_: str) -> tuple[str, ...]:
+    return _NO_VALUES
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A policy's text and its statements. Documents with the same text are equal. Thread-safe."""
+
+    text: str
+    version: str = field(compare=False)
+    statements: tuple[Statement, ...] = field(compare=False)
+    _by_action: dict[str, tuple[Statement, ...]] = field(
+        default_factory=dict[str, tuple[Statement, ...]], compare=False, repr=False
+    )
+
+    def about(self, action: str) -> tuple[Statement, ...]:
+        """Return the statements that apply to an action (in any case), denials first."""
+        found = self._by_action.get(action)
+        if found is None:
+            name = action.lower()
+            about = [statement for statement in self.statements if statement.has_action(name)]
+            found = tuple(sorted(about, key=lambda statement: statement.effect == "Allow"))
+            if len(self._by_action) >= _MOST_ACTIONS_KEPT:
+                self._by_action.clear()
+            self._by_action[action] = found
+        return found
+
+
+@functools.lru_cache(maxsize=2048)
+def parse_document(text: str) -> Document:
+    """Compile a policy's text. Raises UnreadableDocument."""
+    try:
+        parsed: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise UnreadableDocument("The policy is not valid JSON.") from None
+    if not isinstance(parsed, dict):
+        raise UnreadableDocument("The policy is not a JSON object.")
+    document = cast("dict[str, Any]", parsed)
+    version = str(document.get("Version", "2008-10-17"))
+    value: Any = document.get("Statement", [])
+    statements = cast("list[Any]", value if isinstance(value, list) else [value])
+    has_variables = version == WITH_VARIABLES
+    return Document(
+        text,
+        version,
+        tuple(
+            _statement(index, statement, has_variables=has_variables)
+            for index, statement in enumerate(statements)
+        ),
+    )
+
+
+def _statement(index: int, parsed: Any, *, has_variables: bool) -> Statement:
+    if not isinstance(parsed, dict):
+        raise UnreadableDocument(f"Statement {index + 1} is not a JSON object.")
+    members = cast("dict[str, Any]", parsed)
+    effect = members.get("Effect")
+    if effect not in ("Allow", "Deny"):
+        raise UnreadableDocument(f"Statement {index + 1} has no Effect that is Allow or Deny.")
+    not_actions = "NotAction" in members
+    actions = _patterns(members.get("NotAction" if not_actions else "Action", []), is_action=True)
+    not_resources = "NotResource" in members
+    resources: Patterns | None = None
+    if not_resources or "Resource" in members:
+        listed = members["NotResource" if not_resources else "Resource"]
+        resources = _patterns(listed, is_action=False, has_variables=has_variables)
+    not_principals = "NotPrincipal" in members
+    principals: Principals | None = None
+    if not_principals or "Principal" in members:
+        principals = _principals(members["NotPrincipal" if not_principals else "Principal"])
+    return Statement(
+        index=index,
+        sid=str(members.get("Sid", "")),
+        effect=effect,
+        actions=actions,
+        not_actions=not_actions,
+        resources=resources,
+        not_resources=not_resources,
+        principals=principals,
+        not_principals=not_principals,
+        conditions=_conditions(index, members.get("Condition", {}), has_variables=has_variables),
+    )
+
+
+def _patterns(value: Any, *, is_action: bool, has_variables: bool = False) -> Patterns:
+    sources = _texts(value)
+    exact: set[str] = set()
+    others: list[Text] = []
+    for source in sources:
+        text = compile_text(
+            source,
+            has_variables=has_variables and not is_action,
+            has_wildcards=True,
+            in_lower_case=is_action,
+        )
+        if text.is_literal:
+            exact.add(str(text.parts[0]))
+        elif source != "*":
+            others.append(text)
+    return Patterns(frozenset(exact), tuple(others), "*" in sources, sources)
+
+
+def _principals(value: Any) -> Principals:
+    if value == "*":
+        value = {"AWS": "*"}
+    if not isinstance(value, dict):
+        raise UnreadableDocument("A Principal is neither * nor a JSON object.")
+    by_kind = {
+        kind: frozenset(_texts(names)) for kind, names in cast("dict[str, Any]", value).items()
+    }
+    nobody: frozenset[str] = frozenset()
+    return Principals(
+        by_kind.get("AWS", nobody),
+        by_kind.get("Service", nobody),
+        by_kind.get("Federated", nobody),
+    )
+
+
+def _conditions(index: int, value: Any, *, has_variables: bool) -> tuple[Condition, ...]:
+    if not isinstance(value, dict):
+        raise UnreadableDocument(f"The Condition of statement {index + 1} is not a JSON object.")
+    row: list[Condition] = []
+    for operator, keys in cast("dict[str, Any]", value).items():
+        if not is_operator(operator):
+            raise UnreadableDocument(f"Statement {index + 1}: no condition operator {operator}.")
+        if not isinstance(keys, dict):
+            raise UnreadableDocument(f"Statement {index + 1}: {operator} is not a JSON object.")
+        for key, values in cast("dict[str, Any]", keys).items():
+            row.append(
+                compile_condition(operator, key, _texts(values), has_variables=has_variables)
+            )
+    return tuple(row)
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    """Return one value or a list of values as texts; a boolean as JSON writes it."""
+    values = cast("list[Any]", given if isinstance(given, list) else [given])
+    return tuple(
+        value if isinstance(value, str) else json.dumps(value).strip('"') for value in values
+    )

@@ -1,0 +1,1 @@
+"""API Gateway: REST and HTTP APIs, on moto's control plane."""

@@ -1,0 +1,119 @@
+"""Reads the APIs that moto stores, in their current state: a stage serves the current API, not the deployed one."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.moto.storage.changes import MOTO_LOCK
+
+
+@dataclass(frozen=True, slots=True)
+class RestApi:
+    """A REST API.
+
+    Attributes:
+        id, account, region: its identity.
+        resources: path -> resource id and its methods in GetMethod's form, by HTTP method.
+        stages: name -> variables and deployment.
+        binary_types: the media types with binary bodies.
+        authorizers: id -> GetAuthorizer's form.
+        responses: the API's own gateway responses, by type.
+        keys: the values of all enabled API keys, of all APIs.
+    """
+
+    id: str
+    account: str
+    region: str
+    resources: dict[str, tuple[str, dict[str, dict[str, Any]]]]
+    stages: dict[str, dict[str, Any]]
+    binary_types: list[str]
+    authorizers: dict[str, dict[str, Any]]
+    responses: dict[str, dict[str, Any]]
+    keys: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpApi:
+    """An HTTP or WebSocket API: its routes by their key, its integrations and authorizers by id, stages by name."""
+
+    id: str
+    account: str
+    region: str
+    protocol: str
+    cors: dict[str, Any]
+    is_closed: bool
+    routes: dict[str, dict[str, Any]]
+    integrations: dict[str, dict[str, Any]]
+    authorizers: dict[str, dict[str, Any]]
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+def find_api(api_id: str) -> RestApi | HttpApi | None:
+    """Return an API by its id, in any account and region; None when it does not exist. moto is loaded."""
+    from moto.apigateway.models import apigateway_backends
+    from moto.apigatewayv2.models import apigatewayv2_backends
+
+    with MOTO_LOCK:
+        for kept, read in ((apigateway_backends, _rest_api), (apigatewayv2_backends, _http_api)):
+            # Plain dictionary access: moto's own lookup would create a backend for an unused region.
+            for account, regions in list(cast("Any", kept).items()):
+                for region, backend in list(regions.items()):
+                    if api_id in backend.apis:
+                        return read(backend, api_id, account, region)
+    return None
+
+
+def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
+    api = backend.apis[api_id]
+    resources = {
+        resource.get_path(): (
+            str(resource.id),
+            {name: _method(method) for name, method in resource.resource_methods.items()},
+        )
+        for resource in api.resources.values()
+    }
+    stages = {
+        name: {"variables": dict(stage.variables or {}), "deploymentId": stage.deployment_id}
+        for name, stage in api.stages.items()
+    }
+    return RestApi(
+        id=api_id,
+        account=str(account),
+        region=str(region),
+        resources=resources,
+        stages=stages,
+        binary_types=list(api.binaryMediaTypes or []),
+        authorizers={name: each.to_json() for name, each in api.authorizers.items()},
+        responses={name: each.to_json() for name, each in api.gateway_responses.items()},
+        keys={key.value for key in backend.keys.values() if key.enabled},
+    )
+
+
+def _method(method: Any) -> dict[str, Any]:
+    integration = method.method_integration
+    return {
+        "authorizationType": method.authorization_type,
+        "authorizerId": method.authorizer_id,
+        "apiKeyRequired": method.api_key_required in (True, "true"),
+        "requestParameters": dict(method.request_parameters or {}),
+        "integration": None if integration is None else integration.to_json(),
+    }
+
+
+def _http_api(backend: Any, api_id: str, account: str, region: str) -> HttpApi:
+    api = backend.apis[api_id]
+    return HttpApi(
+        id=api_id,
+        account=str(account),
+        region=str(region),
+        protocol=str(api.protocol_type),
+        cors=dict(api.cors_configuration or {}),
+        is_closed=api.disable_execute_api_endpoint in (True, "true"),
+        routes={route.route_key: route.to_json() for route in api.routes.values()},
+        integrations={name: each.to_json() for name, each in api.integrations.items()},
+        authorizers={name: each.to_json() for name, each in api.authorizers.items()},
+        stages={name: dict(stage.stage_variables or {}) for name, stage in api.stages.items()},
+    )

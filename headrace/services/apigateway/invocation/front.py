@@ -1,0 +1,132 @@
+"""Answers requests to APIs' own addresses, and decides which browser origins may send them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.gateway.own_addresses import Endpoints
+from headrace.aws.signatures.signers import signing_account
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane
+from headrace.services.apigateway.invocation.addresses import (
+    API_PATH,
+    Address,
+    address_of,
+    has_own_host,
+    is_of_an_api,
+)
+from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_api
+from headrace.services.apigateway.invocation.functions import ApiRequest, Functions, refusal
+from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
+from headrace.services.apigateway.invocation.rest_apis import RestRequest
+
+# Documented: API Gateway's largest request.
+MOST_BYTES = 10 * 1024 * 1024
+
+
+class ExecuteApi:
+    """The APIs of one cloud, as their clients call them. Thread-safe; stateless.
+
+    Implements `headrace.aws.gateway.browser_rules.OwnRules`.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], None],
+        *,
+        functions: Functions,
+        control: ControlPlane,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        """`load` makes moto ready with this cloud's state (it waits, and raises AwsError)."""
+        self._load = load
+        self._functions, self._control = functions, control
+        self._clock, self._ids = clock, ids
+
+    def endpoints(self) -> Endpoints:
+        """Return the APIs' addresses, for the entrance and the front door."""
+        return Endpoints(is_of_an_api, self.answer, self, "execute-api", MOST_BYTES)
+
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request to an API's own address."""
+        request_id = self._ids.uuid()
+        response = self._answer(request, request_id)
+        response.headers.append(("x-amzn-RequestId", request_id))
+        return response
+
+    def answer_call(
+        self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
+    ) -> tuple[int, bytes]:
+        """See `headrace.moto.current_cloud.Apis`."""
+        path, _, query = url.partition("?")
+        request = HttpRequest(
+            method,
+            f"{API_PATH}{api_id}{path}",
+            query,
+            {"host": "localhost", **{name.lower(): value for name, value in headers.items()}},
+            body,
+            call=Call(by, "", self._ids.uuid(), self._clock.now_ms(), "execute-api"),
+        )
+        response = self.answer(request)
+        return response.status, response.body if isinstance(response.body, bytes) else b""
+
+    def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
+        if request.body_file is not None or len(request.body) > MOST_BYTES:
+            return refusal(413, "Request Too Long", "RequestTooLargeException")
+        try:
+            served = self._served(request, request_id)
+        except AwsError as error:
+            return refusal(error.status, error.message)
+        # On AWS an unknown API's name does not resolve; a deleted API answers Forbidden.
+        return (
+            refusal(403, "Forbidden", "ForbiddenException") if served is None else served.answer()
+        )
+
+    def _served(self, request: HttpRequest, request_id: str) -> RestRequest | HttpApiRequest | None:
+        address = address_of(request)
+        if address is None:
+            return None
+        self._load()
+        api = find_api(address.api_id)
+        if isinstance(api, RestApi):
+            return RestRequest(api, self._visit(api, request, address, request_id))
+        if isinstance(api, HttpApi):
+            return HttpApiRequest(api, self._visit(api, request, address, request_id))
+        return None
+
+    def _visit(
+        self, api: RestApi | HttpApi, request: HttpRequest, address: Address, request_id: str
+    ) -> ApiRequest:
+        return ApiRequest(
+            request,
+            path=address.path,
+            domain=address.domain,
+            request_id=request_id,
+            now_ms=self._clock.now_ms(),
+            caller=signing_account(request, api.account),
+            functions=self._functions,
+            control=self._control,
+        )
+
+    # --- browsers ---------------------------------------------------------------------------------
+
+    def covers(self, request: HttpRequest) -> bool:
+        """See `OwnRules.covers`."""
+        return is_of_an_api(request)
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`."""
+        return has_own_host(request)
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """See `OwnRules.permits`: the CORS configuration of an HTTP API, or the OPTIONS method of a resource."""
+        try:
+            served = self._served(request, "")
+        except AwsError:
+            return False
+        return served is not None and served.allowed_origin() in ("*", origin)

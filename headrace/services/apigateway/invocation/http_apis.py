@@ -1,0 +1,348 @@
+"""Answers requests to HTTP APIs: finds the route, authorizes, and invokes functions or calls services.
+
+Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop.html. Throttling, parameter
+mappings of proxies and private integrations are not acted on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpResponse
+from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
+from headrace.core.wildcards import glob_matches
+from headrace.deliveries.parameter_types import fitted
+from headrace.services.apigateway.invocation import endpoints
+from headrace.services.apigateway.invocation.apis import HttpApi
+from headrace.services.apigateway.invocation.authorizers import (
+    AuthorizerInput,
+    Refused,
+    authorize_http,
+)
+from headrace.services.apigateway.invocation.functions import (
+    SERVICE,
+    ApiRequest,
+    answer,
+    body_of,
+    function_of,
+    headers_of,
+    proxied,
+    query_of,
+    refusal,
+    when,
+)
+from headrace.services.apigateway.invocation.mapping_variables import members, text_at
+from headrace.services.apigateway.invocation.routing import best_match
+
+log = logging.getLogger(__name__)
+
+SESSION = "ApiGatewaySession"
+DEFAULT = "$default"
+_TEXT = ("text/", "application/json", "application/javascript", "application/xml")
+# Documented in the guide under "Integration subtype reference".
+_SUBTYPES = {
+    "EventBridge-PutEvents": ("events", "PutEvents"),
+    "SQS-SendMessage": ("sqs", "SendMessage"),
+    "SQS-DeleteMessage": ("sqs", "DeleteMessage"),
+    "SQS-ReceiveMessage": ("sqs", "ReceiveMessage"),
+    "SQS-PurgeQueue": ("sqs", "PurgeQueue"),
+    "Kinesis-PutRecord": ("kinesis", "PutRecord"),
+    "StepFunctions-StartExecution": ("stepfunctions", "StartExecution"),
+    "StepFunctions-StartSyncExecution": ("stepfunctions", "StartSyncExecution"),
+    "StepFunctions-StopExecution": ("stepfunctions", "StopExecution"),
+    "AppConfig-GetConfiguration": ("appconfig", "GetConfiguration"),
+}
+
+
+class HttpApiRequest:
+    """One request to an HTTP API."""
+
+    def __init__(self, api: HttpApi, visit: ApiRequest) -> None:
+        request, path = visit.request, visit.path
+        self._api, self._request, self._domain = api, request, visit.domain
+        self._functions, self._control = visit.functions, visit.control
+        first = path.removeprefix("/").partition("/")[0]
+        # Documented: a stage's name is the first part of the path, except for $default.
+        self._stage = first if first in api.stages and first != DEFAULT else DEFAULT
+        self._path = path
+        self._route_path = path if self._stage == DEFAULT else path.removeprefix(f"/{first}") or "/"
+        self._request_id, self._now_ms = visit.request_id, visit.now_ms
+        self._caller = visit.caller
+
+    def answer(self) -> HttpResponse:
+        """Answer the request; never raises."""
+        cors = self._cors()
+        if cors and self._request.method == "OPTIONS" and "origin" in self._request.headers:
+            return HttpResponse(204, cors, b"")
+        try:
+            made = self._answer()
+        except Refused as refused:
+            made = refusal(refused.status, refused.message or "Internal Server Error")
+        except FunctionThrottled:
+            made = refusal(503, "Service Unavailable")
+        if cors:
+            made.headers = [
+                each for each in made.headers if not each[0].lower().startswith("access-control-")
+            ]
+        made.headers += cors
+        return made
+
+    def allowed_origin(self) -> str:
+        """Return the origin that the API's CORS configuration allows; '' for none."""
+        return dict(self._cors()).get("access-control-allow-origin", "")
+
+    def _cors(self) -> list[tuple[str, str]]:
+        """Return the CORS headers for the request's origin; none unless the configuration allows it."""
+        cors, origin = self._api.cors, self._request.headers.get("origin", "")
+        allowed = [str(each) for each in cast("list[Any]", cors.get("allowOrigins") or [])]
+        if not origin or not any(glob_matches(each, origin) for each in allowed):
+            return []
+        has_credentials = cors.get("allowCredentials") in (True, "true")
+        shown = "*" if "*" in allowed and not has_credentials else origin
+        headers = [("access-control-allow-origin", shown)]
+        if has_credentials:
+            headers.append(("access-control-allow-credentials", "true"))
+        if cors.get("exposeHeaders"):
+            headers.append(("access-control-expose-headers", ",".join(cors["exposeHeaders"])))
+        if self._request.method == "OPTIONS":
+            for member, name in (("allowMethods", "methods"), ("allowHeaders", "headers")):
+                if cors.get(member):
+                    headers.append((f"access-control-allow-{name}", ",".join(cors[member])))
+            if cors.get("maxAge"):
+                headers.append(("access-control-max-age", str(cors["maxAge"])))
+        return headers
+
+    def _answer(self) -> HttpResponse:
+        api = self._api
+        if api.protocol != "HTTP":
+            raise Refused(501, "headrace stores WebSocket APIs, but does not serve them")
+        if self._stage not in api.stages or api.is_closed:
+            raise Refused(404, "Not Found")
+        found = self._route()
+        if found is None:
+            raise Refused(404, "Not Found")
+        key, parameters = found
+        route = api.routes[key]
+        integration = api.integrations.get(str(route.get("target") or "").rpartition("/")[2])
+        if integration is None:
+            raise Refused(500, "Internal Server Error")
+        version = str(integration.get("payloadFormatVersion") or "1.0")
+        authorizer = self._authorize(route, key, parameters, version)
+        # Imported OpenAPI definitions write it in lower case.
+        kind = str(integration.get("integrationType")).upper()
+        subtype = integration.get("integrationSubtype")
+        if kind == "AWS_PROXY" and subtype:
+            return self._call_service(str(subtype), integration, parameters)
+        if kind == "HTTP_PROXY":
+            return answer(
+                *endpoints.forward(
+                    str(integration.get("integrationMethod") or "ANY")
+                    .upper()
+                    .replace("ANY", self._request.method),
+                    str(integration.get("integrationUri")),
+                    path=parameters,
+                    query={name: values[-1] for name, values in query_of(self._request).items()},
+                    headers=headers_of(self._request),
+                    body=self._request.body,
+                )
+            )
+        if kind != "AWS_PROXY":
+            raise Refused(501, f"headrace's APIs have no integration of type {kind}")
+        event = self._event(key, parameters, version)
+        if authorizer is not None:
+            event["requestContext"]["authorizer"] = (
+                {"lambda": authorizer} if version == "2.0" else authorizer
+            )
+        return self._invoke(str(integration.get("integrationUri")), event, key, version)
+
+    def _route(self) -> tuple[str, dict[str, str]] | None:
+        """Return the key of the route that matches the request, and its path parameters."""
+        by_path: dict[str, dict[str, str]] = {}
+        for key in self._api.routes:
+            method, space, path = key.partition(" ")
+            if space and method in (self._request.method, "ANY"):
+                by_path.setdefault(path, {})[method] = key
+        match = best_match(self._route_path, by_path)
+        if match is None:
+            return (DEFAULT, {}) if DEFAULT in self._api.routes else None
+        keys = by_path[match[0]]
+        return keys.get(self._request.method) or keys["ANY"], match[1]
+
+    def _arn(self, key: str) -> str:
+        api = self._api
+        place = key if key == DEFAULT else f"{self._request.method}{self._route_path}"
+        return f"arn:aws:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{place}"
+
+    def _authorize(
+        self, route: Mapping[str, Any], key: str, parameters: dict[str, str], version: str
+    ) -> dict[str, Any] | None:
+        kind = route.get("authorizationType") or "NONE"
+        if kind == "AWS_IAM" and not self._caller:
+            raise Refused(403, "Forbidden")
+        if kind not in ("CUSTOM", "JWT"):
+            return None
+        authorizer = self._api.authorizers.get(str(route.get("authorizerId")))
+        if authorizer is None:
+            raise Refused(500, "Internal Server Error")
+        format_version = str(authorizer.get("authorizerPayloadFormatVersion") or version)
+        asked = AuthorizerInput(
+            method_arn=self._arn(key),
+            header=self._request.headers,
+            querystring={name: values[-1] for name, values in query_of(self._request).items()},
+            event=self._event(key, parameters, format_version),
+            account=self._api.account,
+        )
+        return authorize_http(self._functions, authorizer, asked)
+
+    # --- functions --------------------------------------------------------------------------------
+
+    def _invoke(self, uri: str, event: dict[str, Any], key: str, version: str) -> HttpResponse:
+        function = function_of(uri)
+        source = self._arn(key)
+        may = function is not None and self._functions.service_may_invoke(
+            function, SERVICE, source_arn=source, source_account=self._api.account
+        )
+        if function is None or not may:
+            log.warning("API %s may not invoke %s for %s", self._api.id, function or uri, source)
+            raise Refused(500, "Internal Server Error")
+        try:
+            result = self._functions.invoke(function, json.dumps(event).encode())
+        except FunctionNotFound as error:
+            raise Refused(500, "Internal Server Error") from error
+        made = None
+        if not result.function_error:
+            made = proxied(result.payload, needs_status=version == "1.0")
+        if made is None:
+            raise Refused(500, "Internal Server Error")
+        return made
+
+    def _event(self, key: str, parameters: dict[str, str], version: str) -> dict[str, Any]:
+        request, query = self._request, query_of(self._request)
+        headers = {name: value for name, value in headers_of(request).items() if name != "cookie"}
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        is_text = not kind or kind.startswith(_TEXT) or kind.endswith(("+json", "+xml"))
+        body, is_base64 = body_of(request, is_binary=not is_text)
+        stage = self._api.stages[self._stage] or None
+        shared: dict[str, Any] = {
+            "version": version,
+            "body": body,
+            "isBase64Encoded": is_base64,
+            "pathParameters": parameters or None,
+            "stageVariables": stage,
+        }
+        context = self._context(key)
+        if version == "2.0":
+            cookies = [each.strip() for each in request.headers.get("cookie", "").split(";")]
+            event: dict[str, Any] = {
+                "routeKey": key,
+                "rawPath": self._path,
+                "rawQueryString": request.query,
+                "cookies": [each for each in cookies if each] or None,
+                "headers": headers,
+                "queryStringParameters": {n: ",".join(v) for n, v in query.items()} or None,
+                "requestContext": context,
+                **shared,
+            }
+            return {name: value for name, value in event.items() if value is not None}
+        http = context.pop("http")
+        return {
+            "resource": key.partition(" ")[2] or key,
+            "path": self._path,
+            "httpMethod": request.method,
+            "headers": dict(headers_of(request)),
+            "multiValueHeaders": {name: [value] for name, value in headers_of(request).items()},
+            "queryStringParameters": {n: values[-1] for n, values in query.items()} or None,
+            "multiValueQueryStringParameters": query or None,
+            "requestContext": {
+                **{name: value for name, value in context.items() if name != "time"},
+                "httpMethod": request.method,
+                "path": self._path,
+                "protocol": http["protocol"],
+                "identity": {"sourceIp": http["sourceIp"], "userAgent": http["userAgent"]},
+                "requestTime": context["time"],
+                "requestTimeEpoch": context["timeEpoch"],
+                "resourcePath": key.partition(" ")[2] or key,
+            },
+            **shared,
+        }
+
+    def _context(self, key: str) -> dict[str, Any]:
+        api, request = self._api, self._request
+        return {
+            "accountId": api.account,
+            "apiId": api.id,
+            "domainName": self._domain,
+            "domainPrefix": self._domain.partition(".")[0],
+            "http": {
+                "method": request.method,
+                "path": self._path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "127.0.0.1",
+                "userAgent": request.headers.get("user-agent", ""),
+            },
+            "requestId": self._request_id,
+            "routeKey": key,
+            "stage": self._stage,
+            "time": when(self._now_ms),
+            "timeEpoch": self._now_ms,
+        }
+
+    # --- services ---------------------------------------------------------------------------------
+
+    def _call_service(
+        self, subtype: str, integration: Mapping[str, Any], parameters: dict[str, str]
+    ) -> HttpResponse:
+        found = _SUBTYPES.get(subtype)
+        if found is None:
+            raise Refused(501, f"headrace's APIs have no integration of subtype {subtype}")
+        service, operation = found
+        given: Mapping[str, Any] = members(integration.get("requestParameters"))
+        params = {name: self._source(str(value), parameters) for name, value in given.items()}
+        params = {name: value for name, value in params.items() if value is not None}
+        region = str(params.pop("Region", self._api.region))
+        if service == "events":
+            params = {"Entries": [params]}
+        role = str(integration.get("credentialsArn") or "")
+        try:
+            output = self._control.call(
+                service,
+                operation,
+                fitted(service, operation, params),
+                account=self._api.account,
+                region=region,
+                acting=CallerIdentity(role, SESSION) if role else None,
+            )
+        except AwsError as error:
+            return refusal(error.status, error.message)
+        body = json.dumps(output, default=str).encode()
+        return HttpResponse(200, [("Content-Type", "application/json")], body)
+
+    def _source(self, source: str, parameters: dict[str, str]) -> Any:
+        """Return the value of a parameter mapping, such as `$request.body.id`; None when it is missing."""
+        request = self._request
+        if not source.startswith("$"):
+            return source
+        where, _, name = source.removeprefix("$").partition(".")
+        if where == "context":
+            return text_at(self._context(DEFAULT), name)
+        if where == "stageVariables":
+            return (members(self._api.stages.get(self._stage))).get(name)
+        kind, _, rest = name.partition(".")
+        if kind == "body":
+            text = request.body.decode(errors="replace")
+            if not rest:
+                return text
+            try:
+                return text_at(json.loads(text), rest)
+            except ValueError:
+                return None
+        if kind == "header":
+            return request.headers.get(rest.lower())
+        if kind == "path":
+            return parameters.get(rest) if rest else self._route_path
+        values = query_of(request).get(rest) if kind == "querystring" else None
+        return None if values is None else ",".join(values)

@@ -1,0 +1,128 @@
+"""Applies an integration's mappings to a request and to its answer. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.services.apigateway.invocation.mapping_variables import (
+    RequestValues,
+    filled,
+    members,
+    parsed,
+    text_at,
+)
+from headrace.services.apigateway.invocation.service_calls import IntegrationAnswer
+from headrace.services.apigateway.velocity.velocity import TemplateError
+
+_JSON = "application/json"
+
+
+def with_variables(uri: str, variables: Mapping[str, str]) -> str:
+    """Return a URI with each `${stageVariables.NAME}` replaced."""
+    for name, value in variables.items():
+        uri = uri.replace(f"${{stageVariables.{name}}}", value)
+    return uri
+
+
+def pairs(target: str) -> list[tuple[str, str]]:
+    """Return the query parameters in an integration's URI."""
+    return parse_qsl(target.partition("?")[2], keep_blank_values=True)
+
+
+def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | None:
+    """Return the integration's request body; None for a refused media type. Raises TemplateError.
+
+    Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/integration-passthrough-behaviors.html
+    """
+    templates: Mapping[str, Any] = members(integration.get("requestTemplates"))
+    kind = seen.header.get("content-type", _JSON).partition(";")[0].strip() or _JSON
+    if kind in templates:
+        return filled(str(templates[kind] or ""), seen.body, seen)
+    behaviour = integration.get("passthroughBehavior") or "WHEN_NO_MATCH"
+    if behaviour == "NEVER" or (behaviour == "WHEN_NO_TEMPLATES" and templates):
+        return None
+    return seen.body
+
+
+def request_parameters(
+    integration: Mapping[str, Any], seen: RequestValues
+) -> dict[str, dict[str, str]]:
+    """Return the integration's header (by lower-case name), path and querystring parameters."""
+    found: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
+    given: Mapping[str, Any] = members(integration.get("requestParameters"))
+    for name, source in given.items():
+        kind, _, key = name.removeprefix("integration.request.").partition(".")
+        value = seen.parameter(str(source))
+        if value is not None and kind in found:
+            found[kind][key.lower() if kind == "header" else key] = value
+    return found
+
+
+def response(
+    integration: Mapping[str, Any], answered: IntegrationAnswer, outcome: str, seen: RequestValues
+) -> tuple[int, list[tuple[str, str]], bytes] | None:
+    """Return the client's status, headers and body; None without a matching response. Raises TemplateError."""
+    responses: Mapping[str, Any] = members(integration.get("integrationResponses"))
+    chosen = _chosen(
+        list(responses.values()), outcome, is_mock=str(integration["type"]).upper() == "MOCK"
+    )
+    if chosen is None:
+        return None
+    templates: Mapping[str, Any] = members(chosen.get("responseTemplates"))
+    text = answered.body.decode(errors="replace")
+    accepted = seen.header.get("accept", "").partition(",")[0].partition(";")[0].strip()
+    kind = next((each for each in (accepted, _JSON, *templates) if each in templates), None)
+    body = answered.body
+    override: dict[str, Any] = {"header": {}}
+    if kind is not None and templates[kind]:
+        body = filled(str(templates[kind]), text, seen, override).encode()
+    headers = [("Content-Type", kind or _JSON)]
+    given: Mapping[str, Any] = members(chosen.get("responseParameters"))
+    for name, source in given.items():
+        value = _of_answer(str(source), answered, text, seen)
+        if value is not None:
+            header = name.removeprefix("method.response.header.")
+            if header.lower() == "content-type":
+                headers = []
+            headers.append((header, value))
+    changed = {name.lower(): str(value) for name, value in members(override["header"]).items()}
+    headers = [each for each in headers if each[0].lower() not in changed]
+    status = override.get("status") or chosen["statusCode"]
+    return int(status), [*headers, *changed.items()], body
+
+
+def _chosen(
+    responses: list[Mapping[str, Any]], outcome: str, *, is_mock: bool
+) -> Mapping[str, Any] | None:
+    """Return the integration response whose pattern matches the outcome, or the one without a pattern."""
+    default = None
+    for each in responses:
+        pattern = each.get("selectionPattern")
+        if not pattern:
+            is_default = not is_mock or str(each.get("statusCode")) == outcome
+            default = each if default is None or (is_mock and is_default) else default
+        elif _fits(str(pattern), outcome):
+            return each
+    return default
+
+
+def _fits(pattern: str, outcome: str) -> bool:
+    try:
+        return bool(outcome) and java_pattern(pattern).matches(outcome)
+    except (PatternRefused, MatchTooLong) as error:
+        raise TemplateError(f"the selection pattern cannot be used: {error}") from error
+
+
+def _of_answer(
+    source: str, answered: IntegrationAnswer, text: str, seen: RequestValues
+) -> str | None:
+    if source.startswith("integration.response.header."):
+        return answered.headers.get(source.removeprefix("integration.response.header.").lower())
+    if source == "integration.response.body":
+        return text
+    if source.startswith("integration.response.body."):
+        return text_at(parsed(text), source.removeprefix("integration.response.body."))
+    return seen.parameter(source)

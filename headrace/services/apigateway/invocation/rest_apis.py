@@ -1,0 +1,364 @@
+"""Answers requests to REST APIs: finds the method, authorizes, and runs the integration, as the guide documents.
+
+Request validators, usage plans' throttling and caching have no effect. A stage serves the API's current state.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.aws.calls.http import HttpResponse
+from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
+from headrace.services.apigateway.invocation import endpoints, mappings, service_calls
+from headrace.services.apigateway.invocation.apis import RestApi
+from headrace.services.apigateway.invocation.authorizers import (
+    AuthorizerInput,
+    Refused,
+    authorize_rest,
+)
+from headrace.services.apigateway.invocation.functions import (
+    SERVICE,
+    ApiRequest,
+    answer,
+    body_of,
+    function_of,
+    headers_of,
+    proxied,
+    query_of,
+    refusal,
+    when,
+)
+from headrace.services.apigateway.invocation.mapping_variables import (
+    RequestValues,
+    members,
+    text_at,
+)
+from headrace.services.apigateway.invocation.routing import best_match
+from headrace.services.apigateway.invocation.service_calls import (
+    IntegrationAnswer,
+    IntegrationRequest,
+)
+from headrace.services.apigateway.velocity.velocity import TemplateError
+
+log = logging.getLogger(__name__)
+
+SESSION = "BackplaneAssumeRoleSession"
+
+
+class RestRequest:
+    """One request to a REST API."""
+
+    def __init__(self, api: RestApi, visit: ApiRequest) -> None:
+        request, path = visit.request, visit.path
+        self._api, self._request = api, request
+        self._functions, self._control = visit.functions, visit.control
+        self._stage, _, rest = path.removeprefix("/").partition("/")
+        self._path = f"/{rest}"
+        self._full_path, self._domain = path, visit.domain
+        self._request_id, self._now_ms = visit.request_id, visit.now_ms
+        self._caller = visit.caller
+
+    def answer(self) -> HttpResponse:
+        """Answer the request; never raises."""
+        try:
+            return self._answer()
+        except Refused as refused:
+            return self._refusal(refused)
+        except TemplateError as error:
+            log.warning("API %s: a mapping template cannot be filled: %s", self._api.id, error)
+            return refusal(500, "Internal server error", "InternalServerErrorException")
+        except FunctionThrottled:
+            return refusal(429, "Too Many Requests", "TooManyRequestsException")
+
+    def allowed_origin(self) -> str:
+        """Return the origin that the resource's OPTIONS method allows; '' for none."""
+        match = best_match(self._path, self._api.resources)
+        methods = {} if match is None else self._api.resources[match[0]][1]
+        method = members(methods.get("OPTIONS"))
+        integration: Mapping[str, Any] = members(method.get("integration"))
+        for response in (members(integration.get("integrationResponses"))).values():
+            given = members(response.get("responseParameters"))
+            origin = given.get("method.response.header.Access-Control-Allow-Origin")
+            if origin:
+                return str(origin).strip("'")
+        return ""
+
+    def _answer(self) -> HttpResponse:
+        api, request = self._api, self._request
+        stage = api.stages.get(self._stage)
+        if stage is None:
+            raise Refused(403, "Forbidden", "ForbiddenException")
+        match = best_match(self._path, api.resources)
+        missing = Refused(
+            403, "Missing Authentication Token", "MissingAuthenticationTokenException"
+        )
+        if match is None:
+            raise missing
+        resource_path, parameters = match
+        resource_id, methods = api.resources[resource_path]
+        method = methods.get(request.method) or methods.get("ANY")
+        if method is None:
+            raise missing
+        context = self._context(stage, resource_id, resource_path)
+        event = self._event(stage, resource_path, parameters, context)
+        context["authorizer"] = self._authorize(method, event)
+        if context["authorizer"]:
+            event["requestContext"]["authorizer"] = context["authorizer"]
+        integration: Mapping[str, Any] | None = method.get("integration")
+        if integration is None:
+            raise Refused(500, "No integration defined for method", "InternalServerErrorException")
+        # Imported OpenAPI definitions write it in lower case.
+        kind = str(integration.get("type")).upper()
+        if kind == "AWS_PROXY":
+            return self._proxy(integration, event)
+        seen = RequestValues(
+            path=parameters,
+            querystring={name: values[-1] for name, values in query_of(request).items()},
+            header=dict(request.headers),
+            body=request.body.decode(errors="replace"),
+            context=context,
+            stage=stage["variables"],
+        )
+        if kind == "HTTP_PROXY":
+            return self._pass_on(integration, seen)
+        return self._integrate(kind, integration, seen, method)
+
+    # --- access -----------------------------------------------------------------------------------
+
+    def _authorize(self, method: Mapping[str, Any], event: dict[str, Any]) -> dict[str, Any]:
+        api = self._api
+        if method["apiKeyRequired"] and self._request.headers.get("x-api-key") not in api.keys:
+            raise Refused(403, "Forbidden", "ForbiddenException")
+        kind = method["authorizationType"]
+        if kind == "AWS_IAM" and not self._caller:
+            raise Refused(
+                403, "Missing Authentication Token", "MissingAuthenticationTokenException"
+            )
+        if kind not in ("CUSTOM", "COGNITO_USER_POOLS"):
+            return {}
+        authorizer = api.authorizers.get(str(method["authorizerId"]))
+        if authorizer is None:
+            raise Refused(500, None, "AuthorizerConfigurationException")
+        asked = AuthorizerInput(
+            method_arn=self._arn(self._request.method, self._path),
+            header=self._request.headers,
+            querystring={name: values[-1] for name, values in query_of(self._request).items()},
+            event=event,
+            account=api.account,
+        )
+        return authorize_rest(self._functions, authorizer, asked)
+
+    def _arn(self, method: str, path: str) -> str:
+        api = self._api
+        return (
+            f"arn:aws:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{method}{path}"
+        )
+
+    def _refusal(self, refused: Refused) -> HttpResponse:
+        made = refusal(refused.status, refused.message or "", refused.kind)
+        if refused.message is None:
+            made.body = b'{"message":null}'
+        kind = "DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX"
+        # A gateway response adds its own headers, such as CORS headers.
+        parameters = members(self._api.responses.get(kind, {}).get("responseParameters"))
+        for name, value in parameters.items():
+            text = str(value)
+            if text.startswith("'") and name.startswith("gatewayresponse.header."):
+                made.headers.append((name.removeprefix("gatewayresponse.header."), text.strip("'")))
+        return made
+
+    # --- the parts of the request that mappings read ------------------------------------------------
+
+    def _context(
+        self, stage: Mapping[str, Any], resource_id: str, resource_path: str
+    ) -> dict[str, Any]:
+        api, request = self._api, self._request
+        headers = request.headers
+        identity: dict[str, Any] = {
+            "sourceIp": "127.0.0.1",
+            "userAgent": headers.get("user-agent", ""),
+            "accountId": self._caller or None,
+            "caller": self._caller or None,
+            "userArn": f"arn:aws:iam::{self._caller}:root" if self._caller else None,
+            "user": self._caller or None,
+            "accessKey": self._caller or None,
+            "apiKey": headers.get("x-api-key"),
+        }
+        return {
+            "accountId": api.account,
+            "apiId": api.id,
+            "deploymentId": stage["deploymentId"],
+            "domainName": self._domain,
+            "domainPrefix": self._domain.partition(".")[0],
+            "extendedRequestId": self._request_id,
+            "httpMethod": request.method,
+            "identity": {name: value for name, value in identity.items() if value is not None},
+            "path": self._full_path,
+            "protocol": "HTTP/1.1",
+            "requestId": self._request_id,
+            "requestTime": when(self._now_ms),
+            "requestTimeEpoch": self._now_ms,
+            "resourceId": resource_id,
+            "resourcePath": resource_path,
+            "stage": self._stage,
+        }
+
+    def _event(
+        self,
+        stage: Mapping[str, Any],
+        resource_path: str,
+        parameters: dict[str, str],
+        context: dict[str, Any],
+    ) -> dict[str, Any]:
+        request = self._request
+        headers, query = headers_of(request), query_of(request)
+        body, is_base64 = body_of(request, is_binary=self._is_binary())
+        return {
+            "resource": resource_path,
+            "path": self._path,
+            "httpMethod": request.method,
+            "headers": headers,
+            "multiValueHeaders": {name: [value] for name, value in headers.items()},
+            "queryStringParameters": {name: values[-1] for name, values in query.items()} or None,
+            "multiValueQueryStringParameters": query or None,
+            "pathParameters": parameters or None,
+            "stageVariables": dict(stage["variables"]) or None,
+            "requestContext": dict(context),
+            "body": body,
+            "isBase64Encoded": is_base64,
+        }
+
+    def _is_binary(self) -> bool:
+        given = self._request.headers.get("content-type", "").partition(";")[0].strip()
+        return any(kind in ("*/*", given) for kind in self._api.binary_types)
+
+    # --- integrations -----------------------------------------------------------------------------
+
+    def _function(self, uri: str) -> str:
+        """Return an integration's function, if the API may invoke it. Raises Refused."""
+        api = self._api
+        function = function_of(uri)
+        source = self._arn(self._request.method, self._path)
+        may = function is not None and self._functions.service_may_invoke(
+            function, SERVICE, source_arn=source, source_account=api.account
+        )
+        if function is None or not may:
+            log.warning("API %s may not invoke %s for %s", api.id, function or uri, source)
+            raise Refused(500, "Internal server error", "InternalServerErrorException")
+        return function
+
+    def _proxy(self, integration: Mapping[str, Any], event: dict[str, Any]) -> HttpResponse:
+        variables = members(event["stageVariables"])
+        function = self._function(mappings.with_variables(str(integration["uri"]), variables))
+        try:
+            result = self._functions.invoke(function, json.dumps(event).encode())
+        except FunctionNotFound as error:
+            raise Refused(500, "Internal server error", "InternalServerErrorException") from error
+        made = None if result.function_error else proxied(result.payload, needs_status=True)
+        if made is None:
+            raise Refused(502, "Internal server error", "InternalServerErrorException")
+        return made
+
+    def _integrate(
+        self,
+        kind: str,
+        integration: Mapping[str, Any],
+        seen: RequestValues,
+        method: Mapping[str, Any],
+    ) -> HttpResponse:
+        body = mappings.request_body(integration, seen)
+        if body is None:
+            raise Refused(415, "Unsupported Media Type", "UnsupportedMediaTypeException")
+        if kind == "MOCK":
+            status = text_at(json.loads(body or "{}"), "statusCode") if body.startswith("{") else ""
+            if not status:
+                raise Refused(500, "Internal server error", "InternalServerErrorException")
+            answered, outcome = IntegrationAnswer(int(status), {}, b""), str(status)
+        elif kind == "AWS":
+            answered, outcome = self._call(integration, seen, body)
+        elif kind == "HTTP":
+            status, headers, content = self._ask(integration, seen, body.encode(), {}, {})
+            known = {name.lower(): value for name, value in headers}
+            answered, outcome = IntegrationAnswer(status, known, content), str(status)
+        else:
+            raise Refused(
+                501,
+                f"headrace's APIs have no integration of type {kind}",
+                "NotImplementedException",
+            )
+        made = mappings.response(integration, answered, outcome, seen)
+        if made is None:
+            raise Refused(500, "Internal server error", "InternalServerErrorException")
+        return answer(*made)
+
+    def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
+        """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
+        made = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
+        return answer(*made)
+
+    def _ask(
+        self,
+        integration: Mapping[str, Any],
+        seen: RequestValues,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        parameters = mappings.request_parameters(integration, seen)
+        kind = seen.header.get("content-type", "application/json")
+        return endpoints.forward(
+            str(integration.get("httpMethod") or self._request.method),
+            mappings.with_variables(str(integration["uri"]), seen.stage),
+            path={**seen.path, **parameters["path"]},
+            query={**query, **parameters["querystring"]},
+            headers={"content-type": kind, **headers, **parameters["header"]},
+            body=body,
+        )
+
+    def _call(
+        self, integration: Mapping[str, Any], seen: RequestValues, body: str
+    ) -> tuple[IntegrationAnswer, str]:
+        """Return the integration's answer, and the text that selection patterns are matched against."""
+        parameters = mappings.request_parameters(integration, seen)
+        uri = mappings.with_variables(str(integration["uri"]), seen.stage)
+        for name, value in parameters["path"].items():
+            uri = uri.replace(f"{{{name}}}", value)
+        if function_of(uri) is not None:
+            function = self._function(uri)
+            if parameters["header"].get("x-amz-invocation-type") == "Event":
+                self._functions.invoke_later(function, body.encode())
+                return IntegrationAnswer(202, {}, b""), "202"
+            try:
+                result = self._functions.invoke(function, body.encode() or b"{}")
+            except FunctionNotFound as error:
+                raise Refused(
+                    500, "Internal server error", "InternalServerErrorException"
+                ) from error
+            failed = text_at(json.loads(result.payload or b"{}"), "errorMessage")
+            outcome = (failed or "") if result.function_error else ""
+            return IntegrationAnswer(200, {}, result.payload), outcome
+        target = service_calls.parse_uri(uri)
+        if target is None:
+            raise Refused(500, "Internal server error", "InternalServerErrorException")
+        region, service, action, rest = target
+        headers = {
+            "content-type": seen.header.get("content-type", "application/json"),
+            **parameters["header"],
+        }
+        sent = IntegrationRequest(
+            region=region,
+            service=service,
+            kind=action,
+            target=rest.partition("?")[0],
+            method=str(integration.get("httpMethod") or self._request.method),
+            headers=headers,
+            query={**dict(mappings.pairs(rest)), **parameters["querystring"]},
+            body=body.encode(),
+        )
+        role = str(integration.get("credentials") or "")
+        acting = CallerIdentity(role, SESSION) if ":role/" in role else None
+        answered = service_calls.call(self._control, sent, account=self._api.account, acting=acting)
+        return answered, str(answered.status)

@@ -1,0 +1,232 @@
+"""Makes the calls of AWS integrations: API Gateway's request to a service becomes a call of this cloud.
+
+An integration's URI is `arn:aws:apigateway:REGION:SERVICE:action/OPERATION` or `...:SERVICE:path/PATH` (documented:
+https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). It may call services with JSON protocols or the
+query protocol, and read, write and delete S3 objects.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import service_model
+from headrace.aws.protocols.codec_json import decode_input, encode_error, encode_output
+from headrace.core.ports import CallerIdentity, ControlPlane
+
+JSON_1_1 = "application/x-amz-json-1.1"
+_NAMES = {"states": "stepfunctions", "email": "ses", "monitoring": "cloudwatch"}
+# All clients call these by the query protocol, though botocore's model has another.
+_BY_QUERY = ("sqs", "sns", "cloudwatch", "sts", "iam")
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrationAnswer:
+    """An integration's answer; header names are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrationRequest:
+    """An integration's request: the part of its URI after the service, and the HTTP request."""
+
+    region: str
+    service: str
+    kind: str
+    target: str
+    method: str
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+
+
+def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
+    """Return an integration URI's region, service, kind (`action` or `path`) and the rest; None for another URI."""
+    parts = uri.split(":", 5)
+    if len(parts) != 6 or parts[:3] != ["arn", "aws", "apigateway"]:
+        return None
+    kind, slash, rest = parts[5].partition("/")
+    if not slash or kind not in ("action", "path"):
+        return None
+    return parts[3], parts[4].rpartition(".")[2], kind, rest
+
+
+def call(
+    control: ControlPlane, sent: IntegrationRequest, *, account: str, acting: CallerIdentity | None
+) -> IntegrationAnswer:
+    """Make the call; a refusal becomes an answer too."""
+    service = _NAMES.get(sent.service, sent.service)
+    try:
+        if service == "s3":
+            return _call_s3(control, sent, account, acting)
+        model = service_model(service)
+        if service in _BY_QUERY or str(model.resolved_protocol) in ("query", "ec2"):
+            return _call_by_query(control, service, sent, account, acting)
+        return _call_by_json(control, service, sent, account, acting)
+    except AwsError as error:
+        return _refused(service, error)
+
+
+def _refused(service: str, error: AwsError) -> IntegrationAnswer:
+    if service in _BY_QUERY:
+        fault = {"Code": error.code, "Message": error.message, "Type": "Sender"}
+        body = json.dumps({"Error": fault, "RequestId": ""}).encode()
+        return IntegrationAnswer(error.status, {"content-type": "application/json"}, body)
+    return IntegrationAnswer(
+        error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
+    )
+
+
+def _known(service: str, operation: str) -> None:
+    if operation not in service_model(service).operation_names:
+        raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
+
+
+def _call_by_json(
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: CallerIdentity | None,
+) -> IntegrationAnswer:
+    target = sent.headers.get("x-amz-target", "").rpartition(".")[2]
+    operation = sent.target if sent.kind == "action" else target
+    _known(service, operation)
+    params = decode_input(service, operation, sent.body or b"{}", JSON_1_1)
+    output = control.call(
+        service, operation, params, account=account, region=sent.region, acting=acting
+    )
+    body = encode_output(service, operation, output, JSON_1_1)
+    return IntegrationAnswer(200, {"content-type": JSON_1_1}, body)
+
+
+# --- the query protocol -------------------------------------------------------------------------
+
+
+def _call_by_query(
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: CallerIdentity | None,
+) -> IntegrationAnswer:
+    given = dict(sent.query)
+    if "json" not in sent.headers.get("content-type", ""):
+        given.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
+    operation = sent.target if sent.kind == "action" else given.get("Action", "")
+    _known(service, operation)
+    if service == "sqs" and sent.kind == "path" and sent.target.strip("/"):
+        given.setdefault("QueueUrl", f"http://localhost/{sent.target.strip('/')}")
+    given.pop("Action", None)
+    given.pop("Version", None)
+    shape: Any = service_model(service).operation_model(operation).input_shape
+    params = _members(shape, _tree(given)) if shape is not None else {}
+    output = control.call(
+        service, operation, params, account=account, region=sent.region, acting=acting
+    )
+    result: dict[str, Any] = {"ResponseMetadata": {"RequestId": ""}}
+    if output:
+        result[f"{operation}Result"] = output
+    body = json.dumps({f"{operation}Response": result}, default=_shown).encode()
+    return IntegrationAnswer(200, {"content-type": "application/json"}, body)
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.timestamp() if hasattr(value, "timestamp") else str(value)
+
+
+def _tree(given: Mapping[str, str]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in given.items():
+        *path, last = name.split(".")
+        level = tree
+        for part in path:
+            inner = level.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise AwsError("MalformedQueryString", f"{name} is given twice")
+            level = cast("dict[str, Any]", inner)
+        level[last] = value
+    return tree
+
+
+def _members(shape: Any, tree: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, member in shape.members.items():
+        names = (name, str(member.serialization.get("name", name)), name.removesuffix("s"))
+        key = next((each for each in names if each in tree), None)
+        if key is not None:
+            found[name] = _typed(member, tree[key])
+    return found
+
+
+def _typed(shape: Any, value: Any) -> Any:
+    kind = shape.type_name
+    if kind == "structure" and isinstance(value, dict):
+        return _members(shape, cast("dict[str, Any]", value))
+    if kind in ("list", "map") and isinstance(value, dict):
+        tree = cast("dict[str, Any]", value)
+        inner = tree.get("member", tree.get("entry", tree))
+        entries = [inner[number] for number in sorted(inner, key=_place)]
+        if kind == "list":
+            return [_typed(shape.member, each) for each in entries]
+        pairs = [(_named(e, "Name", "key"), _named(e, "Value", "value")) for e in entries]
+        return {str(key): _typed(shape.value, each) for key, each in pairs}
+    if kind in ("integer", "long"):
+        return int(value)
+    if kind == "boolean":
+        return str(value).lower() == "true"
+    return base64.b64decode(value) if kind == "blob" else value
+
+
+def _place(number: str) -> int:
+    return int(number) if number.isdecimal() and number.isascii() else 0
+
+
+def _named(entry: Any, *names: str) -> Any:
+    if isinstance(entry, dict):
+        members = cast("dict[str, Any]", entry)
+        for name in names:
+            if name in members:
+                return members[name]
+    raise AwsError("MalformedQueryString", f"a list of pairs lacks its {names[0]}")
+
+
+# --- objects ------------------------------------------------------------------------------------
+
+_OBJECTS = {"PUT": "PutObject", "GET": "GetObject", "DELETE": "DeleteObject", "HEAD": "HeadObject"}
+
+
+def _call_s3(
+    control: ControlPlane, sent: IntegrationRequest, account: str, acting: CallerIdentity | None
+) -> IntegrationAnswer:
+    bucket, _, key = sent.target.partition("/")
+    operation = _OBJECTS.get(sent.method) if key else None
+    if operation is None:
+        raise AwsError(
+            "NotImplemented", "headrace's integrations with S3 read, write and delete objects", 501
+        )
+    params: dict[str, Any] = {"Bucket": bucket, "Key": unquote(key)}
+    if operation == "PutObject":
+        params["Body"] = sent.body
+        if "content-type" in sent.headers:
+            params["ContentType"] = sent.headers["content-type"]
+    output = control.call(
+        "s3", operation, params, account=account, region=sent.region, acting=acting
+    )
+    headers = {
+        "content-type": str(output.get("ContentType", "application/xml")),
+        "etag": str(output.get("ETag", "")),
+    }
+    return IntegrationAnswer(
+        200, headers, output.get("Body", b"") if operation == "GetObject" else b""
+    )

@@ -1,0 +1,27 @@
+"""Stages of HTTP and WebSocket APIs can be updated."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def allow_stage_updates(module: Any) -> None:
+    """Allow updates of stages of HTTP and WebSocket APIs, which keep what a request omits."""
+    from moto.core.utils import utcnow
+
+    def update_stage(self: Any) -> tuple[int, dict[str, Any], str]:
+        parts = self.path.split("/")
+        stage = self.apigatewayv2_backend.get_stage(parts[-3], module.unquote(parts[-1]))
+        api = self.apigatewayv2_backend.get_api(parts[-3])
+        # An empty member gets the value of a new stage without it.
+        config = {**stage.config, **json.loads(self.body)}
+        config = {key: value for key, value in config.items() if value not in ("", {}, None)}
+        anew = type(stage)(api, {**config, "stageName": stage.name, "tags": stage.tags})
+        anew.created, anew.updated = stage.created, utcnow()
+        api.stages[stage.name] = anew
+        return 200, {}, json.dumps(anew.to_json())
+
+    module.ApiGatewayV2Response.update_stage = update_stage

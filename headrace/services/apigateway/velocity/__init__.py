@@ -1,0 +1,1 @@
+"""The Velocity template language of mapping templates."""

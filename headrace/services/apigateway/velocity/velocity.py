@@ -1,0 +1,255 @@
+"""Renders templates of the Velocity Template Language (VTL), the language of API Gateway's mapping templates.
+
+A template can use only the values that it is given: JSON values, and objects with listed members (`Members`). It cannot
+name an attribute of a Python object. Steps and output are bounded, so that no template runs for ever. Language:
+https://velocity.apache.org/engine/1.7/vtl-reference.html (documented). Macros, #parse, #include and #evaluate are not
+supported. Pure functions, thread-safe.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.services.apigateway.velocity.expressions import Expression, Node, TemplateError
+from headrace.services.apigateway.velocity.parser import Parser
+from headrace.services.apigateway.velocity.values import (
+    MOST_CHARACTERS,
+    Members,
+    are_equal,
+    is_number,
+    joined,
+    method,
+    text_of,
+)
+
+__all__ = ["Members", "TemplateError", "render"]
+
+MOST_STEPS = 200_000
+
+
+class _Stop(Exception):
+    """`#stop`: rendering ends here."""
+
+
+class _Break(Exception):
+    """`#break`: the innermost loop ends."""
+
+
+def render(template: str, variables: Mapping[str, Any]) -> str:
+    """Return the rendered template. Raises TemplateError.
+
+    Args:
+        template: the template's text.
+        variables: the values of its references, by name: JSON values and `Members`. The mapping itself is not changed;
+            lists and objects in it may be.
+    """
+    nodes = Parser(template).parse()
+    run = _Run(dict(variables))
+    try:
+        run.nodes(nodes)
+    except (_Stop, _Break):
+        pass
+    except RecursionError:
+        raise TemplateError("the template is nested too deeply") from None
+    return "".join(run.parts)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One rendering: the variables, and the output so far."""
+
+    variables: dict[str, Any]
+    parts: list[str] = field(default_factory=list[str])
+    steps: int = 0
+    size: int = 0
+
+    def nodes(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            self.node(node)
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TemplateError(f"the template takes more than {MOST_STEPS} steps")
+
+    def write(self, text: str) -> None:
+        self.size += len(text)
+        if self.size > MOST_CHARACTERS:
+            raise TemplateError(f"the template writes more than {MOST_CHARACTERS} characters")
+        self.parts.append(text)
+
+    def node(self, node: Node) -> None:
+        self.step()
+        match node:
+            case ("text", str(text)):
+                self.write(text)
+            case ("reference", chain, bool(is_quiet), str(source)):
+                value = self.reference(chain)
+                self.write(("" if is_quiet else source) if value is None else text_of(value))
+            case ("set", chain, expression):
+                self._set(chain, self.value(expression))
+            case ("if", branches):
+                for condition, body in cast("list[tuple[Expression | None, list[Node]]]", branches):
+                    if condition is None or is_true(self.value(condition)):
+                        self.nodes(body)
+                        return
+            case ("foreach", str(name), expression, body):
+                self._foreach(name, self.value(expression), cast("list[Node]", body))
+            case ("break",):
+                raise _Break
+            case _:
+                raise _Stop
+
+    def _foreach(self, name: str, items: Any, body: list[Node]) -> None:
+        if isinstance(items, dict):
+            items = list(cast("dict[str, Any]", items).values())
+        if not isinstance(items, list):
+            return
+        values = list(cast("list[Any]", items))
+        outer = {key: self.variables.get(key) for key in (name, "foreach", "velocityCount")}
+        try:
+            for index, value in enumerate(values):
+                self.step()
+                self.variables[name] = value
+                self.variables["velocityCount"] = index + 1
+                self.variables["foreach"] = {
+                    "index": index,
+                    "count": index + 1,
+                    "hasNext": index + 1 < len(values),
+                    "first": index == 0,
+                    "last": index + 1 == len(values),
+                }
+                self.nodes(body)
+        except _Break:
+            pass
+        self.variables.update(outer)
+
+    def _set(self, chain: Any, value: Any) -> None:
+        name, *accesses = chain
+        if not accesses:
+            self.variables[name] = value
+            return
+        target = self.reference([name, *accesses[:-1]])
+        kind, *rest = accesses[-1]
+        key = rest[0] if kind == "property" else self.value(rest[0])
+        if isinstance(target, dict):
+            cast("dict[str, Any]", target)[text_of(key)] = value
+        elif isinstance(target, list) and isinstance(key, int):
+            items = cast("list[Any]", target)
+            if -1 < key < len(items):
+                items[key] = value
+
+    def reference(self, chain: Any) -> Any:
+        """Return the value of a reference; None when it has none."""
+        name, *accesses = chain
+        value: Any = self.variables.get(name)
+        for kind, *rest in accesses:
+            self.step()
+            if value is None:
+                return None
+            if kind == "property":
+                value = _property(value, rest[0])
+            elif kind == "index":
+                value = _index(value, self.value(rest[0]))
+            else:
+                arguments = [self.value(argument) for argument in rest[1]]
+                value = method(value, rest[0], arguments)
+        return value
+
+    def value(self, expression: Expression) -> Any:
+        """Return the value of an expression."""
+        self.step()
+        kind, *rest = expression
+        if kind == "constant":
+            return rest[0]
+        if kind == "reference":
+            return self.reference(rest[0])
+        if kind == "text":
+            inner = _Run(self.variables, steps=self.steps)
+            inner.nodes(rest[0])
+            self.steps = inner.steps
+            return "".join(inner.parts)
+        if kind == "list":
+            return [self.value(each) for each in rest[0]]
+        if kind == "map":
+            return {text_of(self.value(key)): self.value(each) for key, each in rest[0]}
+        if kind == "range":
+            return self._range(self.value(rest[0]), self.value(rest[1]))
+        if kind == "not":
+            return not is_true(self.value(rest[0]))
+        if kind == "and":
+            return is_true(self.value(rest[0])) and is_true(self.value(rest[1]))
+        if kind == "or":
+            return is_true(self.value(rest[0])) or is_true(self.value(rest[1]))
+        return _binary(kind, self.value(rest[0]), self.value(rest[1]))
+
+    def _range(self, first: Any, last: Any) -> list[int]:
+        if not isinstance(first, int) or not isinstance(last, int):
+            return []
+        if abs(last - first) > MOST_STEPS:
+            raise TemplateError(f"a range has more than {MOST_STEPS} numbers")
+        return list(range(first, last + 1)) if first <= last else list(range(first, last - 1, -1))
+
+
+def is_true(value: Any) -> bool:
+    """Whether a condition is true: every value but null and false is."""
+    return value is not None and value is not False
+
+
+def _property(value: Any, name: str) -> Any:
+    if isinstance(value, Members):
+        found = value.properties.get(name)
+        return found() if callable(found) else found
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return members.get(name)
+    if name in ("size", "length", "empty"):
+        return method(value, {"empty": "isEmpty"}.get(name, name), [])
+    return None
+
+
+def _index(value: Any, key: Any) -> Any:
+    if isinstance(value, Members):
+        return _property(value, text_of(key))
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).get(text_of(key))
+    if isinstance(value, list) and isinstance(key, int):
+        items = cast("list[Any]", value)
+        return items[key] if -len(items) <= key < len(items) else None
+    return None
+
+
+_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _binary(kind: str, left: Any, right: Any) -> Any:
+    if kind in ("==", "!="):
+        return are_equal(left, right) == (kind == "==")
+    if kind in _ORDER:
+        alike = is_number(left) and is_number(right)
+        alike = alike or (isinstance(left, str) and isinstance(right, str))
+        return _ORDER[kind](left, right) if alike else False
+    if kind == "+" and (isinstance(left, str) or isinstance(right, str)):
+        return joined(left, right)
+    if not is_number(left) or not is_number(right):
+        return None
+    if kind in ("/", "%"):
+        if right == 0:
+            return None
+        if isinstance(left, int) and isinstance(right, int):
+            # Java's integer division rounds towards zero.
+            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+            return quotient if kind == "/" else left - quotient * right
+        return left / right if kind == "/" else left % right
+    made = {"+": operator.add, "-": operator.sub, "*": operator.mul}[kind](left, right)
+    if isinstance(made, int) and abs(made) > 2**63:
+        raise TemplateError("a number in the template is too large")
+    return made

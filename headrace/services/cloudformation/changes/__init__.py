@@ -1,0 +1,1 @@
+"""What a change set or an update changes."""

@@ -1,0 +1,1 @@
+"""Creates, updates and deletes the resources of a stack."""

@@ -1,0 +1,282 @@
+"""Creates and updates the resources of one stack.
+
+Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
+A resource that fails ends in a FAILED status with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.services.cloudformation.changes import stack_tags
+from headrace.services.cloudformation.deployment.alias_deployments import AliasDeployment
+from headrace.services.cloudformation.deployment.definitions import (
+    EvaluatedResource,
+    evaluated,
+    outline,
+)
+from headrace.services.cloudformation.deployment.parallel import run_in_order
+from headrace.services.cloudformation.deployment.resource_creation import create
+from headrace.services.cloudformation.deployment.resource_import import import_resource
+from headrace.services.cloudformation.deployment.resource_maker import INITIATED, make
+from headrace.services.cloudformation.deployment.resource_removal import Removal
+from headrace.services.cloudformation.deployment.resource_states import ResourceStates
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.resources.base import ResourceResult, changed_properties
+from headrace.services.cloudformation.resources.property_types import with_texts
+from headrace.services.cloudformation.stacks import denials
+from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
+from headrace.services.cloudformation.state import Resource
+from headrace.services.cloudformation.template.intrinsics import Scope
+from headrace.services.cloudformation.template.outputs import evaluated_outputs
+from headrace.services.cloudformation.template.parameters import effective_values
+from headrace.services.cloudformation.template.references import dependencies
+from headrace.services.cloudformation.template.template import Template
+from headrace.services.cloudformation.template.values import OperationSize
+
+
+class Provisioner:
+    """Creates and updates the resources of one stack, for one operation. One thread calls the public methods.
+
+    Its own threads work on resources that do not depend on each other.
+    """
+
+    def __init__(self, states: ResourceStates, removal: Removal, lookups: Lookups) -> None:
+        self._states = states
+        self._removal = removal
+        self._lookups = lookups
+        self._stack = states.stack
+        self._size = OperationSize()
+        self._decided: dict[str, bool] = {}
+
+    # --- creating and updating ----------------------------------------------------------------
+
+    def apply(self, template: Template) -> str | None:
+        """Create or update every resource of `template`; return the reason of a failure, or None. Raises CloudStopped.
+
+        The caller stores the stack, which has the new outputs, together with its next status.
+        """
+        scope = self._scope(template)
+        decide(template, scope)
+        self._decided = scope.decided
+        wanted = self._wanted(template)
+        kept = self._check_removals(wanted)
+        if kept:
+            return f"The following resource(s) failed to update: [{', '.join(kept)}]."
+        scope = self._scope(template)
+        if missing := self._lookups.exports.missing(self._stack, template, wanted, scope):
+            return missing
+        depends_on = {
+            name: dependencies(template, name) & wanted
+            for name in template.resources
+            if name in wanted
+        }
+        failed = run_in_order(
+            depends_on,
+            lambda name: self._apply_one(template, name, depends_on[name]),
+            stop=self._states.stop,
+            keep_going=False,
+            pool=self._states.ports.executor(),
+        )
+        if failed:
+            return self._states.failed_ones(failed)
+        if self._states.stop.is_set():
+            return "The operation was cancelled."
+        try:
+            outputs = evaluated_outputs(template, self._scope(template))
+            self._lookups.exports.check(self._stack, outputs)
+            self._stack.outputs = outputs
+        except (TemplateError, ResourceFailed) as error:
+            return str(error)
+        return None
+
+    def _wanted(self, template: Template) -> set[str]:
+        scope = self._scope(template)
+        return {
+            name
+            for name, resource in template.resources.items()
+            if "Condition" not in resource or scope.condition(resource["Condition"])
+        }
+
+    def _apply_one(self, template: Template, logical_id: str, depends_on: set[str]) -> None:
+        definition = template.resources[logical_id]
+        present = self._stack.resources.get(logical_id)
+        wanted = outline(logical_id, definition, depends_on, self._states.ports.clock.now_ms())
+        try:
+            defined = evaluated(wanted, definition, lambda: self._scope(template))
+            with self._states.lock:
+                self._size.add(wanted.properties)
+        except Exception as error:
+            verb = "UPDATE" if present else "CREATE"
+            self._states.fail(present or wanted, verb, error)
+            raise
+        if present is None or not present.physical_id:
+            if logical_id in self._stack.importing:
+                import_resource(self._states, wanted)
+            else:
+                create(self._states, defined)
+            return
+        kind = defined.kind
+        if present.status == "CREATE_FAILED":
+            self._make_again(present, defined)
+            return
+        if present.type != kind.name:
+            self._check_policy(present, "Update:Replace")
+            self._replace(present, defined)
+            return
+        changed = changed_properties(present.properties, wanted.properties)
+        retagged = stack_tags.follows(kind.name) and stack_tags.differ(
+            self._stack, self._stack.tags
+        )
+        if changed and kind.fixed:
+            # Observed; the user guide says "Updates are not supported" of each property.
+            refusal = ResourceFailed(f"Update to resource type {kind.name} is not supported.")
+            self._states.fail(present, "UPDATE", refusal)
+            raise refusal
+        replaced = False
+        if changed or retagged:
+            replaced = kind.is_replaced(changed, present.properties, wanted.properties)
+            self._check_policy(present, "Update:Replace" if replaced else "Update:Modify")
+        if not changed and not retagged:
+            self._keep(present, wanted)
+        elif replaced:
+            self._replace(present, defined)
+        else:
+            self._update(present, defined)
+
+    def _check_policy(self, present: Resource, action: str) -> None:
+        """Raise ResourceFailed when the stack's policy denies the update's action on a resource."""
+        policy = self._stack.enforced_policy
+        reason = denials.denial(policy, action, present.logical_id, present.type)
+        if reason:
+            refusal = ResourceFailed(reason)
+            self._states.fail(present, "UPDATE", refusal)
+            raise refusal
+
+    def _check_removals(self, wanted: set[str]) -> list[str]:
+        """Return the resources that the update would remove and the stack's policy protects."""
+        kept: list[str] = []
+        for name, resource in list(self._stack.resources.items()):
+            if name not in wanted:
+                try:
+                    self._check_policy(resource, "Update:Delete")
+                except ResourceFailed:
+                    kept.append(name)
+        return kept
+
+    def _make_again(self, half_made: Resource, defined: EvaluatedResource) -> None:
+        """Create a resource again that a failed creation, not rolled back, left incomplete."""
+        try:
+            self._removal.delete_one(half_made)
+        except Exception as error:
+            self._states.fail(half_made, "CREATE", error)
+            raise
+        defined.resource.updated_ms = self._states.ports.clock.now_ms()
+        create(self._states, defined)
+
+    def _update(self, present: Resource, defined: EvaluatedResource) -> None:
+        wanted, kind = defined.resource, defined.kind
+        assert kind.update is not None
+        now_ms = self._states.ports.clock.now_ms()
+        # The new properties are stored before the update: after a kill, a rollback restores what was begun.
+        resource = replace(present, updated_ms=now_ms, properties=wanted.properties)
+        self._states.set_status(resource, "UPDATE_IN_PROGRESS")
+        try:
+            made = ResourceResult(present.physical_id, present.attributes)
+            if present.properties != wanted.properties:
+                policy = defined.deployment
+                change = AliasDeployment(policy, kind.update).update if policy else kind.update
+                made = change(
+                    self._states.context(resource),
+                    resource.physical_id,
+                    with_texts(kind.name, present.properties),
+                    with_texts(kind.name, wanted.properties),
+                )
+            if stack_tags.follows(kind.name):
+                self._retag(present, wanted)
+        except Exception as error:
+            self._states.fail(resource, "UPDATE", error)
+            raise
+        _redefine(resource, wanted)
+        # A custom resource may answer with another id: the clean-up deletes the resource with the old id.
+        retired = present if made.physical_id != present.physical_id else None
+        self._states.made_anew(resource, made, retired=retired)
+
+    def _retag(self, present: Resource, wanted: Resource) -> None:
+        stack = self._stack
+        before = stack.tags if stack.previous is None else stack.previous["tags"]
+        stack_tags.retag(
+            self._states.ports,
+            stack,
+            present,
+            stack_tags.all_tags(present.properties, before),
+            stack_tags.all_tags(wanted.properties, stack.tags),
+        )
+
+    def _replace(self, present: Resource, defined: EvaluatedResource) -> None:
+        resource = defined.resource
+        reason = (
+            "Requested update requires the creation of a new physical resource; hence creating one."
+        )
+        shown = replace(present, properties=resource.properties)
+        self._states.event(shown, "UPDATE_IN_PROGRESS", reason)
+        # Listed for deletion as soon as it exists, even when its replacement fails later.
+        half_made = replace(resource, deletion_policy="Delete")
+
+        def keep() -> None:
+            half_made.physical_id = resource.physical_id
+            self._states.save()
+            self._states.event(resource, "UPDATE_IN_PROGRESS", INITIATED)
+
+        with self._states.lock:
+            self._stack.obsolete.append(half_made)
+            self._states.save()
+        try:
+            made = make(self._states, resource, defined.kind, keep)
+        except Exception as error:
+            if not half_made.physical_id:
+                self._drop(half_made)
+            self._states.fail(present, "UPDATE", error)
+            raise
+        retired = replace(present, deletion_policy=present.replace_policy)
+        self._states.made_anew(resource, made, retired=retired, half_made=half_made)
+
+    def _drop(self, half_made: Resource) -> None:
+        """Forget a replacement that was not created."""
+        with self._states.lock:
+            self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
+            self._states.save()
+
+    def _keep(self, present: Resource, wanted: Resource) -> None:
+        with self._states.lock:
+            _redefine(present, wanted)
+            self._states.stacks.save_resource(self._stack, present)
+
+    def retire_removed(self, template: Template) -> None:
+        """Move the resources that `template` no longer has to `obsolete`; the caller stores the stack."""
+        wanted = self._wanted(template)
+        stack = self._stack
+        for name in [name for name in stack.resources if name not in wanted]:
+            stack.obsolete.append(stack.resources.pop(name))
+        # Dependents first: the clean-up deletes from the end of the list.
+        order = {name: place for place, name in enumerate((stack.previous or {}).get("order", []))}
+        stack.obsolete.sort(key=lambda resource: order.get(resource.logical_id, 0))
+
+    # --- bookkeeping --------------------------------------------------------------------------
+
+    def _scope(self, template: Template) -> Scope:
+        values = effective_values(self._stack.parameters)
+        with self._states.lock:
+            resources = dict(self._stack.resources)
+        return scope_of(
+            self._lookups, self._stack, template, values, resources, decided=dict(self._decided)
+        )
+
+
+def _redefine(resource: Resource, wanted: Resource) -> None:
+    """Set a resource's new definition, except its properties."""
+    resource.depends_on = wanted.depends_on
+    resource.deletion_policy = wanted.deletion_policy
+    resource.replace_policy = wanted.replace_policy
+    resource.definition = wanted.definition
+    resource.metadata = wanted.metadata

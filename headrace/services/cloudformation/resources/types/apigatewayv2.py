@@ -1,0 +1,114 @@
+"""API Gateway's HTTP and WebSocket APIs. `headrace/fallback/execute_api/` serves the former; the rest is stored."""
+
+from __future__ import annotations
+
+import json
+
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+)
+from headrace.services.cloudformation.resources.types.apigateway import api_name
+
+
+@computed_from("ProtocolType", "Body")
+def _protocol(values: Values) -> str | None:
+    # The protocol of an API that is imported from an OpenAPI definition: only HTTP APIs have one (documented).
+    return values.get("ProtocolType") or ("HTTP" if values.get("Body") else None)
+
+
+@computed_from("Body")
+def _body(values: Values) -> str:
+    return json.dumps(values.get("Body"))
+
+
+def _of_api(kind: str, *, part: str = "") -> DeclaredType:
+    """Return a type that belongs to an API, and whose id the service generates."""
+    member = f"{part or kind}Id"
+    named = {"ApiId": "ApiId", member: "@id"}
+    return DeclaredType(
+        f"AWS::ApiGatewayV2::{kind}",
+        "apigatewayv2",
+        create=[Call(f"Create{kind}")],
+        id=f"@answer.{member}",
+        update=[Call(f"Update{kind}", {member: "@id"})],
+        delete=[Call(f"Delete{kind}", named)],
+        attributes={member: "@id"},
+    )
+
+
+_STAGE = {"ApiId": "ApiId", "StageName": "@id"}
+_IMPORT = Call("ReimportApi", {"ApiId": "@id", "Body": _body}, only=(), when="Body")
+DECLARED = [
+    DeclaredType(
+        "AWS::ApiGatewayV2::Api",
+        "apigatewayv2",
+        create=[
+            Call("CreateApi", {"Name": api_name, "ProtocolType": _protocol}),
+            _IMPORT,
+        ],
+        id="@answer.ApiId",
+        read=Call("GetApi", {"ApiId": "@id"}),
+        update=[Call("UpdateApi", {"ApiId": "@id"}), _IMPORT],
+        delete=[Call("DeleteApi", {"ApiId": "@id"})],
+        attributes={
+            "ExecuteApiArn": lambda v: (
+                f"arn:aws:execute-api:{v.context.region}:{v.context.account}:{v.id}"
+            )
+        },
+    ),
+    _of_api("Integration"),
+    _of_api("Route"),
+    _of_api("Authorizer"),
+    _of_api("Model"),
+    DeclaredType(
+        "AWS::ApiGatewayV2::Stage",
+        "apigatewayv2",
+        create=[Call("CreateStage")],
+        id="StageName",
+        name="StageName",
+        update=[Call("UpdateStage", _STAGE, empties=True)],
+        tag=(
+            "TagResource",
+            "UntagResource",
+            "ResourceArn",
+            lambda v: (
+                f"arn:aws:apigateway:{v.context.region}::/apis/{v.get('ApiId')}/stages/{v.id}"
+            ),
+        ),
+        unique=False,
+        delete=[Call("DeleteStage", _STAGE)],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::ApiGatewayV2::DomainName",
+        "apigatewayv2",
+        create=[Call("CreateDomainName")],
+        id="DomainName",
+        read=Call("GetDomainName", {"DomainName": "@id"}),
+        delete=[Call("DeleteDomainName", {"DomainName": "@id"})],
+        attributes={
+            "RegionalDomainName": "@answer.DomainNameConfigurations.0.ApiGatewayDomainName",
+            "RegionalHostedZoneId": "@answer.DomainNameConfigurations.0.HostedZoneId",
+        },
+    ),
+    DeclaredType(
+        "AWS::ApiGatewayV2::ApiMapping",
+        "apigatewayv2",
+        create=[Call("CreateApiMapping")],
+        id="@answer.ApiMappingId",
+        delete=[Call("DeleteApiMapping", {"DomainName": "DomainName", "ApiMappingId": "@id"})],
+        attributes={"ApiMappingId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::ApiGatewayV2::VpcLink",
+        "apigatewayv2",
+        create=[Call("CreateVpcLink")],
+        id="@answer.VpcLinkId",
+        update=[Call("UpdateVpcLink", {"VpcLinkId": "@id"})],
+        delete=[Call("DeleteVpcLink", {"VpcLinkId": "@id"})],
+        attributes={"VpcLinkId": "@id"},
+    ),
+]

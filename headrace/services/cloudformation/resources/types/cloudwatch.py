@@ -1,0 +1,216 @@
+"""CloudWatch alarms and dashboards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    boolean,
+    enforced,
+    integers,
+    tag_list,
+    without,
+)
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
+
+_ALARM = (
+    "ActionsEnabled",
+    "AlarmActions",
+    "AlarmDescription",
+    "AlarmName",
+    "ComparisonOperator",
+    "DatapointsToAlarm",
+    "Dimensions",
+    "EvaluateLowSampleCountPercentile",
+    "EvaluationPeriods",
+    "ExtendedStatistic",
+    "InsufficientDataActions",
+    "MetricName",
+    "Metrics",
+    "Namespace",
+    "OKActions",
+    "Period",
+    "Statistic",
+    "Tags",
+    "Threshold",
+    "ThresholdMetricId",
+    "TreatMissingData",
+    "Unit",
+)
+
+
+def _put_alarm(context: Context, name: str, properties: Properties) -> ResourceResult:
+    params: dict[str, Any] = integers(
+        without(properties, "Tags"), "EvaluationPeriods", "DatapointsToAlarm", "Period"
+    )
+    params["AlarmName"] = name
+    if "Threshold" in params:
+        params["Threshold"] = float(params["Threshold"])
+    if "ActionsEnabled" in params:
+        params["ActionsEnabled"] = boolean(params["ActionsEnabled"])
+    tags = tag_list(properties, context)
+    if tags:
+        params["Tags"] = tags
+    context.call("cloudwatch", "PutMetricAlarm", params)
+    arn = f"arn:aws:cloudwatch:{context.region}:{context.account}:alarm:{name}"
+    return ResourceResult(name, {"Arn": arn})
+
+
+def _find_alarm(context: Context, properties: Properties) -> str | None:
+    name = properties.get("AlarmName")
+    if not name:
+        return None
+    found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})
+    return name if found.get("MetricAlarms") or found.get("CompositeAlarms") else None
+
+
+def _create_alarm(context: Context, properties: Properties) -> ResourceResult:
+    return _put_alarm(
+        context, properties.get("AlarmName") or context.generated_name(255), properties
+    )
+
+
+def _update_alarm(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    return _put_alarm(context, physical_id, new)
+
+
+def _delete_alarm(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"AlarmNames": [physical_id]}
+    context.delete_if_exists("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
+
+
+def _put_dashboard(context: Context, name: str, properties: Properties) -> ResourceResult:
+    params = {"DashboardName": name, "DashboardBody": properties["DashboardBody"]}
+    context.call("cloudwatch", "PutDashboard", params)
+    return ResourceResult(name)
+
+
+def _find_dashboard(context: Context, properties: Properties) -> str | None:
+    name = properties.get("DashboardName")
+    return context.found("cloudwatch", "GetDashboard", {"DashboardName": name}, name)
+
+
+def _create_dashboard(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("DashboardName") or context.generated_name(255)
+    return _put_dashboard(context, name, properties)
+
+
+def _update_dashboard(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    return _put_dashboard(context, physical_id, new)
+
+
+def _delete_dashboard(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"DashboardNames": [physical_id]}
+    context.delete_if_exists("cloudwatch", "DeleteDashboards", params, "ResourceNotFound")
+
+
+TYPES = [
+    ResourceType(
+        "AWS::CloudWatch::Alarm",
+        enforced(*_ALARM),
+        _create_alarm,
+        _delete_alarm,
+        update=_update_alarm,
+        replace_on=frozenset({"AlarmName"}),
+        named_by=("AlarmName",),
+        find=_find_alarm,
+    ),
+    ResourceType(
+        "AWS::CloudWatch::Dashboard",
+        enforced("DashboardBody", "DashboardName"),
+        _create_dashboard,
+        _delete_dashboard,
+        update=_update_dashboard,
+        replace_on=frozenset({"DashboardName"}),
+        named_by=("DashboardName",),
+        find=_find_dashboard,
+    ),
+]
+
+
+def _has_rule(values: Values) -> bool:
+    found = values.context.call("cloudwatch", "DescribeInsightRules", {}).get("InsightRules", [])
+    return any(each["Name"] == values.get("RuleName") for each in found)
+
+
+def _has_composite_alarm(values: Values) -> bool:
+    params = {"AlarmNames": [values.get("AlarmName")]}
+    found = values.context.call("cloudwatch", "DescribeAlarms", params)
+    return bool(found.get("CompositeAlarms") or found.get("MetricAlarms"))
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::CloudWatch::CompositeAlarm",
+        "cloudwatch",
+        create=[Call("PutCompositeAlarm")],
+        id="AlarmName",
+        exists=_has_composite_alarm,
+        update=[Call("PutCompositeAlarm")],
+        delete=[Call("DeleteAlarms", {"AlarmNames": lambda v: [v.id]})],
+        name="AlarmName",
+        attributes={
+            "Arn": lambda v: (
+                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
+            )
+        },
+    ),
+    DeclaredType(
+        "AWS::CloudWatch::InsightRule",
+        "cloudwatch",
+        create=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
+        id="RuleName",
+        update=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
+        delete=[Call("DeleteInsightRules", {"RuleNames": lambda v: [v.id]})],
+        exists=_has_rule,
+        attributes={
+            "Arn": lambda v: (
+                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:insight-rule/{v.id}"
+            )
+        },
+    ),
+]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::CloudWatch::Alarm",
+        "cloudwatch",
+        (
+            ReadCall(
+                "DescribeAlarms",
+                {"AlarmNames": ["@id"]},
+                "MetricAlarms.0",
+                same(
+                    "ActionsEnabled AlarmActions AlarmDescription AlarmName "
+                    "ComparisonOperator DatapointsToAlarm Dimensions "
+                    "EvaluationPeriods ExtendedStatistic InsufficientDataActions "
+                    "MetricName Metrics Namespace OKActions Period Statistic "
+                    "Threshold TreatMissingData Unit"
+                ),
+            ),
+        ),
+        {"Arn": "AlarmArn"},
+    ),
+    ReadingRules(
+        "AWS::CloudWatch::Dashboard",
+        "cloudwatch",
+        (
+            ReadCall(
+                "GetDashboard",
+                {"DashboardName": "@id"},
+                properties=same("DashboardBody DashboardName"),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,114 @@
+"""ECS: clusters and task definitions, as stored settings."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.base import Properties
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+    own_name,
+)
+
+
+def _cluster_settings(values: Values) -> list[Properties]:
+    # Documented: Container Insights is disabled by default.
+    return values.items("ClusterSettings") or [{"Name": "containerInsights", "Value": "disabled"}]
+
+
+_ECS_TAGS = ("TagResource", "UntagResource", "resourceArn", "@id")
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::ECS::Cluster",
+        "ecs",
+        create=[Call("CreateCluster")],
+        id="ClusterName",
+        read=Call("DescribeClusters", {"clusters": lambda v: [v.id]}),
+        # Deleting it would delete its services and tasks.
+        deletes_others=True,
+        update=[
+            Call(
+                "UpdateCluster",
+                {
+                    "cluster": "@id",
+                    "settings": computed_from("ClusterSettings")(_cluster_settings),
+                },
+            ),
+            Call(
+                "PutClusterCapacityProviders",
+                {
+                    "cluster": "@id",
+                    "capacityProviders": computed_from("CapacityProviders")(
+                        lambda v: v.get("CapacityProviders") or []
+                    ),
+                    "defaultCapacityProviderStrategy": computed_from(
+                        "DefaultCapacityProviderStrategy"
+                    )(lambda v: v.get("DefaultCapacityProviderStrategy") or []),
+                },
+                only=(),
+            ),
+        ],
+        tag=("TagResource", "UntagResource", "resourceArn", "@answer.clusters.0.clusterArn"),
+        delete=[Call("DeleteCluster", {"cluster": "@id"})],
+        name="ClusterName",
+        name_length=255,
+        attributes={"Arn": "@answer.clusters.0.clusterArn"},
+    ),
+    DeclaredType(
+        "AWS::ECS::TaskDefinition",
+        "ecs",
+        create=[
+            Call(
+                "RegisterTaskDefinition",
+                {"family": own_name("Family", 255)},
+            )
+        ],
+        id="@answer.taskDefinition.taskDefinitionArn",
+        tag=_ECS_TAGS,
+        delete=[Call("DeregisterTaskDefinition", {"taskDefinition": "@id"})],
+        attributes={"TaskDefinitionArn": "@id"},
+    ),
+    DeclaredType(
+        "AWS::ECS::Service",
+        "ecs",
+        create=[
+            Call(
+                "CreateService",
+                {
+                    "serviceName": own_name("ServiceName", 255),
+                    # Without it, moto fails for Fargate clusters.
+                    "desiredCount": lambda v: v.get("DesiredCount") or 0,
+                },
+            )
+        ],
+        id="@answer.service.serviceArn",
+        update=[
+            Call(
+                "UpdateService",
+                {
+                    "cluster": "Cluster",
+                    "service": lambda v: v.id.rpartition("/")[2],
+                    "desiredCount": computed_from("DesiredCount")(
+                        lambda v: v.get("DesiredCount") or 0
+                    ),
+                },
+                empties=True,
+            )
+        ],
+        tag=_ECS_TAGS,
+        delete=[
+            Call(
+                "DeleteService",
+                {
+                    "cluster": "Cluster",
+                    "service": lambda v: v.id.rpartition("/")[2],
+                    "force": lambda _: True,
+                },
+            )
+        ],
+        attributes={"Name": "@answer.service.serviceName", "ServiceArn": "@id"},
+    ),
+]

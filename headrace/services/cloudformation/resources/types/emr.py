@@ -1,0 +1,239 @@
+"""EMR clusters, steps and security configurations."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    boolean,
+    enforced,
+    ignored,
+    integers,
+    nothing_to_delete,
+    stored,
+    tag_list,
+)
+from headrace.services.cloudformation.resources.types.emr_instances import (
+    configurations,
+    instances,
+    managed_scaling,
+)
+
+# Members of RunJobFlow that have the same names in templates.
+_PASSED_ON = (
+    "AdditionalInfo",
+    "EbsRootVolumeIops",
+    "EbsRootVolumeSize",
+    "EbsRootVolumeThroughput",
+    "KerberosAttributes",
+    "LogEncryptionKmsKeyId",
+    "PlacementGroupConfigs",
+    "ScaleDownBehavior",
+)
+_SIZES = ("EbsRootVolumeIops", "EbsRootVolumeSize", "EbsRootVolumeThroughput")
+
+
+def _step(given: Properties) -> dict[str, Any]:
+    jar = given["HadoopJarStep"]
+    turned = {key: jar[key] for key in ("Jar", "MainClass", "Args") if key in jar}
+    if "StepProperties" in jar:
+        turned["Properties"] = jar["StepProperties"]
+    return {
+        "Name": given["Name"],
+        "ActionOnFailure": given.get("ActionOnFailure", "CONTINUE"),
+        "HadoopJarStep": turned,
+    }
+
+
+def _create_cluster(context: Context, properties: Properties) -> ResourceResult:
+    params: dict[str, Any] = {
+        name: properties[name]
+        for name in (
+            "Name",
+            "ReleaseLabel",
+            "LogUri",
+            "JobFlowRole",
+            "ServiceRole",
+            "AutoScalingRole",
+            "Applications",
+            "SecurityConfiguration",
+            "CustomAmiId",
+            "OSReleaseLabel",
+            *_PASSED_ON,
+        )
+        if name in properties
+    }
+    params.update(integers(params, *_SIZES))
+    if isinstance(params.get("AdditionalInfo"), dict):
+        params["AdditionalInfo"] = json.dumps(params["AdditionalInfo"])
+    if "ManagedScalingPolicy" in properties:
+        params["ManagedScalingPolicy"] = managed_scaling(properties["ManagedScalingPolicy"])
+    params["Instances"] = instances(properties["Instances"])
+    params["VisibleToAllUsers"] = boolean(properties.get("VisibleToAllUsers", True))
+    if "Configurations" in properties:
+        params["Configurations"] = configurations(properties["Configurations"])
+    if "Steps" in properties:
+        params["Steps"] = [_step(step) for step in properties["Steps"]]
+    if "StepConcurrencyLevel" in properties:
+        params["StepConcurrencyLevel"] = int(properties["StepConcurrencyLevel"])
+    if "BootstrapActions" in properties:
+        params["BootstrapActions"] = properties["BootstrapActions"]
+    if "AutoTerminationPolicy" in properties:
+        idle = properties["AutoTerminationPolicy"]["IdleTimeout"]
+        params["AutoTerminationPolicy"] = {"IdleTimeout": int(idle)}
+    tags = tag_list(properties, context)
+    if tags:
+        params["Tags"] = tags
+    cluster = context.call("emr", "RunJobFlow", params)["JobFlowId"]
+    context.note_made(cluster)
+    return _made(context, cluster)
+
+
+def _cluster(context: Context, properties: Properties) -> str | None:
+    """Return the newest cluster with this name."""
+    found = context.call("emr", "ListClusters", {})["Clusters"]
+    named = [each for each in found if each["Name"] == properties["Name"]]
+    newest = max(
+        named, key=lambda each: each["Status"]["Timeline"]["CreationDateTime"], default=None
+    )
+    return newest and str(newest["Id"])
+
+
+def _made(context: Context, cluster: str) -> ResourceResult:
+    found = context.call("emr", "DescribeCluster", {"ClusterId": cluster})["Cluster"]
+    dns = found.get("MasterPublicDnsName", "localhost")
+    return ResourceResult(cluster, {"Id": cluster, "MasterPublicDNS": dns})
+
+
+def _update_cluster(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    if new.get("VisibleToAllUsers") != old.get("VisibleToAllUsers"):
+        context.call(
+            "emr",
+            "SetVisibleToAllUsers",
+            {
+                "JobFlowIds": [physical_id],
+                "VisibleToAllUsers": boolean(new.get("VisibleToAllUsers", True)),
+            },
+        )
+    if new.get("ManagedScalingPolicy") != old.get("ManagedScalingPolicy"):
+        given = new.get("ManagedScalingPolicy")
+        target: dict[str, Any] = {"ClusterId": physical_id}
+        if given is None:
+            context.call("emr", "RemoveManagedScalingPolicy", target)
+        else:
+            policy = {"ManagedScalingPolicy": managed_scaling(given)}
+            context.call("emr", "PutManagedScalingPolicy", {**target, **policy})
+    tags = tag_list(new, context)
+    gone = [tag["Key"] for tag in tag_list(old, context) if tag["Key"] not in _keys(tags)]
+    if gone:
+        context.call("emr", "RemoveTags", {"ResourceId": physical_id, "TagKeys": gone})
+    if tags:
+        context.call("emr", "AddTags", {"ResourceId": physical_id, "Tags": tags})
+    return _made(context, physical_id)
+
+
+def _keys(tags: list[dict[str, str]]) -> set[str]:
+    return {tag["Key"] for tag in tags}
+
+
+def _delete_cluster(context: Context, physical_id: str, properties: Properties) -> None:
+    try:
+        context.call("emr", "TerminateJobFlows", {"JobFlowIds": [physical_id]})
+    except AwsError as error:
+        if "is not valid" not in error.message and "does not exist" not in error.message:
+            raise
+
+
+def _create_step(context: Context, properties: Properties) -> ResourceResult:
+    params = {"JobFlowId": properties["JobFlowId"], "Steps": [_step(properties)]}
+    step = context.call("emr", "AddJobFlowSteps", params)["StepIds"][0]
+    return ResourceResult(step, {"Id": step})
+
+
+def _create_security_configuration(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("Name") or context.generated_name(256)
+    document = properties["SecurityConfiguration"]
+    text = document if isinstance(document, str) else json.dumps(document)
+    context.call(
+        "emr", "CreateSecurityConfiguration", {"Name": name, "SecurityConfiguration": text}
+    )
+    return ResourceResult(name, {"Name": name})
+
+
+def _find_security_configuration(context: Context, properties: Properties) -> str | None:
+    name = properties.get("Name")
+    return context.found("emr", "DescribeSecurityConfiguration", {"Name": name}, name)
+
+
+def _delete_security_configuration(
+    context: Context, physical_id: str, properties: Properties
+) -> None:
+    try:
+        context.call("emr", "DeleteSecurityConfiguration", {"Name": physical_id})
+    except AwsError as error:
+        if "does not exist" not in error.message:
+            raise
+
+
+# AWS replaces the cluster when these properties change.
+_FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
+_FIXED_STORED = (
+    "EbsRootVolumeIops",
+    "EbsRootVolumeSize",
+    "EbsRootVolumeThroughput",
+    "KerberosAttributes",
+    "LogEncryptionKmsKeyId",
+    "PlacementGroupConfigs",
+    "ScaleDownBehavior",
+    "Applications",
+    "AutoScalingRole",
+    "AutoTerminationPolicy",
+    "BootstrapActions",
+    "Configurations",
+    "CustomAmiId",
+    "Instances",
+    "JobFlowRole",
+    "OSReleaseLabel",
+    "ReleaseLabel",
+    "SecurityConfiguration",
+    "ServiceRole",
+)
+
+TYPES = [
+    ResourceType(
+        "AWS::EMR::Cluster",
+        {
+            **enforced(*_FIXED_ENFORCED, "Tags"),
+            **stored(*_FIXED_STORED, "VisibleToAllUsers", "ManagedScalingPolicy"),
+            **ignored("AdditionalInfo"),
+        },
+        _create_cluster,
+        _delete_cluster,
+        update=_update_cluster,
+        replace_on=frozenset({*_FIXED_ENFORCED, *_FIXED_STORED, "AdditionalInfo"}),
+        made=_cluster,
+    ),
+    ResourceType(
+        "AWS::EMR::Step",
+        enforced("ActionOnFailure", "HadoopJarStep", "JobFlowId", "Name"),
+        _create_step,
+        # There is no call that deletes a step; on AWS it stays too.
+        nothing_to_delete,
+    ),
+    ResourceType(
+        "AWS::EMR::SecurityConfiguration",
+        stored("Name", "SecurityConfiguration"),
+        _create_security_configuration,
+        _delete_security_configuration,
+        named_by=("Name",),
+        find=_find_security_configuration,
+    ),
+]

@@ -1,0 +1,221 @@
+"""Translates EMR's instance groups, fleets, volumes and scaling from templates; defines the instance group type."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.values import listed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    boolean,
+    enforced,
+    integers,
+    stored,
+)
+
+_GROUPS = (
+    ("MasterInstanceGroup", "MASTER"),
+    ("CoreInstanceGroup", "CORE"),
+)
+_FLEETS = (
+    ("MasterInstanceFleet", "MASTER"),
+    ("CoreInstanceFleet", "CORE"),
+)
+_FLAGS = ("KeepJobFlowAliveWhenNoSteps", "TerminationProtected", "UnhealthyNodeReplacement")
+
+
+def instances(given: Properties) -> dict[str, Any]:
+    """Return a cluster's instances in RunJobFlow's form."""
+    made: dict[str, Any] = {
+        name: given[name]
+        for name in (
+            "Ec2KeyName",
+            "Ec2SubnetId",
+            "Ec2SubnetIds",
+            "EmrManagedMasterSecurityGroup",
+            "EmrManagedSlaveSecurityGroup",
+            "ServiceAccessSecurityGroup",
+            "AdditionalMasterSecurityGroups",
+            "AdditionalSlaveSecurityGroups",
+            "Placement",
+            "HadoopVersion",
+        )
+        if name in given
+    }
+    for name in _FLAGS:
+        if name in given:
+            made[name] = boolean(given[name])
+    # CloudFormation's clusters stay up unless the template says otherwise.
+    made.setdefault("KeepJobFlowAliveWhenNoSteps", True)
+    groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
+    groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
+    if groups:
+        made["InstanceGroups"] = groups
+    fleets = [_fleet(given[key], kind) for key, kind in _FLEETS if key in given]
+    fleets += [_fleet(task, "TASK") for task in listed(given, "TaskInstanceFleets")]
+    if fleets:
+        made["InstanceFleets"] = fleets
+    return made
+
+
+def _group(given: Properties, role: str) -> dict[str, Any]:
+    group = {
+        "InstanceRole": role,
+        "InstanceType": given["InstanceType"],
+        "InstanceCount": int(given.get("InstanceCount", 1)),
+    }
+    for name in ("Name", "Market", "BidPrice", "CustomAmiId"):
+        if name in given:
+            group[name] = given[name]
+    if "Configurations" in given:
+        group["Configurations"] = configurations(given["Configurations"])
+    if "EbsConfiguration" in given:
+        group["EbsConfiguration"] = _volumes(given["EbsConfiguration"])
+    if "AutoScalingPolicy" in given:
+        group["AutoScalingPolicy"] = _scaling(given["AutoScalingPolicy"])
+    return group
+
+
+def _volumes(given: Properties) -> dict[str, Any]:
+    configs: list[dict[str, Any]] = []
+    for config in listed(given, "EbsBlockDeviceConfigs"):
+        volume = integers(config["VolumeSpecification"], "SizeInGB", "Iops", "Throughput")
+        configs.append({**integers(config, "VolumesPerInstance"), "VolumeSpecification": volume})
+    turned: dict[str, Any] = {"EbsBlockDeviceConfigs": configs}
+    if "EbsOptimized" in given:
+        turned["EbsOptimized"] = boolean(given["EbsOptimized"])
+    return turned
+
+
+def _scaling(given: Properties) -> dict[str, Any]:
+    """Return an automatic scaling policy with its texts converted to numbers."""
+    rules: list[dict[str, Any]] = []
+    for rule in given["Rules"]:
+        action = dict(rule["Action"])
+        simple = action["SimpleScalingPolicyConfiguration"]
+        action["SimpleScalingPolicyConfiguration"] = integers(
+            simple, "ScalingAdjustment", "CoolDown"
+        )
+        alarm = integers(
+            rule["Trigger"]["CloudWatchAlarmDefinition"], "EvaluationPeriods", "Period"
+        )
+        alarm["Threshold"] = float(alarm["Threshold"])
+        trigger = {"CloudWatchAlarmDefinition": alarm}
+        rules.append({**rule, "Action": action, "Trigger": trigger})
+    bounds = integers(given["Constraints"], "MinCapacity", "MaxCapacity")
+    return {"Constraints": bounds, "Rules": rules}
+
+
+def _fleet(given: Properties, kind: str) -> dict[str, Any]:
+    fleet = {**integers(given, "TargetOnDemandCapacity", "TargetSpotCapacity")}
+    configs: list[dict[str, Any]] = []
+    for config in listed(given, "InstanceTypeConfigs"):
+        turned = integers(config, "WeightedCapacity")
+        if "Configurations" in turned:
+            turned["Configurations"] = configurations(turned["Configurations"])
+        if "EbsConfiguration" in turned:
+            turned["EbsConfiguration"] = _volumes(turned["EbsConfiguration"])
+        configs.append(turned)
+    if configs:
+        fleet["InstanceTypeConfigs"] = configs
+    return {**fleet, "InstanceFleetType": kind}
+
+
+def configurations(given: Any) -> list[dict[str, Any]]:
+    """Return configurations in the API's form, which has other names for their properties."""
+    return [
+        {
+            "Classification": item.get("Classification", ""),
+            "Properties": {
+                key: str(value) for key, value in item.get("ConfigurationProperties", {}).items()
+            },
+            "Configurations": configurations(listed(item, "Configurations")),
+        }
+        for item in cast("list[dict[str, Any]]", given)
+    ]
+
+
+def managed_scaling(given: Properties) -> dict[str, Any]:
+    """Return a managed scaling policy with its texts converted to numbers."""
+    policy = integers(given, "UtilizationPerformanceIndex")
+    if "ComputeLimits" in policy:
+        limits = policy["ComputeLimits"]
+        policy["ComputeLimits"] = integers(limits, *(n for n in limits if n != "UnitType"))
+    return policy
+
+
+def _create_group(context: Context, properties: Properties) -> ResourceResult:
+    group = _group(properties, properties["InstanceRole"])
+    params = {"JobFlowId": properties["JobFlowId"], "InstanceGroups": [group]}
+    made = context.call("emr", "AddInstanceGroups", params)["InstanceGroupIds"][0]
+    return ResourceResult(made, {"Id": made})
+
+
+def _update_group(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    cluster = new["JobFlowId"]
+    if new["InstanceCount"] != old["InstanceCount"]:
+        change = {"InstanceGroupId": physical_id, "InstanceCount": int(new["InstanceCount"])}
+        params = {"ClusterId": cluster, "InstanceGroups": [change]}
+        context.call("emr", "ModifyInstanceGroups", params)
+    if new.get("AutoScalingPolicy") != old.get("AutoScalingPolicy"):
+        target = {"ClusterId": cluster, "InstanceGroupId": physical_id}
+        if "AutoScalingPolicy" in new:
+            policy = {"AutoScalingPolicy": _scaling(new["AutoScalingPolicy"])}
+            context.call("emr", "PutAutoScalingPolicy", {**target, **policy})
+        else:
+            context.call("emr", "RemoveAutoScalingPolicy", target)
+    return ResourceResult(physical_id, {"Id": physical_id})
+
+
+def _empty_group(context: Context, physical_id: str, properties: Properties) -> None:
+    """Resize a task group to zero: a group cannot be deleted, and AWS keeps it with its cluster too."""
+    change = {"InstanceGroupId": physical_id, "InstanceCount": 0}
+    params = {"ClusterId": properties["JobFlowId"], "InstanceGroups": [change]}
+    try:
+        context.call("emr", "ModifyInstanceGroups", params)
+    except AwsError as error:
+        # The cluster may have terminated, or be gone, before its groups.
+        if error.status >= 500:
+            raise
+
+
+TYPES = [
+    ResourceType(
+        "AWS::EMR::InstanceGroupConfig",
+        {
+            **enforced("InstanceCount", "InstanceRole", "JobFlowId"),
+            **stored(
+                "AutoScalingPolicy",
+                "BidPrice",
+                "Configurations",
+                "CustomAmiId",
+                "EbsConfiguration",
+                "InstanceType",
+                "Market",
+                "Name",
+            ),
+        },
+        _create_group,
+        _empty_group,
+        update=_update_group,
+        replace_on=frozenset(
+            {
+                "BidPrice",
+                "Configurations",
+                "CustomAmiId",
+                "EbsConfiguration",
+                "InstanceRole",
+                "InstanceType",
+                "JobFlowId",
+                "Market",
+                "Name",
+            }
+        ),
+    ),
+]

@@ -1,0 +1,262 @@
+"""EventBridge rules."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.aws.calls.model import service_model
+from headrace.core.values import listed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    enforced,
+    stored,
+)
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+)
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
+from headrace.services.cloudformation.resources.values_to_api import Converter
+
+GONE = "ResourceNotFoundException"
+
+
+def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
+    params: dict[str, Any] = {
+        key: properties[key]
+        for key in ("Description", "EventBusName", "RoleArn", "ScheduleExpression", "State")
+        if key in properties
+    }
+    if "EventPattern" in properties:
+        # The pattern is an object or its JSON text (the schema allows both).
+        pattern = properties["EventPattern"]
+        params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
+    arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
+    physical_id = _identified(name, properties)
+    context.note_made(physical_id)
+    targets = properties.get("Targets")
+    if targets:
+        where = _bus(properties)
+        shape: Any = service_model("events").operation_model("PutTargets").input_shape
+        # Some names differ between templates and the API, such as AwsVpcConfiguration.
+        listed_targets = Converter().value(targets, shape.members["Targets"], "Targets")
+        context.call("events", "PutTargets", {"Rule": name, "Targets": listed_targets, **where})
+    return ResourceResult(physical_id, {"Arn": arn})
+
+
+def _identified(name: str, properties: Properties) -> str:
+    """Return a rule's physical id, which includes its bus unless that is the default one (recorded)."""
+    bus = properties.get("EventBusName") or "default"
+    return name if bus == "default" else f"{bus}|{name}"
+
+
+def rule_name(physical_id: str) -> str:
+    """Return the name in a rule's physical id."""
+    return physical_id.rpartition("|")[2]
+
+
+def _bus(properties: Properties) -> dict[str, str]:
+    bus = properties.get("EventBusName")
+    return {"EventBusName": bus} if bus else {}
+
+
+def _find(context: Context, properties: Properties) -> str | None:
+    name = properties.get("Name")
+    identifier = _identified(str(name), properties) if name else None
+    return context.found("events", "DescribeRule", {"Name": name, **_bus(properties)}, identifier)
+
+
+def _create(context: Context, properties: Properties) -> ResourceResult:
+    return _put(context, properties.get("Name") or context.generated_name(64), properties)
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
+    kept = {target["Id"] for target in listed(new, "Targets")}
+    name = rule_name(physical_id)
+    gone = [target["Id"] for target in listed(old, "Targets") if target["Id"] not in kept]
+    if gone:
+        context.call("events", "RemoveTargets", {"Rule": name, "Ids": gone, **_bus(old)})
+    return _put(context, name, new)
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    ids = [target["Id"] for target in listed(properties, "Targets")]
+    where = _bus(properties)
+    name = rule_name(physical_id)
+    if ids:
+        params = {"Rule": name, "Ids": ids, **where}
+        context.delete_if_exists("events", "RemoveTargets", params, GONE)
+    context.delete_if_exists("events", "DeleteRule", {"Name": name, **where}, GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Events::Rule",
+        {
+            **enforced(
+                "Name", "EventBusName", "EventPattern", "ScheduleExpression", "State", "Targets"
+            ),
+            **stored("Description", "RoleArn"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        replace_on=frozenset({"Name", "EventBusName"}),
+        named_by=("Name",),
+        find=_find,
+    )
+]
+
+
+_NAME = {"Name": "@id"}
+
+
+@computed_from("Statement", "StatementId")
+def _bus_policy(values: Values) -> str | None:
+    """Return the bus's policy with the statement added; None for a statement given by action and principal.
+
+    PutPermission replaces the bus's whole policy (documented: API_PutPermission).
+    """
+    statement = values.get("Statement")
+    if statement is None:
+        return None
+    own = values.get("StatementId")
+    others = [each for each in _statements(values) if each.get("Sid") != own]
+    return json.dumps({"Version": "2012-10-17", "Statement": [*others, {**statement, "Sid": own}]})
+
+
+def _statements(values: Values) -> list[dict[str, Any]]:
+    params = {"Name": values.get("EventBusName") or "default"}
+    policy = values.context.call("events", "DescribeEventBus", params).get("Policy") or "{}"
+    return json.loads(policy).get("Statement", [])
+
+
+def _bus_policy_id(values: Values) -> str:
+    return f"{values.get('EventBusName') or 'default'}|{values.get('StatementId')}"
+
+
+def _has_statement(values: Values) -> bool:
+    return any(each.get("Sid") == values.get("StatementId") for each in _statements(values))
+
+
+# The template gives the statement itself, or its parts; never both.
+_PUT_BUS_POLICY = [
+    Call("PutPermission", {"Policy": _bus_policy}, only=("EventBusName",), when="Statement"),
+    Call(
+        "PutPermission",
+        only=("EventBusName", "StatementId", "Action", "Principal", "Condition"),
+        when="Action",
+    ),
+]
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::Events::EventBus",
+        "events",
+        create=[
+            Call("CreateEventBus"),
+            Call(
+                "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
+            ),
+        ],
+        id="Name",
+        read=Call("DescribeEventBus", _NAME),
+        # Deleting it would delete its rules, and other resources' statements.
+        deletes_others=True,
+        update=[
+            Call(
+                "UpdateEventBus",
+                _NAME,
+                only=("Description", "KmsKeyIdentifier", "DeadLetterConfig", "LogConfig"),
+            ),
+            Call(
+                "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
+            ),
+        ],
+        delete=[Call("DeleteEventBus", _NAME)],
+        name="Name",
+        name_length=256,
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Arn"),
+    ),
+    DeclaredType(
+        "AWS::Events::EventBusPolicy",
+        "events",
+        create=_PUT_BUS_POLICY,
+        id=_bus_policy_id,
+        update=_PUT_BUS_POLICY,
+        delete=[
+            Call("RemovePermission", {"EventBusName": "EventBusName", "StatementId": "StatementId"})
+        ],
+        exists=_has_statement,
+    ),
+    DeclaredType(
+        "AWS::Events::Archive",
+        "events",
+        create=[Call("CreateArchive")],
+        id="ArchiveName",
+        read=Call("DescribeArchive", {"ArchiveName": "@last"}),
+        update=[Call("UpdateArchive", {"ArchiveName": "@id"})],
+        delete=[Call("DeleteArchive", {"ArchiveName": "@id"})],
+        name="ArchiveName",
+        name_length=48,
+        names={"SourceArn": "EventSourceArn"},
+        attributes={"Arn": "@answer.ArchiveArn"},
+    ),
+    DeclaredType(
+        "AWS::Events::Connection",
+        "events",
+        create=[Call("CreateConnection")],
+        id="Name",
+        read=Call("DescribeConnection", _NAME),
+        update=[Call("UpdateConnection", _NAME)],
+        delete=[Call("DeleteConnection", _NAME)],
+        name="Name",
+        attributes={"Arn": "@answer.ConnectionArn", "ArnForPolicy": "@answer.ConnectionArn"},
+    ),
+    DeclaredType(
+        "AWS::Events::ApiDestination",
+        "events",
+        create=[Call("CreateApiDestination")],
+        id="Name",
+        read=Call("DescribeApiDestination", _NAME),
+        update=[Call("UpdateApiDestination", _NAME)],
+        delete=[Call("DeleteApiDestination", _NAME)],
+        name="Name",
+        attributes={
+            "Arn": "@answer.ApiDestinationArn",
+            "ArnForPolicy": lambda v: str(v.answer["ApiDestinationArn"]).rpartition("/")[0],
+        },
+    ),
+]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::Events::Rule",
+        "events",
+        (
+            ReadCall(
+                "DescribeRule",
+                {"Name": "@name", "EventBusName": "@EventBusName"},
+                properties=same(
+                    "Description EventBusName EventPattern Name RoleArn ScheduleExpression State"
+                ),
+            ),
+            ReadCall(
+                "ListTargetsByRule",
+                {"Rule": "@name", "EventBusName": "@EventBusName"},
+                properties=same("Targets"),
+            ),
+        ),
+        same("Arn"),
+        named=False,
+    ),
+)

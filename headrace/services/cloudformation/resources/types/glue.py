@@ -1,0 +1,320 @@
+"""Glue databases and tables."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import make_arn
+from headrace.core.values import mapped
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    boolean,
+    enforced,
+)
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+    computed_from,
+)
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
+
+GONE = "EntityNotFoundException"
+_NUMBERS = frozenset(
+    {"FieldId", "SourceId", "SpecId", "SchemaId", "OrderId", "Id", "IdentifierFieldIds"}
+)
+_OF_ICEBERG = ("StorageDescriptor", "TableType")
+
+
+def _create_database(context: Context, properties: Properties) -> ResourceResult:
+    given = dict(properties["DatabaseInput"])
+    given.setdefault("Name", properties.get("DatabaseName") or context.generated_name(255).lower())
+    context.call("glue", "CreateDatabase", {"DatabaseInput": given})
+    return ResourceResult(given["Name"])
+
+
+def _update_database(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    given = {**new["DatabaseInput"], "Name": physical_id}
+    context.call("glue", "UpdateDatabase", {"Name": physical_id, "DatabaseInput": given})
+    return ResourceResult(physical_id)
+
+
+def _delete_database(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("glue", "DeleteDatabase", {"Name": physical_id}, GONE)
+
+
+def _create_table(context: Context, properties: Properties) -> ResourceResult:
+    given = mapped(properties, "TableInput")
+    named = properties.get("Name") or context.generated_name(255).lower()
+    given.setdefault("Name", named)
+    params = {"DatabaseName": properties["DatabaseName"], "TableInput": given}
+    if properties.get("OpenTableFormatInput"):
+        params["OpenTableFormatInput"] = _open_table(properties["OpenTableFormatInput"])
+    context.call("glue", "CreateTable", params)
+    return ResourceResult(given["Name"])
+
+
+def _open_table(given: Properties) -> Properties:
+    """Return OpenTableFormatInput with the API's member names, numbers and booleans."""
+    iceberg = dict(given["IcebergInput"])
+    table = iceberg.pop("IcebergTableInput", None)
+    if table:
+        iceberg["CreateIcebergTableInput"] = _typed(table)
+    return {"IcebergInput": iceberg}
+
+
+def _typed(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _typed(item, key) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_typed(item, name) for item in cast("list[Any]", value)]
+    if isinstance(value, str) and name in _NUMBERS:
+        return int(value)
+    return boolean(value) if name == "Required" else value
+
+
+def _update_table(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    given = {**mapped(new, "TableInput"), "Name": physical_id}
+    names = {"DatabaseName": new["DatabaseName"]}
+    present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
+    parameters = mapped(present, "Parameters")
+    if "metadata_location" in parameters:
+        # The template does not list the table's present snapshots (that AWS keeps them is assumed).
+        given = {**{name: present[name] for name in _OF_ICEBERG if name in present}, **given}
+        kept = {name: parameters[name] for name in ("table_type", "metadata_location")}
+        given["Parameters"] = {**kept, **mapped(given, "Parameters")}
+    context.call("glue", "UpdateTable", {**names, "TableInput": given})
+    return ResourceResult(physical_id)
+
+
+def _delete_table(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"DatabaseName": properties["DatabaseName"], "Name": physical_id}
+    context.delete_if_exists("glue", "DeleteTable", params, GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Glue::Database",
+        enforced("CatalogId", "DatabaseInput", "DatabaseName"),
+        _create_database,
+        _delete_database,
+        update=_update_database,
+        replace_on=frozenset({"CatalogId", "DatabaseName"}),
+        named_by=("DatabaseInput", "Name"),
+    ),
+    ResourceType(
+        "AWS::Glue::Table",
+        enforced("CatalogId", "DatabaseName", "Name", "OpenTableFormatInput", "TableInput"),
+        _create_table,
+        _delete_table,
+        update=_update_table,
+        named_by=("TableInput", "Name"),
+        replace_on=frozenset({"CatalogId", "DatabaseName", "Name", "OpenTableFormatInput"}),
+    ),
+]
+
+
+_NAME = {"Name": "@id"}
+
+
+def _tag(kind: str) -> tuple[str, str, str, Source]:
+    """Return the calls for the tags of a resource whose ARN is made from its name."""
+
+    def arn(values: Values) -> str:
+        place = values.context.region, values.context.account
+        return make_arn("glue", *place, f"{kind}/{values.id}")
+
+    return "TagResource", "UntagResource", "ResourceArn", arn
+
+
+@computed_from("Registry")
+def _registry(values: Values) -> dict[str, str] | None:
+    """Return a schema's registry in the API's form."""
+    given = values.get("Registry")
+    if not given:
+        return None
+    if given.get("Arn"):
+        return {"RegistryArn": given["Arn"]}
+    if not given.get("Name"):
+        # The sentence is assumed.
+        raise AwsError(
+            "InvalidInputException", "One of registryName or registryArn has to be provided."
+        )
+    return {"RegistryName": given["Name"]}
+
+
+@computed_from("ConnectionInput")
+def _connection(values: Values) -> dict[str, Any]:
+    """Return a connection in CreateConnection's form: a template may omit its name and properties."""
+    given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
+    given["Name"] = given.get("Name") or values.context.generated_name(255)
+    values.properties["ConnectionInput"] = given
+    return given
+
+
+@computed_from("ConnectionInput")
+def _connection_changed(values: Values) -> dict[str, Any]:
+    """Return a connection in UpdateConnection's form. Raises ResourceFailed for another name (documented)."""
+    given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
+    if given.get("Name") not in (None, values.id):
+        raise ResourceFailed(f"The Name of connection {values.id} cannot be updated.")  # assumed
+    return {**given, "Name": values.id}
+
+
+@computed_from("Schedule")
+def _schedule(values: Values) -> str:
+    # Documented: an empty text removes the schedule.
+    return str(values.get("Schedule.ScheduleExpression") or "")
+
+
+def _is_started(values: Values) -> bool:
+    return bool(values.get("StartOnCreation"))
+
+
+_BY_ARN: dict[str, Source] = {"RegistryId": lambda v: {"RegistryArn": v.id}}
+
+
+_SCHEMA: dict[str, Source] = {"SchemaId": lambda v: {"SchemaArn": v.id}}
+
+
+_BY_ID = ("TagResource", "UntagResource", "ResourceArn", "@id")
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::Glue::Job",
+        "glue",
+        create=[Call("CreateJob")],
+        id="@answer.Name",
+        read=Call("GetJob", {"JobName": "@id"}),
+        update=[Call("UpdateJob", {"JobName": "@id"}, into="JobUpdate")],
+        tag=_tag("job"),
+        delete=[Call("DeleteJob", {"JobName": "@id"})],
+        name="Name",
+        name_length=255,
+    ),
+    DeclaredType(
+        "AWS::Glue::Crawler",
+        "glue",
+        create=[Call("CreateCrawler", {"Schedule": "Schedule.ScheduleExpression"})],
+        id="Name",
+        read=Call("GetCrawler", _NAME),
+        update=[Call("UpdateCrawler", {**_NAME, "Schedule": _schedule}, empties=True)],
+        tag=_tag("crawler"),
+        delete=[Call("DeleteCrawler", _NAME)],
+        name="Name",
+        name_length=255,
+    ),
+    DeclaredType(
+        "AWS::Glue::Trigger",
+        "glue",
+        create=[Call("CreateTrigger")],
+        id="@answer.Name",
+        read=Call("GetTrigger", _NAME),
+        update=[
+            Call("UpdateTrigger", _NAME, into="TriggerUpdate"),
+            Call("StartTrigger", _NAME, only=(), when="StartOnCreation", only_if=_is_started),
+        ],
+        tag=_tag("trigger"),
+        delete=[Call("DeleteTrigger", _NAME)],
+        name="Name",
+        name_length=255,
+    ),
+    DeclaredType(
+        "AWS::Glue::Workflow",
+        "glue",
+        create=[Call("CreateWorkflow")],
+        id="@answer.Name",
+        read=Call("GetWorkflow", _NAME),
+        update=[Call("UpdateWorkflow", _NAME)],
+        tag=_tag("workflow"),
+        delete=[Call("DeleteWorkflow", _NAME)],
+        name="Name",
+        name_length=255,
+    ),
+    DeclaredType(
+        "AWS::Glue::Registry",
+        "glue",
+        create=[Call("CreateRegistry", {"RegistryName": "Name"})],
+        id="@answer.RegistryArn",
+        read=Call(
+            "GetRegistry",
+            {
+                "RegistryId": lambda v: (
+                    {"RegistryArn": v.id} if ":" in v.id else {"RegistryName": v.id}
+                )
+            },
+        ),
+        update=[Call("UpdateRegistry", _BY_ARN, only=("Description",))],
+        tag=_BY_ID,
+        delete=[Call("DeleteRegistry", _BY_ARN)],
+        name="Name",
+        name_length=255,
+        attributes={"Arn": "@id"},
+    ),
+    DeclaredType(
+        "AWS::Glue::Schema",
+        "glue",
+        create=[Call("CreateSchema", {"SchemaName": "Name", "RegistryId": _registry})],
+        id="@answer.SchemaArn",
+        read=Call("GetSchema", _SCHEMA),
+        update=[Call("UpdateSchema", _SCHEMA, only=("Compatibility", "Description"))],
+        tag=_BY_ID,
+        delete=[Call("DeleteSchema", _SCHEMA)],
+        attributes={"Arn": "@id", "InitialSchemaVersionId": "@answer.SchemaVersionId"},
+    ),
+    DeclaredType(
+        "AWS::Glue::Connection",
+        "glue",
+        create=[Call("CreateConnection", {"ConnectionInput": _connection})],
+        id="ConnectionInput.Name",
+        read=Call("GetConnection", _NAME),
+        update=[Call("UpdateConnection", {**_NAME, "ConnectionInput": _connection_changed})],
+        tag=_tag("connection"),
+        delete=[Call("DeleteConnection", {"ConnectionName": "@id"})],
+    ),
+    DeclaredType(
+        "AWS::Glue::SecurityConfiguration",
+        "glue",
+        create=[Call("CreateSecurityConfiguration")],
+        id="@answer.Name",
+        read=Call("GetSecurityConfiguration", _NAME),
+        delete=[Call("DeleteSecurityConfiguration", _NAME)],
+        name="Name",
+        name_length=255,
+        names={"S3Encryptions": "S3Encryption"},
+    ),
+]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::Glue::Database",
+        "glue",
+        (ReadCall("GetDatabase", {"Name": "@id"}, "Database", {"DatabaseInput": "."}),),
+    ),
+    ReadingRules(
+        "AWS::Glue::Table",
+        "glue",
+        (
+            ReadCall(
+                "GetTable",
+                {"DatabaseName": "@DatabaseName", "Name": "@id"},
+                "Table",
+                same("DatabaseName", TableInput="."),
+            ),
+        ),
+        named=False,
+    ),
+)

@@ -1,0 +1,397 @@
+"""IAM roles, policies and instance profiles. `headrace up --iam enforce` acts on the policies."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    enforced,
+    stored,
+    tag_list,
+)
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
+
+GONE = "NoSuchEntity"
+# The default session length of a role is an hour (documented: AWS::IAM::Role, MaxSessionDuration).
+_SESSION_SECONDS = 3600
+# A managed policy has five versions at most (documented: IAM quotas).
+_VERSIONS = 5
+
+
+def _document(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# --- roles ------------------------------------------------------------------------------------
+
+
+def _create_role(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("RoleName") or context.generated_name(64)
+    params: dict[str, Any] = {
+        "RoleName": name,
+        "Path": properties.get("Path", "/"),
+        "AssumeRolePolicyDocument": _document(properties["AssumeRolePolicyDocument"]),
+        # CloudFormation always passes a Description, which may be empty (recorded).
+        "Description": properties.get("Description", ""),
+        "Tags": tag_list(properties, context),
+    }
+    for key in ("MaxSessionDuration", "PermissionsBoundary"):
+        if key in properties:
+            params[key] = properties[key]
+    if "MaxSessionDuration" in params:
+        params["MaxSessionDuration"] = int(params["MaxSessionDuration"])
+    role = context.call("iam", "CreateRole", params)["Role"]
+    context.note_made(name)
+    _set_role_policies(context, name, {}, properties)
+    return ResourceResult(name, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
+
+
+def _set_role_policies(context: Context, name: str, old: Properties, new: Properties) -> None:
+    before, after = (set(listed(p, "ManagedPolicyArns")) for p in (old, new))
+    for arn in sorted(after - before):
+        context.call("iam", "AttachRolePolicy", {"RoleName": name, "PolicyArn": arn})
+    for arn in sorted(before - after):
+        params = {"RoleName": name, "PolicyArn": arn}
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
+    inline = {p["PolicyName"]: p["PolicyDocument"] for p in listed(new, "Policies")}
+    for policy, document in inline.items():
+        context.call(
+            "iam",
+            "PutRolePolicy",
+            {"RoleName": name, "PolicyName": policy, "PolicyDocument": _document(document)},
+        )
+    for policy in listed(old, "Policies"):
+        if policy["PolicyName"] not in inline:
+            params = {"RoleName": name, "PolicyName": policy["PolicyName"]}
+            context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
+
+
+def _set_boundary(context: Context, name: str, old: Properties, new: Properties) -> None:
+    boundary = new.get("PermissionsBoundary")
+    if boundary == old.get("PermissionsBoundary"):
+        return
+    if boundary:
+        params = {"RoleName": name, "PermissionsBoundary": boundary}
+        context.call("iam", "PutRolePermissionsBoundary", params)
+    else:
+        context.delete_if_exists("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
+
+
+def _update_role(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    trust = new["AssumeRolePolicyDocument"]
+    if trust != old["AssumeRolePolicyDocument"]:
+        params = {"RoleName": physical_id, "PolicyDocument": _document(trust)}
+        context.call("iam", "UpdateAssumeRolePolicy", params)
+    context.call(
+        "iam",
+        "UpdateRole",
+        {
+            "RoleName": physical_id,
+            # A property that the template no longer has gets its default.
+            "Description": new.get("Description", ""),
+            "MaxSessionDuration": int(new.get("MaxSessionDuration", _SESSION_SECONDS)),
+        },
+    )
+    _set_boundary(context, physical_id, old, new)
+    _set_role_policies(context, physical_id, old, new)
+    role = context.call("iam", "GetRole", {"RoleName": physical_id})["Role"]
+    return ResourceResult(physical_id, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
+
+
+def _delete_role(context: Context, physical_id: str, properties: Properties) -> None:
+    try:
+        attached = context.call("iam", "ListAttachedRolePolicies", {"RoleName": physical_id})
+        inline = context.call("iam", "ListRolePolicies", {"RoleName": physical_id})
+    except AwsError as error:
+        if error.code == GONE:
+            return
+        raise
+    for policy in attached["AttachedPolicies"]:
+        params = {"RoleName": physical_id, "PolicyArn": policy["PolicyArn"]}
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
+    for name in inline["PolicyNames"]:
+        params = {"RoleName": physical_id, "PolicyName": name}
+        context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
+    context.delete_if_exists("iam", "DeleteRole", {"RoleName": physical_id}, GONE)
+
+
+# --- inline policies --------------------------------------------------------------------------
+
+_HOLDERS = (("Roles", "Role"), ("Users", "User"), ("Groups", "Group"))
+
+
+def _put_policy(context: Context, properties: Properties) -> None:
+    for plural, kind in _HOLDERS:
+        for holder in listed(properties, plural):
+            context.call(
+                "iam",
+                f"Put{kind}Policy",
+                {
+                    f"{kind}Name": holder,
+                    "PolicyName": properties["PolicyName"],
+                    "PolicyDocument": _document(properties["PolicyDocument"]),
+                },
+            )
+
+
+def _find_policy(context: Context, properties: Properties) -> str | None:
+    """Return an inline policy that exists already: a put would overwrite it, and a rollback would delete it."""
+    name = properties.get("PolicyName")
+    for plural, kind in _HOLDERS:
+        for holder in listed(properties, plural):
+            params = {f"{kind}Name": holder, "PolicyName": name}
+            found = context.found("iam", f"Get{kind}Policy", params, f"{name}|{holder}")
+            if found:
+                return found
+    return None
+
+
+def _check_holders(properties: Properties) -> None:
+    """Raise ResourceFailed for a policy attached to nobody, which AWS refuses (recorded; observed words)."""
+    if not any(listed(properties, plural) for plural, _ in _HOLDERS):
+        raise ResourceFailed("At least one of [Groups,Roles,Users] must be non-empty.")
+
+
+def _create_policy(context: Context, properties: Properties) -> ResourceResult:
+    name = context.generated_name(64)
+    context.note_made(name)
+    _check_holders(properties)
+    _put_policy(context, properties)
+    return ResourceResult(name, {"Id": properties["PolicyName"]})
+
+
+def _remove_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    _check_holders(properties)
+    _delete_policy(context, physical_id, properties)
+
+
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    _put_policy(context, new)
+    for plural, _ in _HOLDERS:
+        gone = [h for h in listed(old, plural) if h not in listed(new, plural)]
+        _delete_policy(context, physical_id, {**old, plural: gone, **_others_empty(plural)})
+    return ResourceResult(physical_id, {"Id": new["PolicyName"]})
+
+
+def _others_empty(kept: str) -> Properties:
+    return {plural: [] for plural, _ in _HOLDERS if plural != kept}
+
+
+def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    for plural, kind in _HOLDERS:
+        for holder in listed(properties, plural):
+            params = {f"{kind}Name": holder, "PolicyName": properties["PolicyName"]}
+            context.delete_if_exists("iam", f"Delete{kind}Policy", params, GONE)
+
+
+# --- managed policies -------------------------------------------------------------------------
+
+
+def _create_managed(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("ManagedPolicyName") or context.generated_name(128)
+    policy = context.call(
+        "iam",
+        "CreatePolicy",
+        {
+            "PolicyName": name,
+            "Path": properties.get("Path", "/"),
+            "PolicyDocument": _document(properties["PolicyDocument"]),
+            "Description": properties.get("Description", ""),
+        },
+    )["Policy"]
+    context.note_made(policy["Arn"])
+    for role in listed(properties, "Roles"):
+        context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
+    return ResourceResult(
+        policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]}
+    )
+
+
+def _update_managed(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    if old["PolicyDocument"] != new["PolicyDocument"]:
+        _drop_oldest_version(context, physical_id)
+        params = {"PolicyDocument": _document(new["PolicyDocument"]), "SetAsDefault": True}
+        context.call("iam", "CreatePolicyVersion", {"PolicyArn": physical_id, **params})
+    before, after = (set(listed(p, "Roles")) for p in (old, new))
+    for role in sorted(after - before):
+        context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": physical_id})
+    for role in sorted(before - after):
+        params = {"RoleName": role, "PolicyArn": physical_id}
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
+    policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
+    return ResourceResult(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
+
+
+def _drop_oldest_version(context: Context, arn: str) -> None:
+    """Delete the oldest version when there are five, as AWS's handler does."""
+    listed_versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": arn})["Versions"]
+    others = [version for version in listed_versions if not version["IsDefaultVersion"]]
+    if len(listed_versions) >= _VERSIONS and others:
+        oldest = min(others, key=lambda version: int(version["VersionId"].lstrip("v")))
+        params = {"PolicyArn": arn, "VersionId": oldest["VersionId"]}
+        context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
+
+
+def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
+    for role in listed(properties, "Roles"):
+        params = {"RoleName": role, "PolicyArn": physical_id}
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
+    try:
+        versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": physical_id})["Versions"]
+    except AwsError as error:
+        if error.code == GONE:
+            return
+        raise
+    for version in versions:
+        if not version["IsDefaultVersion"]:
+            params = {"PolicyArn": physical_id, "VersionId": version["VersionId"]}
+            context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
+    context.delete_if_exists("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
+
+
+# --- instance profiles ------------------------------------------------------------------------
+
+
+def _create_profile(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("InstanceProfileName") or context.generated_name(128)
+    profile = context.call(
+        "iam",
+        "CreateInstanceProfile",
+        {"InstanceProfileName": name, "Path": properties.get("Path", "/")},
+    )["InstanceProfile"]
+    context.note_made(name)
+    for role in properties["Roles"]:
+        context.call(
+            "iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role}
+        )
+    return ResourceResult(name, {"Arn": profile["Arn"]})
+
+
+def _update_profile(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    # A profile has one role: the old one is removed before the new one is added.
+    for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
+        params = {"InstanceProfileName": physical_id, "RoleName": role}
+        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+    for role in [role for role in new["Roles"] if role not in listed(old, "Roles")]:
+        params = {"InstanceProfileName": physical_id, "RoleName": role}
+        context.call("iam", "AddRoleToInstanceProfile", params)
+    profile = context.call("iam", "GetInstanceProfile", {"InstanceProfileName": physical_id})
+    return ResourceResult(physical_id, {"Arn": profile["InstanceProfile"]["Arn"]})
+
+
+def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:
+    for role in properties["Roles"]:
+        params = {"InstanceProfileName": physical_id, "RoleName": role}
+        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+    params = {"InstanceProfileName": physical_id}
+    context.delete_if_exists("iam", "DeleteInstanceProfile", params, GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::IAM::Role",
+        {
+            **enforced("RoleName", "Path", "Tags"),
+            **stored(
+                "AssumeRolePolicyDocument",
+                "ManagedPolicyArns",
+                "Policies",
+                "Description",
+                "MaxSessionDuration",
+                "PermissionsBoundary",
+            ),
+        },
+        _create_role,
+        _delete_role,
+        update=_update_role,
+        replace_on=frozenset({"RoleName", "Path"}),
+        named_by=("RoleName",),
+    ),
+    ResourceType(
+        "AWS::IAM::Policy",
+        {**enforced("PolicyName"), **stored("PolicyDocument", "Roles", "Users", "Groups")},
+        _create_policy,
+        _remove_policy,
+        update=_update_policy,
+        replace_on=frozenset({"PolicyName"}),
+        named_by=("PolicyName",),
+        find=_find_policy,
+    ),
+    ResourceType(
+        "AWS::IAM::ManagedPolicy",
+        {
+            **enforced("ManagedPolicyName", "Path"),
+            **stored("PolicyDocument", "Description", "Roles"),
+        },
+        _create_managed,
+        _delete_managed,
+        update=_update_managed,
+        # Documented: these three replace the policy; the others change in place.
+        replace_on=frozenset({"ManagedPolicyName", "Path", "Description"}),
+        named_by=("ManagedPolicyName",),
+    ),
+    ResourceType(
+        "AWS::IAM::InstanceProfile",
+        {**enforced("InstanceProfileName", "Path"), **stored("Roles")},
+        _create_profile,
+        _delete_profile,
+        update=_update_profile,
+        replace_on=frozenset({"InstanceProfileName", "Path"}),
+        named_by=("InstanceProfileName",),
+    ),
+]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::IAM::Role",
+        "iam",
+        (
+            ReadCall(
+                "GetRole",
+                {"RoleName": "@id"},
+                "Role",
+                same(
+                    "AssumeRolePolicyDocument Description MaxSessionDuration Path RoleName",
+                    PermissionsBoundary="PermissionsBoundary.PermissionsBoundaryArn",
+                ),
+            ),
+            ReadCall(
+                "ListAttachedRolePolicies",
+                {"RoleName": "@id"},
+                properties={"ManagedPolicyArns": each_of("AttachedPolicies", "PolicyArn")},
+            ),
+        ),
+        same("Arn RoleId"),
+    ),
+    ReadingRules(
+        "AWS::IAM::ManagedPolicy",
+        "iam",
+        (
+            ReadCall(
+                "GetPolicy",
+                {"PolicyArn": "@id"},
+                "Policy",
+                same("Description Path", ManagedPolicyName="PolicyName"),
+            ),
+        ),
+        {"PolicyArn": "Arn", "PolicyId": "PolicyId"},
+    ),
+)

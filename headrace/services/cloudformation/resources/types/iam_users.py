@@ -1,0 +1,172 @@
+"""IAM's users, groups and access keys."""
+
+from __future__ import annotations
+
+from headrace.aws.calls.errors import AwsError
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+)
+
+_USER = {"UserName": "@id"}
+
+
+_GROUP = {"GroupName": "@id"}
+
+
+_LOGIN = Call(
+    "CreateLoginProfile",
+    {
+        **_USER,
+        "Password": "LoginProfile.Password",
+        "PasswordResetRequired": "LoginProfile.PasswordResetRequired",
+    },
+    only=(),
+    when="LoginProfile",
+)
+
+
+def _has_login(values: Values) -> bool:
+    """Whether a user has a password already, which this one would replace."""
+    try:
+        values.context.call("iam", "GetLoginProfile", {"UserName": values.id})
+    except AwsError as error:
+        if error.code != "NoSuchEntity":
+            raise
+        return False
+    return True
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::IAM::User",
+        "iam",
+        create=[
+            Call("CreateUser", only=("UserName", "Path", "PermissionsBoundary")),
+            Call(
+                "PutUserPolicy",
+                {
+                    **_USER,
+                    "PolicyName": "@item.PolicyName",
+                    "PolicyDocument": "@item.PolicyDocument",
+                },
+                only=(),
+                each="Policies",
+            ),
+            Call(
+                "AttachUserPolicy",
+                {**_USER, "PolicyArn": "@item"},
+                only=(),
+                each="ManagedPolicyArns",
+            ),
+            Call("AddUserToGroup", {**_USER, "GroupName": "@item"}, only=(), each="Groups"),
+            _LOGIN,
+        ],
+        id="UserName",
+        read=Call("GetUser", _USER),
+        delete=[
+            Call("DeleteUserPolicy", {**_USER, "PolicyName": "@item.PolicyName"}, each="Policies"),
+            Call("DetachUserPolicy", {**_USER, "PolicyArn": "@item"}, each="ManagedPolicyArns"),
+            Call("RemoveUserFromGroup", {**_USER, "GroupName": "@item"}, each="Groups"),
+            Call("DeleteLoginProfile", _USER, when="LoginProfile"),
+            Call("DeleteUser", _USER),
+        ],
+        name="UserName",
+        update=[
+            Call(
+                "UpdateUser",
+                {**_USER, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
+                only=(),
+            ),
+            Call("PutUserPermissionsBoundary", _USER, when="PermissionsBoundary"),
+            Call(
+                "DeleteUserPermissionsBoundary",
+                {"UserName": computed_from("PermissionsBoundary")(lambda v: v.id)},
+                only_if=lambda v: not v.get("PermissionsBoundary"),
+            ),
+            Call(
+                "DeleteLoginProfile",
+                {"UserName": computed_from("LoginProfile")(lambda v: v.id)},
+                only_if=_has_login,
+            ),
+            _LOGIN,
+        ],
+        tag=("TagUser", "UntagUser", "UserName", "@id"),
+    ),
+    DeclaredType(
+        "AWS::IAM::Group",
+        "iam",
+        create=[
+            Call("CreateGroup"),
+            Call(
+                "PutGroupPolicy",
+                {
+                    **_GROUP,
+                    "PolicyName": "@item.PolicyName",
+                    "PolicyDocument": "@item.PolicyDocument",
+                },
+                only=(),
+                each="Policies",
+            ),
+            Call(
+                "AttachGroupPolicy",
+                {**_GROUP, "PolicyArn": "@item"},
+                only=(),
+                each="ManagedPolicyArns",
+            ),
+        ],
+        id="GroupName",
+        read=Call("GetGroup", _GROUP),
+        # Deleting it would remove its users.
+        deletes_others=True,
+        update=[
+            Call(
+                "UpdateGroup",
+                {**_GROUP, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
+                only=(),
+            )
+        ],
+        delete=[
+            Call(
+                "DeleteGroupPolicy", {**_GROUP, "PolicyName": "@item.PolicyName"}, each="Policies"
+            ),
+            Call("DetachGroupPolicy", {**_GROUP, "PolicyArn": "@item"}, each="ManagedPolicyArns"),
+            Call("DeleteGroup", _GROUP),
+        ],
+        name="GroupName",
+        name_length=128,
+    ),
+    DeclaredType(
+        "AWS::IAM::AccessKey",
+        "iam",
+        create=[Call("CreateAccessKey")],
+        id="@answer.AccessKey.AccessKeyId",
+        update=[Call("UpdateAccessKey", {"AccessKeyId": "@id"})],
+        delete=[Call("DeleteAccessKey", {"UserName": "UserName", "AccessKeyId": "@id"})],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::IAM::UserToGroupAddition",
+        "iam",
+        create=[
+            Call(
+                "AddUserToGroup",
+                {"GroupName": "GroupName", "UserName": "@item"},
+                only=(),
+                each="Users",
+            )
+        ],
+        id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
+        delete=[
+            Call(
+                "RemoveUserFromGroup",
+                {"GroupName": "GroupName", "UserName": "@item"},
+                each="Users",
+            )
+        ],
+        attributes={"Id": "@id"},
+        shared=("Users", "GroupName"),
+    ),
+]

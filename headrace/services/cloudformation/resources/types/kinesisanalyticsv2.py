@@ -1,0 +1,203 @@
+"""Managed Flink's applications."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import Properties
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+    value_at,
+)
+from headrace.services.cloudformation.resources.declared_calls import input_of
+
+_SERVICE = "kinesisanalyticsv2"
+
+
+_NETWORKS = "VpcConfigurations"
+
+
+_FLINK = ("CheckpointConfiguration", "MonitoringConfiguration", "ParallelismConfiguration")
+
+
+def _logging_option(values: Values) -> str:
+    """Return the id of the log stream that was added last."""
+    return str(
+        values.answered("CloudWatchLoggingOptionDescriptions")[-1]["CloudWatchLoggingOptionId"]
+    )
+
+
+def _described(values: Values) -> dict[str, Any]:
+    """Return the application's current description."""
+    answer = values.context.call(_SERVICE, "DescribeApplication", {"ApplicationName": values.id})
+    return cast("dict[str, Any]", answer["ApplicationDetail"])
+
+
+@computed_from()
+def _version(values: Values) -> int:
+    return int(_described(values)["ApplicationVersionId"])
+
+
+def _as_update(given: Properties, shape: Any, path: str) -> dict[str, Any]:
+    """Return a configuration with UpdateApplication's names for its members."""
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        singular = name.replace("Properties", "Property")
+        names = (name, f"{name}Update", f"{singular}Updates")
+        member = next((each for each in names if each in shape.members), None)
+        if member is None:
+            raise ResourceFailed(f"UpdateApplication cannot change {path}.{name}")
+        inner = shape.members[member]
+        changed = isinstance(value, dict) and inner.type_name == "structure"
+        found[member] = (
+            _as_update(cast("Properties", value), inner, f"{path}.{name}") if changed else value
+        )
+    return found
+
+
+def _check_description(values: Values) -> None:
+    """Refuse a changed description: the service has no call for it. A rollback finds the old one unchanged."""
+    before, wanted = _described(values), values.get("ApplicationDescription") or ""
+    if (before.get("ApplicationDescription") or "") != wanted:
+        raise ResourceFailed(
+            "Managed Service for Apache Flink has no call that changes the ApplicationDescription"
+            " of an application: take the change back, or make another application"
+        )
+
+
+def _flink(configuration: Properties) -> Properties:
+    return cast("Properties", configuration.get("FlinkApplicationConfiguration") or {})
+
+
+@computed_from("ApplicationConfiguration", "ApplicationDescription")
+def _configuration(values: Values) -> dict[str, Any] | None:
+    """Return the changed parts of the configuration. A removed part gets its default, if it has one."""
+    _check_description(values)
+    new = dict(values.get("ApplicationConfiguration") or {})
+    old = dict(values.old.get("ApplicationConfiguration") or {})
+    changed = {n: v for n, v in new.items() if v != old.get(n) and n != _NETWORKS}
+    if "EnvironmentProperties" in old.keys() - new.keys():
+        changed["EnvironmentProperties"] = {"PropertyGroups": []}
+    flink, before = _flink(new), _flink(old)
+    gone = [name for name in _FLINK if name in before and name not in flink]
+    if gone:
+        defaults = {name: {"ConfigurationType": "DEFAULT"} for name in gone}
+        changed["FlinkApplicationConfiguration"] = {**flink, **defaults}
+    shape = input_of(_SERVICE, "UpdateApplication").members["ApplicationConfigurationUpdate"]
+    update = _as_update(changed, shape, "ApplicationConfiguration")
+    wanted, held = _networks(values), _network_ids(values)
+    if wanted and held:
+        update["VpcConfigurationUpdates"] = [
+            {
+                "VpcConfigurationId": held[0],
+                "SubnetIdUpdates": wanted[0]["SubnetIds"],
+                "SecurityGroupIdUpdates": wanted[0]["SecurityGroupIds"],
+            }
+        ]
+    return update or None
+
+
+def _networks(values: Values) -> list[Properties]:
+    """Return the template's VPC configurations: one at most."""
+    return values.items(f"ApplicationConfiguration.{_NETWORKS}")
+
+
+def _network_ids(values: Values) -> list[str]:
+    """Return the ids of the application's current VPC configurations."""
+    path = "ApplicationConfigurationDescription.VpcConfigurationDescriptions"
+    listed = cast("list[Properties]", value_at(_described(values), path) or [])
+    return [str(each["VpcConfigurationId"]) for each in listed]
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::KinesisAnalyticsV2::Application",
+        _SERVICE,
+        create=[Call("CreateApplication")],
+        id="ApplicationName",
+        read=Call("DescribeApplication", {"ApplicationName": "@id"}),
+        update=[
+            Call(
+                "UpdateApplication",
+                {
+                    "ApplicationName": "@id",
+                    "ServiceExecutionRoleUpdate": "ServiceExecutionRole",
+                    "RuntimeEnvironmentUpdate": "RuntimeEnvironment",
+                    "ApplicationConfigurationUpdate": _configuration,
+                    "CurrentApplicationVersionId": _version,
+                },
+                only=(),
+            ),
+            Call(
+                "DeleteApplicationVpcConfiguration",
+                {
+                    "ApplicationName": "@id",
+                    "CurrentApplicationVersionId": _version,
+                    "VpcConfigurationId": computed_from("ApplicationConfiguration")(
+                        lambda v: _network_ids(v)[0]
+                    ),
+                },
+                only=(),
+                only_if=lambda v: not _networks(v) and bool(_network_ids(v)),
+            ),
+            Call(
+                "AddApplicationVpcConfiguration",
+                {
+                    "ApplicationName": "@id",
+                    "CurrentApplicationVersionId": _version,
+                    "VpcConfiguration": computed_from("ApplicationConfiguration")(
+                        lambda v: _networks(v)[0]
+                    ),
+                },
+                only=(),
+                only_if=lambda v: bool(_networks(v)) and not _network_ids(v),
+            ),
+        ],
+        tag=(
+            "TagResource",
+            "UntagResource",
+            "ResourceARN",
+            "@answer.ApplicationDetail.ApplicationARN",
+        ),
+        # Deleting it would remove its log streams.
+        deletes_others=True,
+        delete=[
+            Call(
+                "DeleteApplication",
+                {
+                    "ApplicationName": "@id",
+                    "CreateTimestamp": "@answer.ApplicationDetail.CreateTimestamp",
+                },
+            )
+        ],
+        name="ApplicationName",
+        name_length=128,
+    ),
+    DeclaredType(
+        "AWS::KinesisAnalyticsV2::ApplicationCloudWatchLoggingOption",
+        _SERVICE,
+        create=[
+            Call(
+                "AddApplicationCloudWatchLoggingOption",
+                {"CloudWatchLoggingOption": "CloudWatchLoggingOption"},
+            )
+        ],
+        id=lambda v: f"{v.get('ApplicationName')}|{_logging_option(v)}",
+        read=Call("DescribeApplication", {"ApplicationName": lambda v: v.id.partition("|")[0]}),
+        delete=[
+            Call(
+                "DeleteApplicationCloudWatchLoggingOption",
+                {
+                    "ApplicationName": lambda v: v.id.partition("|")[0],
+                    "CloudWatchLoggingOptionId": lambda v: v.id.partition("|")[2],
+                },
+                only=(),
+            )
+        ],
+        attributes={"Id": "@id"},
+    ),
+]

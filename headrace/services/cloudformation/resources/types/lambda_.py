@@ -1,0 +1,420 @@
+"""Lambda: functions, layers, event-source mappings, asynchronous invocation."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from typing import Any
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    boolean,
+    enforced,
+    integers,
+    stored,
+    tag_map,
+    without,
+)
+from headrace.services.cloudformation.resources.inline import modules_for
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
+
+GONE = "ResourceNotFoundException"
+_CONFIGURATION = (
+    "Description",
+    "Handler",
+    "Role",
+    "Runtime",
+    "Layers",
+    "Environment",
+    "DeadLetterConfig",
+    "KMSKeyArn",
+    "TracingConfig",
+    "EphemeralStorage",
+    "LoggingConfig",
+    "VpcConfig",
+    "SnapStart",
+    "FileSystemConfigs",
+)
+_INLINE_FILE = {"python": "index.py", "nodejs": "index.js"}
+
+
+def _code(properties: Properties) -> dict[str, Any]:
+    code = properties["Code"]
+    if "ZipFile" not in code:
+        return {
+            key: code[key]
+            for key in ("S3Bucket", "S3Key", "S3ObjectVersion", "ImageUri")
+            if key in code
+        }
+    runtime = str(properties.get("Runtime", ""))
+    name = next((f for prefix, f in _INLINE_FILE.items() if runtime.startswith(prefix)), "index.py")
+    source = str(code["ZipFile"])
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, text in {name: source, **modules_for(runtime, source)}.items():
+            # A fixed date, so that the same source gives the same package.
+            archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), text)
+    return {"ZipFile": packed.getvalue()}
+
+
+def _configuration(properties: Properties) -> dict[str, Any]:
+    params = {key: properties[key] for key in _CONFIGURATION if key in properties}
+    for key in ("MemorySize", "Timeout"):
+        if key in properties:
+            params[key] = int(properties[key])
+    if "KmsKeyArn" in properties:
+        params["KMSKeyArn"] = properties["KmsKeyArn"]
+    if "Environment" in params:
+        variables = params["Environment"].get("Variables", {})
+        params["Environment"] = {"Variables": {k: str(v) for k, v in variables.items()}}
+    return params
+
+
+def _create_function(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("FunctionName") or context.generated_name(64)
+    params = {
+        "FunctionName": name,
+        "Code": _code(properties),
+        "Tags": tag_map(properties, context),
+        **_configuration(properties),
+    }
+    for key in ("PackageType", "Architectures"):
+        if key in properties:
+            params[key] = properties[key]
+    function = context.call("lambda", "CreateFunction", params)
+    context.note_made(name)
+    _set_concurrency(context, name, properties)
+    _set_management(context, name, properties)
+    return ResourceResult(name, {"Arn": function["FunctionArn"]})
+
+
+def _set_concurrency(context: Context, name: str, properties: Properties) -> None:
+    if "ReservedConcurrentExecutions" in properties:
+        context.call(
+            "lambda",
+            "PutFunctionConcurrency",
+            {
+                "FunctionName": name,
+                "ReservedConcurrentExecutions": int(properties["ReservedConcurrentExecutions"]),
+            },
+        )
+
+
+def _set_management(context: Context, name: str, properties: Properties) -> None:
+    if "RecursiveLoop" in properties:
+        params = {"FunctionName": name, "RecursiveLoop": properties["RecursiveLoop"]}
+        context.call("lambda", "PutFunctionRecursionConfig", params)
+    if "RuntimeManagementConfig" in properties:
+        params = {"FunctionName": name, **properties["RuntimeManagementConfig"]}
+        context.call("lambda", "PutRuntimeManagementConfig", params)
+
+
+def _update_function(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    if any(new.get(name) != old.get(name) for name in ("Code", "Architectures")):
+        # Documented: the default is x86_64.
+        architectures = new.get("Architectures") or ["x86_64"]
+        code = {"FunctionName": physical_id, "Architectures": architectures, **_code(new)}
+        context.call("lambda", "UpdateFunctionCode", code)
+    params = _configuration(new)
+    # A property that the template no longer has goes back to AWS's default.
+    if "Environment" in old and "Environment" not in new:
+        params["Environment"] = {"Variables": {}}
+    if "Layers" in old and "Layers" not in new:
+        params["Layers"] = []
+    function = context.call(
+        "lambda", "UpdateFunctionConfiguration", {"FunctionName": physical_id, **params}
+    )
+    _set_concurrency(context, physical_id, new)
+    _set_management(context, physical_id, new)
+    if "ReservedConcurrentExecutions" in old and "ReservedConcurrentExecutions" not in new:
+        context.call("lambda", "DeleteFunctionConcurrency", {"FunctionName": physical_id})
+    tags = tag_map(new, context)
+    if tags:
+        context.call("lambda", "TagResource", {"Resource": function["FunctionArn"], "Tags": tags})
+    return ResourceResult(physical_id, {"Arn": function["FunctionArn"]})
+
+
+def _delete_function(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
+
+
+def _create_layer(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("LayerName") or context.generated_name(140)
+    params = {"LayerName": name, **without(properties, "LayerName")}
+    layer = context.call("lambda", "PublishLayerVersion", params)
+    arn = layer["LayerVersionArn"]
+    return ResourceResult(arn, {"LayerVersionArn": arn})
+
+
+def _layer(context: Context, properties: Properties) -> str | None:
+    name = properties.get("LayerName") or context.generated_name(140)
+    found = context.call("lambda", "ListLayerVersions", {"LayerName": name})["LayerVersions"]
+    newest = max(found, key=lambda layer: int(layer["Version"]), default=None)
+    return newest and str(newest["LayerVersionArn"])
+
+
+def _delete_layer(context: Context, physical_id: str, properties: Properties) -> None:
+    layer, _, version = physical_id.rpartition(":")
+    params = {"LayerName": layer, "VersionNumber": int(version)}
+    context.delete_if_exists("lambda", "DeleteLayerVersion", params, GONE)
+
+
+_MAPPING_NUMBERS = (
+    "BatchSize",
+    "MaximumBatchingWindowInSeconds",
+    "MaximumRecordAgeInSeconds",
+    "MaximumRetryAttempts",
+    "ParallelizationFactor",
+    "TumblingWindowInSeconds",
+)
+
+
+def _mapping_params(properties: Properties) -> dict[str, Any]:
+    params = integers(without(properties, "Tags"), *_MAPPING_NUMBERS)
+    for key in ("BisectBatchOnFunctionError", "Enabled"):
+        if key in params:
+            params[key] = boolean(params[key])
+    if "StartingPositionTimestamp" in params:
+        from datetime import UTC, datetime
+
+        seconds = float(params["StartingPositionTimestamp"])
+        params["StartingPositionTimestamp"] = datetime.fromtimestamp(seconds, UTC)
+    return params
+
+
+def _create_mapping(context: Context, properties: Properties) -> ResourceResult:
+    mapping = context.call("lambda", "CreateEventSourceMapping", _mapping_params(properties))
+    return _mapping_made(mapping)
+
+
+def _mapping(context: Context, properties: Properties) -> str | None:
+    """Return the newest event-source mapping of the function and the source."""
+    params = {"FunctionName": properties["FunctionName"]}
+    if "EventSourceArn" in properties:
+        params["EventSourceArn"] = properties["EventSourceArn"]
+    found = context.call("lambda", "ListEventSourceMappings", params)["EventSourceMappings"]
+    newest = max(found, key=lambda mapping: mapping["LastModified"], default=None)
+    return newest and str(newest["UUID"])
+
+
+def _mapping_made(mapping: dict[str, Any]) -> ResourceResult:
+    attributes = {
+        "Id": mapping["UUID"],
+        "EventSourceMappingArn": mapping.get("EventSourceMappingArn", ""),
+    }
+    return ResourceResult(mapping["UUID"], attributes)
+
+
+def _update_mapping(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    params = _mapping_params(
+        without(new, "EventSourceArn", "StartingPosition", "StartingPositionTimestamp")
+    )
+    mapping = context.call("lambda", "UpdateEventSourceMapping", {"UUID": physical_id, **params})
+    return _mapping_made(mapping)
+
+
+def _delete_mapping(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
+
+
+def _find_invoke_config(context: Context, properties: Properties) -> str | None:
+    params = {"FunctionName": properties["FunctionName"], "Qualifier": properties["Qualifier"]}
+    identifier = f"{properties['FunctionName']}|{properties['Qualifier']}"
+    return context.found("lambda", "GetFunctionEventInvokeConfig", params, identifier)
+
+
+def _put_invoke_config(context: Context, properties: Properties) -> ResourceResult:
+    params = integers(properties, "MaximumEventAgeInSeconds", "MaximumRetryAttempts")
+    context.call("lambda", "PutFunctionEventInvokeConfig", params)
+    return ResourceResult(f"{properties['FunctionName']}|{properties['Qualifier']}")
+
+
+def _update_invoke_config(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    return _put_invoke_config(context, new)
+
+
+def _delete_invoke_config(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {
+        "FunctionName": properties["FunctionName"],
+        "Qualifier": properties["Qualifier"],
+    }
+    context.delete_if_exists("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
+
+
+def _remark(properties: Properties) -> dict[str, str]:
+    """Return a remark when the function declares another Python than headrace's own, which runs every function."""
+    runtime = str(properties.get("Runtime", ""))
+    running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    if not runtime.startswith("python3") or runtime == running:
+        return {}
+    return {"Runtime": f"{runtime} is declared; {running} runs it"}
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Lambda::Function",
+        {
+            **enforced(
+                "FunctionName",
+                "Code",
+                "Handler",
+                "Runtime",
+                "Environment",
+                "MemorySize",
+                "Timeout",
+                "Layers",
+                "Tags",
+                "ReservedConcurrentExecutions",
+                "LoggingConfig",
+                "PackageType",
+                "DeadLetterConfig",
+                "EphemeralStorage",
+                "TracingConfig",
+            ),
+            **stored(
+                "Role",
+                "Description",
+                "Architectures",
+                "KmsKeyArn",
+                "VpcConfig",
+                "RecursiveLoop",
+                "RuntimeManagementConfig",
+                "SnapStart",
+                "FileSystemConfigs",
+            ),
+        },
+        _create_function,
+        _delete_function,
+        update=_update_function,
+        replace_on=frozenset({"FunctionName", "PackageType"}),
+        named_by=("FunctionName",),
+        remark=_remark,
+    ),
+    ResourceType(
+        "AWS::Lambda::LayerVersion",
+        {
+            **enforced("LayerName", "Content"),
+            **stored("CompatibleRuntimes", "CompatibleArchitectures", "Description", "LicenseInfo"),
+        },
+        _create_layer,
+        _delete_layer,
+        made=_layer,
+    ),
+    ResourceType(
+        "AWS::Lambda::EventSourceMapping",
+        {
+            **enforced(
+                "BatchSize",
+                "BisectBatchOnFunctionError",
+                "DestinationConfig",
+                "Enabled",
+                "EventSourceArn",
+                "FilterCriteria",
+                "FunctionName",
+                "FunctionResponseTypes",
+                "MaximumBatchingWindowInSeconds",
+                "MaximumRecordAgeInSeconds",
+                "MaximumRetryAttempts",
+                "StartingPosition",
+                "StartingPositionTimestamp",
+                "TumblingWindowInSeconds",
+            ),
+            **stored(
+                "ParallelizationFactor", "MetricsConfig", "KmsKeyArn", "Tags", "ScalingConfig"
+            ),
+        },
+        _create_mapping,
+        _delete_mapping,
+        update=_update_mapping,
+        replace_on=frozenset({"EventSourceArn", "StartingPosition", "StartingPositionTimestamp"}),
+        made=_mapping,
+    ),
+    ResourceType(
+        "AWS::Lambda::EventInvokeConfig",
+        enforced(
+            "FunctionName",
+            "Qualifier",
+            "DestinationConfig",
+            "MaximumEventAgeInSeconds",
+            "MaximumRetryAttempts",
+        ),
+        _put_invoke_config,
+        _delete_invoke_config,
+        update=_update_invoke_config,
+        replace_on=frozenset({"FunctionName", "Qualifier"}),
+        find=_find_invoke_config,
+        made=_find_invoke_config,
+    ),
+]
+
+
+def _enabled(mapping: dict[str, Any]) -> bool:
+    return mapping["State"] in ("Enabled", "Enabling", "Creating", "Updating")
+
+
+READINGS = (
+    ReadingRules(
+        "AWS::Lambda::Function",
+        "lambda",
+        (
+            ReadCall(
+                "GetFunctionConfiguration",
+                {"FunctionName": "@id"},
+                properties=same(
+                    "Architectures DeadLetterConfig Description Environment "
+                    "EphemeralStorage FunctionName Handler LoggingConfig "
+                    "MemorySize PackageType Role Runtime Timeout TracingConfig",
+                    KmsKeyArn="KMSKeyArn",
+                    Layers=each_of("Layers", "Arn"),
+                ),
+            ),
+            ReadCall(
+                "GetFunctionConcurrency",
+                {"FunctionName": "@id"},
+                properties=same("ReservedConcurrentExecutions"),
+            ),
+        ),
+        {"Arn": "FunctionArn"},
+    ),
+    ReadingRules(
+        "AWS::Lambda::EventSourceMapping",
+        "lambda",
+        (
+            ReadCall(
+                "GetEventSourceMapping",
+                {"UUID": "@id"},
+                properties=same(
+                    "BatchSize BisectBatchOnFunctionError DestinationConfig "
+                    "EventSourceArn FilterCriteria FunctionResponseTypes "
+                    "MaximumBatchingWindowInSeconds MaximumRecordAgeInSeconds "
+                    "MaximumRetryAttempts ParallelizationFactor StartingPosition "
+                    "TumblingWindowInSeconds",
+                    Enabled=_enabled,
+                ),
+            ),
+        ),
+        {"Id": "UUID", "EventSourceMappingArn": "EventSourceMappingArn"},
+    ),
+    ReadingRules(
+        "AWS::Lambda::Alias",
+        "lambda",
+        (
+            ReadCall(
+                "GetAlias",
+                {"FunctionName": "@FunctionName", "Name": "@Name"},
+                properties=same("Description FunctionVersion Name"),
+            ),
+        ),
+        named=False,
+    ),
+)

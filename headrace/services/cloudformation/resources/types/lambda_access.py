@@ -1,0 +1,294 @@
+"""Lambda versions, aliases and their provisioned concurrency; permissions of functions and layers; function URLs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    boolean,
+    enforced,
+    integers,
+    stored,
+    without,
+)
+
+GONE = "ResourceNotFoundException"
+_WAIT_S = 0.05
+_PROVISIONED_WITHIN_S = 300.0
+
+
+# --- versions and aliases ---------------------------------------------------------------------
+
+
+def _provision(context: Context, function: str, qualifier: str, properties: Properties) -> None:
+    """Request provisioned concurrency and wait until it is ready. Raises ResourceFailed."""
+    wanted: dict[str, Any] = properties.get("ProvisionedConcurrencyConfig") or {}
+    named = {"FunctionName": function, "Qualifier": qualifier}
+    if not wanted:
+        context.call("lambda", "DeleteProvisionedConcurrencyConfig", named)
+        return
+    count = int(wanted["ProvisionedConcurrentExecutions"])
+    request = {**named, "ProvisionedConcurrentExecutions": count}
+    context.call("lambda", "PutProvisionedConcurrencyConfig", request)
+    deadline_s = context.clock.monotonic_s() + _PROVISIONED_WITHIN_S
+    while context.clock.monotonic_s() < deadline_s:
+        state = context.call("lambda", "GetProvisionedConcurrencyConfig", named)
+        if state["Status"] == "READY":
+            return
+        if state["Status"] == "FAILED":
+            raise ResourceFailed(
+                f"Provisioned Concurrency configuration failed: {state.get('StatusReason', '')}"
+            )
+        context.pause(_WAIT_S)
+    raise ResourceFailed("Provisioned Concurrency configuration did not become ready in time")
+
+
+def _create_version(context: Context, properties: Properties) -> ResourceResult:
+    params = {
+        key: properties[key]
+        for key in ("FunctionName", "CodeSha256", "Description")
+        if key in properties
+    }
+    # When the code is already published, PublishVersion returns that version, which another resource owns.
+    before = _versions(context, properties["FunctionName"])
+    version = context.call("lambda", "PublishVersion", params)
+    if version["Version"] in before:
+        # AWS's sentence, observed by many.
+        raise ResourceFailed(
+            f"A version for this Lambda function exists ( {version['Version']} ). Modify the function to create a new"
+            " version."
+        )
+    arn = version["FunctionArn"]
+    context.note_made(arn)
+    if properties.get("ProvisionedConcurrencyConfig"):
+        _provision(context, arn.rpartition(":")[0], version["Version"], properties)
+    return ResourceResult(arn, {"Version": version["Version"], "FunctionArn": arn})
+
+
+def _versions(context: Context, function: str) -> set[str]:
+    found: set[str] = set()
+    params = {"FunctionName": function}
+    while True:
+        page = context.call("lambda", "ListVersionsByFunction", params)
+        found |= {version["Version"] for version in page["Versions"]}
+        if not page.get("NextMarker"):
+            return found
+        params = {"FunctionName": function, "Marker": page["NextMarker"]}
+
+
+def _version(context: Context, properties: Properties) -> str | None:
+    """Return the function's newest version."""
+    function = properties["FunctionName"]
+    numbers = [int(number) for number in _versions(context, function) if number.isdigit()]
+    if not numbers:
+        return None
+    params = {"FunctionName": function, "Qualifier": str(max(numbers))}
+    return str(context.call("lambda", "GetFunctionConfiguration", params)["FunctionArn"])
+
+
+def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
+    name, _, version = physical_id.rpartition(":")
+    params = {"FunctionName": name, "Qualifier": version}
+    context.delete_if_exists("lambda", "DeleteFunction", params, GONE)
+
+
+def _alias_params(properties: Properties) -> dict[str, Any]:
+    # Always sent, so that the description is removed when the template has none.
+    params: dict[str, Any] = {"Description": properties.get("Description", "")}
+    params |= {key: properties[key] for key in ("FunctionName", "FunctionVersion", "Name")}
+    weights = {
+        weight["FunctionVersion"]: float(weight["FunctionWeight"])
+        for weight in listed(properties.get("RoutingConfig") or {}, "AdditionalVersionWeights")
+    }
+    params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
+    return params
+
+
+def _create_alias(context: Context, properties: Properties) -> ResourceResult:
+    alias = context.call("lambda", "CreateAlias", _alias_params(properties))
+    context.note_made(alias["AliasArn"])
+    if properties.get("ProvisionedConcurrencyConfig"):
+        _provision(context, properties["FunctionName"], properties["Name"], properties)
+    return ResourceResult(alias["AliasArn"], {"AliasArn": alias["AliasArn"]})
+
+
+def _update_alias(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    context.call("lambda", "UpdateAlias", _alias_params(new))
+    member = "ProvisionedConcurrencyConfig"
+    if old.get(member) or new.get(member):
+        _provision(context, new["FunctionName"], new["Name"], new)
+    return ResourceResult(physical_id, {"AliasArn": physical_id})
+
+
+def _alias(context: Context, properties: Properties) -> str | None:
+    params = {name: properties[name] for name in ("FunctionName", "Name")}
+    return str(context.call("lambda", "GetAlias", params)["AliasArn"])
+
+
+def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"FunctionName": properties["FunctionName"], "Name": properties["Name"]}
+    context.delete_if_exists("lambda", "DeleteAlias", params, GONE)
+
+
+# --- permissions ------------------------------------------------------------------------------
+
+
+def _create_permission(context: Context, properties: Properties) -> ResourceResult:
+    statement = context.generated_name(100)
+    params = {"StatementId": statement, **without(properties, "FunctionName")}
+    if "InvokedViaFunctionUrl" in params:
+        params["InvokedViaFunctionUrl"] = boolean(params["InvokedViaFunctionUrl"])
+    context.call("lambda", "AddPermission", {"FunctionName": properties["FunctionName"], **params})
+    return ResourceResult(statement, {"Id": statement})
+
+
+def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
+    context.delete_if_exists("lambda", "RemovePermission", params, GONE)
+
+
+def _layer_of(properties: Properties) -> dict[str, Any]:
+    arn = str(properties["LayerVersionArn"])
+    layer, _, version = arn.rpartition(":")
+    if not (version.isascii() and version.isdigit()):
+        raise AwsError(
+            "InvalidParameterValueException", f"Invalid layer version ARN: {arn}"
+        )  # assumed
+    return {"LayerName": layer, "VersionNumber": int(version)}
+
+
+def _create_layer_permission(context: Context, properties: Properties) -> ResourceResult:
+    statement = context.generated_name(100)
+    params = {"StatementId": statement, **_layer_of(properties)}
+    params |= without(properties, "LayerVersionArn")
+    context.call("lambda", "AddLayerVersionPermission", params)
+    # AWS's form: the layer version's ARN and the statement.
+    physical_id = f"{properties['LayerVersionArn']}#{statement}"
+    return ResourceResult(physical_id, {"Id": physical_id})
+
+
+def _layer_permission(context: Context, properties: Properties) -> str | None:
+    return f"{properties['LayerVersionArn']}#{context.generated_name(100)}"
+
+
+def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"StatementId": physical_id.rpartition("#")[2], **_layer_of(properties)}
+    context.delete_if_exists("lambda", "RemoveLayerVersionPermission", params, GONE)
+
+
+# --- function URLs ----------------------------------------------------------------------------
+
+
+def _url_of(properties: Properties) -> dict[str, Any]:
+    named = {"FunctionName": properties["TargetFunctionArn"]}
+    if "Qualifier" in properties:
+        named["Qualifier"] = properties["Qualifier"]
+    return named
+
+
+def _url_params(properties: Properties) -> dict[str, Any]:
+    cors = integers(properties.get("Cors") or {}, "MaxAge")
+    if "AllowCredentials" in cors:
+        cors["AllowCredentials"] = boolean(cors["AllowCredentials"])
+    return {
+        **_url_of(properties),
+        "AuthType": properties["AuthType"],
+        "InvokeMode": properties.get("InvokeMode", "BUFFERED"),
+        "Cors": cors,
+    }
+
+
+def _url_made(url: dict[str, Any]) -> ResourceResult:
+    # Ref returns the function's ARN, as on AWS.
+    return ResourceResult(
+        url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
+    )
+
+
+def _create_url(context: Context, properties: Properties) -> ResourceResult:
+    return _url_made(context.call("lambda", "CreateFunctionUrlConfig", _url_params(properties)))
+
+
+def _update_url(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    return _url_made(context.call("lambda", "UpdateFunctionUrlConfig", _url_params(new)))
+
+
+def _url(context: Context, properties: Properties) -> str | None:
+    found = context.call("lambda", "GetFunctionUrlConfig", _url_of(properties))
+    return str(found["FunctionArn"])
+
+
+def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
+
+
+TYPES = [
+    ResourceType(
+        "AWS::Lambda::Version",
+        {
+            **enforced("FunctionName", "CodeSha256", "ProvisionedConcurrencyConfig"),
+            **stored("Description", "RuntimePolicy"),
+        },
+        _create_version,
+        _delete_version,
+        made=_version,
+    ),
+    ResourceType(
+        "AWS::Lambda::Alias",
+        {
+            **enforced(
+                "FunctionName",
+                "FunctionVersion",
+                "Name",
+                "RoutingConfig",
+                "ProvisionedConcurrencyConfig",
+            ),
+            **stored("Description"),
+        },
+        _create_alias,
+        _delete_alias,
+        update=_update_alias,
+        replace_on=frozenset({"FunctionName", "Name"}),
+        named_by=("Name",),
+        made=_alias,
+    ),
+    ResourceType(
+        "AWS::Lambda::Permission",
+        {
+            # Invocations by a service (SourceArn) and through a function URL are checked against these.
+            **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
+            **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
+            **stored("PrincipalOrgID", "EventSourceToken"),
+        },
+        _create_permission,
+        _delete_permission,
+    ),
+    ResourceType(
+        "AWS::Lambda::LayerVersionPermission",
+        {**enforced("LayerVersionArn", "Action", "Principal"), **stored("OrganizationId")},
+        _create_layer_permission,
+        _delete_layer_permission,
+        made=_layer_permission,
+    ),
+    ResourceType(
+        "AWS::Lambda::Url",
+        enforced("TargetFunctionArn", "Qualifier", "AuthType", "Cors", "InvokeMode"),
+        _create_url,
+        _delete_url,
+        update=_update_url,
+        replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
+        named_by=("TargetFunctionArn",),
+        made=_url,
+    ),
+]

@@ -1,0 +1,158 @@
+"""RDS: instances, clusters and their groups, as stored settings."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+)
+
+_TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
+
+
+@computed_from("DeletionProtection")
+def _is_protected(values: Values) -> object:
+    # A boolean that the template no longer has is false.
+    return values.get("DeletionProtection") or False
+
+
+# Members of ModifyDBInstance and ModifyDBCluster that moto stores.
+_MODIFIED = (
+    "AllocatedStorage",
+    "AutoMinorVersionUpgrade",
+    "BackupRetentionPeriod",
+    "CACertificateIdentifier",
+    "CopyTagsToSnapshot",
+    "DBInstanceClass",
+    "DBParameterGroupName",
+    "EngineVersion",
+    "Iops",
+    "LicenseModel",
+    "MasterUserPassword",
+    "MaxAllocatedStorage",
+    "MultiAZ",
+    "PreferredBackupWindow",
+    "PreferredMaintenanceWindow",
+    "PromotionTier",
+    "PubliclyAccessible",
+    "StorageType",
+    "VPCSecurityGroups",
+)
+
+
+_CLUSTER_MODIFIED = (
+    "AllocatedStorage",
+    "BackupRetentionPeriod",
+    "CopyTagsToSnapshot",
+    "DBClusterInstanceClass",
+    "DBClusterParameterGroupName",
+    "EngineVersion",
+    "Iops",
+    "MasterUserPassword",
+    "PreferredBackupWindow",
+    "PreferredMaintenanceWindow",
+    "ScalingConfiguration",
+    "ServerlessV2ScalingConfiguration",
+    "StorageType",
+    "VpcSecurityGroupIds",
+)
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::RDS::DBSubnetGroup",
+        "rds",
+        create=[Call("CreateDBSubnetGroup")],
+        id="DBSubnetGroupName",
+        read=Call("DescribeDBSubnetGroups", {"DBSubnetGroupName": "@id"}),
+        update=[Call("ModifyDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
+        tag=(*_TAGS, "@answer.DBSubnetGroups.0.DBSubnetGroupArn"),
+        delete=[Call("DeleteDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
+        name="DBSubnetGroupName",
+        name_lower=True,
+    ),
+    DeclaredType(
+        "AWS::RDS::DBParameterGroup",
+        "rds",
+        create=[Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"})],
+        id="DBParameterGroupName",
+        read=Call("DescribeDBParameterGroups", {"DBParameterGroupName": "@id"}),
+        tag=(*_TAGS, "@answer.DBParameterGroups.0.DBParameterGroupArn"),
+        delete=[Call("DeleteDBParameterGroup", {"DBParameterGroupName": "@id"})],
+        name="DBParameterGroupName",
+        name_lower=True,
+        attributes={"DBParameterGroupArn": "@answer.DBParameterGroups.0.DBParameterGroupArn"},
+    ),
+    DeclaredType(
+        "AWS::RDS::DBInstance",
+        "rds",
+        create=[Call("CreateDBInstance")],
+        id="DBInstanceIdentifier",
+        read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
+        # Deleting it would delete its data and replicas.
+        deletes_others=True,
+        tag=(*_TAGS, "@answer.DBInstances.0.DBInstanceArn"),
+        delete=[
+            Call(
+                "DeleteDBInstance",
+                {"DBInstanceIdentifier": "@id", "SkipFinalSnapshot": lambda _: True},
+            )
+        ],
+        update=[
+            Call(
+                "ModifyDBInstance",
+                {
+                    "DBInstanceIdentifier": "@id",
+                    "ApplyImmediately": lambda _: True,
+                    "DeletionProtection": _is_protected,
+                },
+                only=_MODIFIED,
+            )
+        ],
+        name="DBInstanceIdentifier",
+        name_lower=True,
+        names={"VPCSecurityGroups": "VpcSecurityGroupIds"},
+        attributes={
+            "Endpoint.Address": "@answer.DBInstances.0.Endpoint.Address",
+            "Endpoint.Port": lambda v: str(v.answered("DBInstances")[0]["Endpoint"]["Port"]),
+            "DBInstanceArn": "@answer.DBInstances.0.DBInstanceArn",
+        },
+    ),
+    DeclaredType(
+        "AWS::RDS::DBCluster",
+        "rds",
+        create=[Call("CreateDBCluster")],
+        id="DBClusterIdentifier",
+        read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
+        # Deleting it would delete its data and instances.
+        deletes_others=True,
+        tag=(*_TAGS, "@answer.DBClusters.0.DBClusterArn"),
+        delete=[
+            Call(
+                "DeleteDBCluster",
+                {"DBClusterIdentifier": "@id", "SkipFinalSnapshot": lambda _: True},
+            )
+        ],
+        update=[
+            Call(
+                "ModifyDBCluster",
+                {
+                    "DBClusterIdentifier": "@id",
+                    "ApplyImmediately": lambda _: True,
+                    "DeletionProtection": _is_protected,
+                },
+                only=_CLUSTER_MODIFIED,
+            )
+        ],
+        name="DBClusterIdentifier",
+        name_lower=True,
+        attributes={
+            "Endpoint.Address": "@answer.DBClusters.0.Endpoint",
+            "Endpoint.Port": lambda v: str(v.answered("DBClusters")[0].get("Port", "")),
+            "ReadEndpoint.Address": "@answer.DBClusters.0.ReaderEndpoint",
+            "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
+        },
+    ),
+]

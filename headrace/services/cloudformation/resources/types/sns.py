@@ -1,0 +1,282 @@
+"""SNS topics, subscriptions and policies."""
+
+import json
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import make_arn
+from headrace.core.values import listed
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    attribute_text,
+    boolean,
+    enforced,
+    stored,
+    tag_list,
+)
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, last_of, same
+
+GONE = ("NotFound", "NotFoundException")
+
+# Attributes of a topic, with their defaults.
+_OF_TOPICS = {
+    "DisplayName": "",
+    "KmsMasterKeyId": "",
+    "ContentBasedDeduplication": "false",
+    "SignatureVersion": "1",
+    "TracingConfig": "PassThrough",
+    "FifoThroughputScope": "Topic",
+}
+# Attributes of a subscription, with their defaults.
+_OF_SUBSCRIPTIONS = {
+    "FilterPolicyScope": "MessageAttributes",
+    "FilterPolicy": "{}",
+    "RawMessageDelivery": "false",
+    "RedrivePolicy": "{}",
+    "DeliveryPolicy": "{}",
+    "SubscriptionRoleArn": "",
+}
+
+
+def _find_topic(context: Context, properties: Properties) -> str | None:
+    name = properties.get("TopicName")
+    arn = make_arn("sns", context.region, context.account, str(name))
+    return context.found("sns", "GetTopicAttributes", {"TopicArn": arn}, name and arn)
+
+
+def _create_topic(context: Context, properties: Properties) -> ResourceResult:
+    fifo = boolean(properties.get("FifoTopic"))
+    name = properties.get("TopicName") or context.generated_name(250) + (".fifo" if fifo else "")
+    attributes = {key: str(properties[key]) for key in _OF_TOPICS if key in properties}
+    if fifo:
+        attributes["FifoTopic"] = "true"
+    params = {"Name": name, "Attributes": attributes, "Tags": tag_list(properties, context)}
+    arn = context.call("sns", "CreateTopic", params)["TopicArn"]
+    _subscribe_all(context, arn, {}, properties)
+    return ResourceResult(arn, {"TopicArn": arn, "TopicName": name})
+
+
+def _update_topic(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    for key, absent in _OF_TOPICS.items():
+        if new.get(key) != old.get(key):
+            context.call(
+                "sns",
+                "SetTopicAttributes",
+                {
+                    "TopicArn": physical_id,
+                    "AttributeName": key,
+                    "AttributeValue": attribute_text(new.get(key, absent)),
+                },
+            )
+    _subscribe_all(context, physical_id, old, new)
+    name = physical_id.rsplit(":", 1)[-1]
+    return ResourceResult(physical_id, {"TopicArn": physical_id, "TopicName": name})
+
+
+def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties) -> None:
+    """Create a topic's own subscriptions; those that an update removes stay, as AWS documents."""
+    before = [(one["Protocol"], one["Endpoint"]) for one in listed(old, "Subscription")]
+    for one in listed(new, "Subscription"):
+        if (one["Protocol"], one["Endpoint"]) not in before:
+            wanted = {"Protocol": one["Protocol"], "Endpoint": one["Endpoint"]}
+            context.call("sns", "Subscribe", {"TopicArn": arn, **wanted})
+
+
+def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
+
+
+def _find_subscription(context: Context, properties: Properties) -> str | None:
+    """Return an existing subscription with the same endpoint, which a second Subscribe would return."""
+    params = {"TopicArn": properties["TopicArn"]}
+    while True:
+        page = context.call("sns", "ListSubscriptionsByTopic", params)
+        for found in page["Subscriptions"]:
+            if (found["Protocol"], found["Endpoint"]) == (
+                properties["Protocol"],
+                properties.get("Endpoint", ""),
+            ):
+                return str(found["SubscriptionArn"])
+        if not page.get("NextToken"):
+            return None
+        params = {"TopicArn": properties["TopicArn"], "NextToken": page["NextToken"]}
+
+
+def _subscribe(context: Context, properties: Properties) -> ResourceResult:
+    arn = context.call(
+        "sns",
+        "Subscribe",
+        {
+            "TopicArn": properties["TopicArn"],
+            "Protocol": properties["Protocol"],
+            "Endpoint": properties.get("Endpoint", ""),
+            "Attributes": {
+                name: attribute_text(properties[name])
+                for name in _OF_SUBSCRIPTIONS
+                if name in properties
+            },
+            "ReturnSubscriptionArn": True,
+        },
+    )["SubscriptionArn"]
+    return ResourceResult(arn, {"Arn": arn})
+
+
+def _update_subscription(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    # FilterPolicyScope first: it decides how FilterPolicy is read.
+    for name, without in _OF_SUBSCRIPTIONS.items():
+        if new.get(name) != old.get(name):
+            value = attribute_text(new[name]) if name in new else without
+            params = {"SubscriptionArn": physical_id, "AttributeName": name}
+            context.call("sns", "SetSubscriptionAttributes", {**params, "AttributeValue": value})
+    return ResourceResult(physical_id, {"Arn": physical_id})
+
+
+def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
+
+
+def _put_policy(context: Context, properties: Properties) -> ResourceResult:
+    for arn in properties["Topics"]:
+        context.call(
+            "sns",
+            "SetTopicAttributes",
+            {
+                "TopicArn": arn,
+                "AttributeName": "Policy",
+                "AttributeValue": json.dumps(properties["PolicyDocument"]),
+            },
+        )
+    name = context.generated_name(100)
+    return ResourceResult(name, {"Id": name})
+
+
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    _put_policy(context, new)
+    return ResourceResult(physical_id, {"Id": physical_id})
+
+
+def _default_policy(context: Context, arn: str) -> Properties:
+    """Return the default policy of a topic (recorded)."""
+    names = (
+        "GetTopicAttributes SetTopicAttributes AddPermission RemovePermission DeleteTopic Subscribe"
+    )
+    return {
+        "Version": "2008-10-17",
+        "Id": "__default_policy_ID",
+        "Statement": [
+            {
+                "Sid": "__default_statement_ID",
+                "Effect": "Allow",
+                "Principal": {"AWS": "*"},
+                "Action": [
+                    f"SNS:{name}"
+                    for name in (*names.split(), "ListSubscriptionsByTopic", "Publish")
+                ],
+                "Resource": arn,
+                "Condition": {"StringEquals": {"AWS:SourceOwner": context.account}},
+            }
+        ],
+    }
+
+
+def _restore_policy(context: Context, physical_id: str, properties: Properties) -> None:
+    """Reset topics to their default policy if they still have this resource's."""
+    for arn in properties["Topics"]:
+        try:
+            found = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
+        except AwsError as error:
+            if error.code in GONE:
+                continue
+            raise
+        if json.loads(found.get("Policy") or "{}") != properties["PolicyDocument"]:
+            continue
+        params = {"AttributeName": "Policy", "TopicArn": arn}
+        text = json.dumps(_default_policy(context, arn))
+        context.call("sns", "SetTopicAttributes", {**params, "AttributeValue": text})
+
+
+TYPES = [
+    ResourceType(
+        "AWS::SNS::Topic",
+        {
+            **enforced(
+                "TopicName",
+                "DisplayName",
+                "FifoTopic",
+                "ContentBasedDeduplication",
+                "SignatureVersion",
+                "Subscription",
+                "Tags",
+            ),
+            **stored("KmsMasterKeyId", "TracingConfig", "FifoThroughputScope"),
+        },
+        _create_topic,
+        _delete_topic,
+        update=_update_topic,
+        replace_on=frozenset({"TopicName", "FifoTopic"}),
+        named_by=("TopicName",),
+        find=_find_topic,
+    ),
+    ResourceType(
+        "AWS::SNS::Subscription",
+        {
+            **enforced("TopicArn", "Protocol", "Endpoint", *_OF_SUBSCRIPTIONS),
+            **stored("DeliveryPolicy", "SubscriptionRoleArn"),
+        },
+        _subscribe,
+        _unsubscribe,
+        update=_update_subscription,
+        replace_on=frozenset({"TopicArn", "Protocol", "Endpoint"}),
+        find=_find_subscription,
+    ),
+    ResourceType(
+        "AWS::SNS::TopicPolicy",
+        {**enforced("Topics"), **stored("PolicyDocument")},
+        _put_policy,
+        _restore_policy,
+        update=_update_policy,
+        shared=("Topics",),
+    ),
+]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::SNS::Topic",
+        "sns",
+        (
+            ReadCall(
+                "GetTopicAttributes",
+                {"TopicArn": "@id"},
+                "Attributes",
+                same(
+                    "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId",
+                    TopicName=last_of("TopicArn"),
+                ),
+            ),
+        ),
+        {"TopicArn": "TopicArn", "TopicName": last_of("TopicArn")},
+    ),
+    ReadingRules(
+        "AWS::SNS::Subscription",
+        "sns",
+        (
+            ReadCall(
+                "GetSubscriptionAttributes",
+                {"SubscriptionArn": "@id"},
+                "Attributes",
+                same("Endpoint FilterPolicy Protocol RawMessageDelivery TopicArn"),
+            ),
+        ),
+        {"Arn": "SubscriptionArn"},
+    ),
+)

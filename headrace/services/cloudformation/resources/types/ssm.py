@@ -1,0 +1,147 @@
+"""SSM parameters."""
+
+from collections.abc import Callable
+
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    ResourceType,
+    enforced,
+    stored,
+)
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+    computed_from,
+    removed_tags,
+)
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
+
+
+def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> ResourceResult:
+    params = {
+        "Name": name,
+        "Type": properties["Type"],
+        "Value": str(properties["Value"]),
+        "Description": properties.get("Description", ""),
+        "Overwrite": overwrite,
+    }
+    if "AllowedPattern" in properties:
+        params["AllowedPattern"] = properties["AllowedPattern"]
+    context.call("ssm", "PutParameter", params)
+    return ResourceResult(name, {"Type": properties["Type"], "Value": str(properties["Value"])})
+
+
+def _create(context: Context, properties: Properties) -> ResourceResult:
+    name = properties.get("Name") or context.made_up(
+        lambda: f"CFN-{context.logical_id}-{context.ids.alnum(12)}"
+    )
+    return _put(context, name, properties, overwrite=False)
+
+
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
+    return _put(context, physical_id, new, overwrite=True)
+
+
+def _delete(context: Context, physical_id: str, properties: Properties) -> None:
+    context.delete_if_exists("ssm", "DeleteParameter", {"Name": physical_id}, "ParameterNotFound")
+
+
+TYPES = [
+    ResourceType(
+        "AWS::SSM::Parameter",
+        {
+            **enforced("Name", "Type", "Value", "AllowedPattern"),
+            **stored("Description", "Tier", "Tags"),
+        },
+        _create,
+        _delete,
+        update=_update,
+        replace_on=frozenset({"Name"}),
+        named_by=("Name",),
+    )
+]
+
+
+def _has_gone(name: str) -> Callable[[Values], bool]:
+    """Return whether an update removes tags."""
+    return lambda values: removed_tags(name)(values) is not None
+
+
+def _is_replaced(properties: Properties) -> bool:
+    """Whether a document is replaced when it changes: the default UpdateMethod (documented)."""
+    return properties.get("UpdateMethod") != "NewVersion"
+
+
+_DOCUMENT: dict[str, Source] = {"ResourceType": lambda _: "Document", "ResourceId": "@id"}
+
+
+def _pairs(values: Values) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in values.tags.items()]
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::SSM::Document",
+        "ssm",
+        create=[Call("CreateDocument")],
+        id="Name",
+        read=Call("DescribeDocument", {"Name": "@id"}),
+        recreated_if=_is_replaced,
+        update=[
+            Call(
+                "UpdateDocument",
+                {"Name": "@id", "DocumentVersion": lambda _: "$LATEST"},
+                only=("Content", "Attachments", "VersionName", "DocumentFormat", "TargetType"),
+            ),
+            Call(
+                "UpdateDocumentDefaultVersion",
+                {
+                    "Name": "@id",
+                    # Assumed: the version that a template creates is the one that runs.
+                    "DocumentVersion": computed_from("Content")(
+                        lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
+                    ),
+                },
+                only=(),
+                only_if=lambda v: "DocumentDescription" in v.answer,
+            ),
+            Call(
+                "AddTagsToResource",
+                {**_DOCUMENT, "Tags": computed_from("Tags")(lambda v: _pairs(v) or None)},
+                only=(),
+                when="Tags",
+            ),
+            Call(
+                "RemoveTagsFromResource",
+                {**_DOCUMENT, "TagKeys": removed_tags("Tags")},
+                only=(),
+                only_if=_has_gone("Tags"),
+            ),
+        ],
+        delete=[Call("DeleteDocument", {"Name": "@id"})],
+        name="Name",
+        name_length=128,
+    ),
+]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::SSM::Parameter",
+        "ssm",
+        (
+            ReadCall(
+                "GetParameter",
+                {"Name": "@id", "WithDecryption": True},
+                "Parameter",
+                same("Name Type Value"),
+            ),
+        ),
+        same("Type Value"),
+    ),
+)

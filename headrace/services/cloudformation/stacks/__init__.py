@@ -1,0 +1,1 @@
+"""Stacks as they are stored: their state, exports, notifications."""

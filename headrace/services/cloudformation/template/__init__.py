@@ -1,0 +1,1 @@
+"""Reads templates: parameters, functions, references, rules."""

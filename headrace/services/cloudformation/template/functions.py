@@ -1,0 +1,189 @@
+"""Intrinsic functions whose arguments have been evaluated: Fn::Join, Fn::Select, Fn::Cidr and others.
+
+A function takes the size of its result from the allowance before it builds the result. With an UNKNOWN argument, the
+result is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.template import function_forms as forms
+from headrace.services.cloudformation.template.references import sub_names
+from headrace.services.cloudformation.template.values import (
+    UNKNOWN,
+    Allowance,
+    is_unknown,
+    scalar,
+    substitute,
+)
+
+
+class TemplateContext(Protocol):
+    """What functions see of the template that they stand in."""
+
+    @property
+    def names(self) -> Mapping[str, Any]:
+        """Parameters and pseudo parameters by name."""
+        ...
+
+    @property
+    def mappings(self) -> Mapping[str, Any]:
+        """The template's mappings."""
+        ...
+
+    @property
+    def allowance(self) -> Allowance:
+        """How many bytes functions may still produce."""
+        ...
+
+
+def join(arguments: list[Any], context: TemplateContext) -> Any:
+    """Fn::Join."""
+    delimiter, items = arguments
+    if is_unknown(items):
+        return UNKNOWN
+    if not isinstance(items, list) or not isinstance(delimiter, str):
+        raise forms.template_error(forms.JOIN)
+    texts = [scalar(item) for item in cast("list[Any]", items)]
+    context.allowance.take(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
+    return delimiter.join(texts)
+
+
+def sub(text: str, values: Mapping[str, Any], context: TemplateContext) -> Any:
+    """Fn::Sub, with the values of the names in its text."""
+    if is_unknown(values):
+        return UNKNOWN
+    texts = {name: scalar(value) for name, value in values.items()}
+    context.allowance.take(len(text) + sum(len(texts[name]) for name in sub_names(text)))
+    return substitute(text, texts)
+
+
+def select(arguments: list[Any], context: TemplateContext) -> Any:
+    """Fn::Select."""
+    index, items = arguments
+    if is_unknown(items):
+        return UNKNOWN
+    place = str(index).strip()
+    if not isinstance(items, list) or not (place.isascii() and place.isdigit()):
+        raise _not_selectable()
+    found = cast("list[Any]", items)
+    if len(place) > len(str(len(found))) or int(place) >= len(found):
+        raise _not_selectable()
+    return found[int(place)]
+
+
+def _not_selectable() -> TemplateError:
+    # Recorded for all three: the index is not a number, there is no list, or the index is out of range.
+    return forms.template_error(forms.SELECT)
+
+
+def split(arguments: list[Any], context: TemplateContext) -> Any:
+    """Fn::Split."""
+    delimiter, text = arguments
+    if is_unknown(text):
+        return [UNKNOWN]
+    if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
+        raise forms.template_error(forms.SPLIT)
+    context.allowance.take(len(text) + 3 * text.count(delimiter))
+    return text.split(delimiter)
+
+
+def equals(arguments: list[Any], context: TemplateContext) -> bool:
+    """Fn::Equals."""
+    left, right = arguments
+    return _loosely(left) == _loosely(right)
+
+
+def _loosely(value: Any) -> Any:
+    # CloudFormation compares strings: 1 equals "1", true equals "true".
+    return cast("Any", value) if isinstance(value, dict | list) else scalar(value)
+
+
+def negate(arguments: list[Any], context: TemplateContext) -> bool:
+    """Fn::Not."""
+    return not arguments[0]
+
+
+def contains(arguments: list[Any], context: TemplateContext) -> bool:
+    """Fn::Contains."""
+    items, wanted = arguments
+    return wanted in items
+
+
+def find_in_map(keys: list[Any], context: TemplateContext) -> Any:
+    """Fn::FindInMap; AWS::LanguageExtensions adds `DefaultValue` as a fourth argument."""
+    value: Any = context.mappings
+    for key in keys[:3]:
+        if is_unknown(key):
+            return UNKNOWN
+        if len(keys) > 3 and (not isinstance(value, Mapping) or key not in value):
+            return keys[3]["DefaultValue"]
+        if value is context.mappings and isinstance(key, str):
+            forms.check_map(key, context.mappings)
+        if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
+            raise TemplateError(
+                f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
+            )
+        value = cast("Mapping[str, Any]", value)[key]
+    context.allowance.take_value(value)
+    return value
+
+
+def encode_base64(text: Any, context: TemplateContext) -> Any:
+    """Fn::Base64."""
+    if is_unknown(text):
+        return UNKNOWN
+    if isinstance(text, dict | list):
+        raise forms.string_typed("Fn::Base64")
+    data = scalar(text).encode("utf-8", "surrogatepass")
+    context.allowance.take(len(data) * 4 // 3)
+    return base64.b64encode(data).decode()
+
+
+def get_azs(region: Any, context: TemplateContext) -> list[str]:
+    """Fn::GetAZs."""
+    if isinstance(region, dict | list):
+        raise forms.string_typed("Fn::GetAZs")
+    region = region or context.names["AWS::Region"]
+    return [f"{region}{letter}" for letter in "abc"]
+
+
+def cidr(arguments: list[Any], context: TemplateContext) -> Any:
+    """Fn::Cidr."""
+    if is_unknown(arguments):
+        return [UNKNOWN]
+    try:
+        block, count, *bits = map(str, arguments)
+        network = ipaddress.ip_network(block, strict=False)
+        prefix = network.max_prefixlen - int(bits[0] if bits else 8)
+        wanted = int(count)
+        if not 1 <= wanted <= limits.CIDRS:
+            raise ValueError(f"count is not between 1 and {limits.CIDRS}")
+        if network.prefixlen > prefix or wanted > 1 << (prefix - network.prefixlen):
+            raise ValueError(f"{block} does not hold {wanted} blocks of that size")
+    except ValueError as error:
+        raise forms.template_error(f"{forms.CIDR} ({error})") from error
+    subnets = network.subnets(new_prefix=prefix)
+    return [str(next(subnets)) for _ in range(wanted)]
+
+
+def to_json_string(value: Any, context: TemplateContext) -> Any:
+    """Fn::ToJsonString."""
+    if is_unknown(value):
+        return UNKNOWN
+    context.allowance.take_value(value)
+    text = json.dumps(value, separators=(",", ":"))
+    context.allowance.take(len(text))
+    return text
+
+
+def length(value: Any, context: TemplateContext) -> int:
+    """Fn::Length."""
+    return len(value)

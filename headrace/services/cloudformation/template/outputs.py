@@ -1,0 +1,65 @@
+"""Evaluates a template's outputs. Pure functions of a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from headrace.services.cloudformation.errors import NoSuchAttribute, ResourceFailed
+from headrace.services.cloudformation.template.function_forms import check_export_name
+from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
+from headrace.services.cloudformation.template.template import Template
+
+
+def evaluated_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
+    """Return a template's outputs in the API's form. Raises TemplateError, ResourceFailed."""
+    outputs: list[dict[str, str]] = []
+    for name, output in template.outputs.items():
+        if "Condition" in output and not scope.condition(output["Condition"]):
+            continue
+        try:
+            value = evaluate(output["Value"], scope)
+        except NoSuchAttribute as error:
+            raise _at_its_place(f"/Outputs/{name}/Value", output["Value"], error) from error
+        entry = {"OutputKey": name, "OutputValue": str(value)}
+        if output.get("Description"):
+            entry["Description"] = str(output["Description"])
+        if output.get("Export"):
+            entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
+        outputs.append(entry)
+    return outputs
+
+
+def check_exports(template: Template, scope: Scope) -> None:
+    """Raise TemplateError for export names that AWS refuses; they depend on no resource."""
+    for name, output in template.outputs.items():
+        if output.get("Export") and (
+            "Condition" not in output or scope.condition(output["Condition"])
+        ):
+            check_export_name(name, evaluate(output["Export"]["Name"], scope))
+
+
+def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:
+    """Return the error for an attribute, with the path of its Fn::GetAtt in the template (recorded)."""
+    wanted = [error.logical_id, *error.name.split(".")]
+    for where, found in _attributes(path, value):
+        parts = found.split(".") if isinstance(found, str) else ".".join(map(str, found)).split(".")
+        if parts == wanted:
+            path = where
+            break
+    return ResourceFailed(
+        f"[Error] {path}: Resource type {error.kind} does not support attribute {{{error.name}}}."
+    )
+
+
+def _attributes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each Fn::GetAtt in a value with its path."""
+    if isinstance(value, dict):
+        for key, each in cast("dict[str, Any]", value).items():
+            if key == "Fn::GetAtt" and isinstance(each, str | list):
+                yield f"{path}/{key}", cast("Any", each)
+            else:
+                yield from _attributes(f"{path}/{key}", each)
+    elif isinstance(value, list):
+        for at, each in enumerate(cast("list[Any]", value)):
+            yield from _attributes(f"{path}/{at}", each)

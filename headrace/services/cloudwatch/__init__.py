@@ -1,0 +1,1 @@
+"""CloudWatch: alarms that act, on moto's metrics."""

@@ -1,0 +1,186 @@
+"""Runs the actions of CloudWatch's alarms when their state changes: topics, functions, the default event bus.
+
+Only SetAlarmState changes the state: headrace does not evaluate metrics.
+Documented: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html,
+alarms-and-actions-Lambda.html and cloudwatch-and-eventbridge.html.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+from datetime import datetime
+from typing import Any
+
+from headrace.core.values import iso_of
+from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.moto.current_cloud import CURRENT
+
+log = logging.getLogger(__name__)
+
+_FUNCTION_SERVICE = "lambda.alarms.cloudwatch.amazonaws.com"
+_ACTIONS = {
+    "ALARM": "alarm_actions",
+    "OK": "ok_actions",
+    "INSUFFICIENT_DATA": "insufficient_data_actions",
+}
+
+
+@functools.cache
+def patch() -> None:
+    """Make moto's alarms run their actions; called once."""
+    from moto.cloudwatch.models import CloudWatchBackend
+
+    backend: Any = CloudWatchBackend
+    backend.set_alarm_state = _acting(backend.set_alarm_state)
+
+
+def _acting(set_alarm_state: Any) -> Any:
+    @functools.wraps(set_alarm_state)
+    def set_and_act(
+        self: Any, alarm_name: str, reason: str, reason_data: str, state_value: str
+    ) -> None:
+        known = self.alarms.get(alarm_name)
+        before = None if known is None else _state(known)
+        set_alarm_state(self, alarm_name, reason, reason_data, state_value)
+        alarm = self.alarms[alarm_name]
+        if before is not None and before["value"] != state_value and CURRENT.control is not None:
+            _act(alarm, before, str(self.account_id), str(self.region_name))
+
+    return set_and_act
+
+
+def _state(alarm: Any) -> dict[str, Any]:
+    return {
+        "value": alarm.state_value,
+        "reason": alarm.state_reason,
+        **({"reasonData": alarm.state_reason_data} if alarm.state_reason_data else {}),
+        "timestamp": _time(alarm.state_updated_timestamp),
+    }
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}+0000"
+
+
+def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
+    _to_bus(alarm, before, account, region)
+    if not alarm.actions_enabled:
+        return
+    for action in list(getattr(alarm, _ACTIONS[alarm.state_value]) or []):
+        service = str(action).split(":")[2]
+        if service == "sns":
+            message = json.dumps(_message(alarm, before, account, region))
+            subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]
+            params = {"TopicArn": action, "Message": message, "Subject": subject}
+            _queue_delivery(alarm, str(action), "sns", "Publish", params, account, region)
+        elif service == "lambda" and CURRENT.functions is not None:
+            payload = json.dumps(_event(alarm, before, account, region)).encode()
+            CURRENT.functions(
+                str(action), payload, service=_FUNCTION_SERVICE, source_arn=str(alarm.alarm_arn)
+            )
+        else:
+            log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
+
+
+def _queue_delivery(
+    alarm: Any,
+    target: str,
+    service: str,
+    operation: str,
+    params: dict[str, Any],
+    account: str,
+    region: str,
+) -> None:
+    OUTBOX.add(
+        Delivery(
+            what=f"The alarm {alarm.name} for {target}",
+            body=json.dumps(params).encode(),
+            service=service,
+            operation=operation,
+            params=params,
+            account=account,
+            region=region,
+        )
+    )
+
+
+def _metrics(alarm: Any) -> list[dict[str, Any]]:
+    stat = {
+        "metric": {
+            "namespace": alarm.namespace,
+            "name": alarm.metric_name,
+            "dimensions": {each.name: each.value for each in alarm.dimensions},
+        },
+        "period": alarm.period,
+        "stat": alarm.statistic or alarm.extended_statistic,
+    }
+    return [{"id": "m1", "metricStat": stat, "returnData": True}] if alarm.metric_name else []
+
+
+def _event(alarm: Any, before: dict[str, Any], account: str, region: str) -> dict[str, Any]:
+    return {
+        "source": "aws.cloudwatch",
+        "alarmArn": alarm.alarm_arn,
+        "accountId": account,
+        "time": _state(alarm)["timestamp"],
+        "region": region,
+        "alarmData": {
+            "alarmName": alarm.name,
+            "state": _state(alarm),
+            "previousState": before,
+            "configuration": {"metrics": _metrics(alarm)},
+        },
+    }
+
+
+def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> dict[str, Any]:
+    return {
+        "AlarmName": alarm.name,
+        "AlarmDescription": alarm.description,
+        "AWSAccountId": account,
+        "NewStateValue": alarm.state_value,
+        "NewStateReason": alarm.state_reason,
+        "StateChangeTime": _state(alarm)["timestamp"],
+        "Region": region,
+        "AlarmArn": alarm.alarm_arn,
+        "OldStateValue": before["value"],
+        "OKActions": list(alarm.ok_actions or []),
+        "AlarmActions": list(alarm.alarm_actions or []),
+        "InsufficientDataActions": list(alarm.insufficient_data_actions or []),
+        "Trigger": {
+            "MetricName": alarm.metric_name,
+            "Namespace": alarm.namespace,
+            "StatisticType": "Statistic" if alarm.statistic else "ExtendedStatistic",
+            "Statistic": str(alarm.statistic or alarm.extended_statistic or "").upper(),
+            "Unit": alarm.unit,
+            "Dimensions": [{"value": each.value, "name": each.name} for each in alarm.dimensions],
+            "Period": alarm.period,
+            "EvaluationPeriods": alarm.evaluation_periods,
+            "ComparisonOperator": alarm.comparison_operator,
+            "Threshold": alarm.threshold,
+            "TreatMissingData": alarm.treat_missing_data or "",
+        },
+    }
+
+
+def _to_bus(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
+    detail = {
+        "alarmName": alarm.name,
+        "state": _state(alarm),
+        "previousState": before,
+        "configuration": {"metrics": _metrics(alarm)},
+    }
+    entry = {
+        "Source": "aws.cloudwatch",
+        "DetailType": "CloudWatch Alarm State Change",
+        "Detail": json.dumps(detail),
+        "Resources": [alarm.alarm_arn],
+        "Time": iso_of(CURRENT.clock.now_ms()),
+    }
+    _queue_delivery(
+        alarm, "the default event bus", "events", "PutEvents", {"Entries": [entry]}, account, region
+    )

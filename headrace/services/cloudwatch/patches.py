@@ -1,0 +1,290 @@
+"""CloudWatch's metric data: points of a minute, later of five minutes and of an hour, as on AWS, up to a limit.
+
+In memory only. moto keeps every value for ever, and scans all of them for each period of a query.
+Sources: "Metrics retention" in CloudWatch's user guide (standard resolution: a minute for 15 days, five minutes for 63,
+an hour for 455).
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage import pickles
+
+# How long a value waits for others of its minute; then they become one point.
+RAW_MS = 3 * 60 * 1000
+# headrace's limits for an account in a region.
+MOST_RAW = 20_000
+MOST_POINTS = 50_000
+MOST_PAGES = 100
+# The limit of one GetMetricStatistics (documented: API_GetMetricStatistics).
+MOST_DATAPOINTS = 1_440
+# headrace's limit for one query of GetMetricData: eleven days of seconds.
+MOST_PERIODS = 1_000_000
+DAY_S = 86_400
+# How long points of each period are kept before they are merged into the next longer period.
+PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (3600, 455 * DAY_S))
+
+
+@functools.cache
+def patch() -> None:
+    """Replace moto's methods, once."""
+    from moto.cloudwatch.models import CloudWatchBackend
+    from moto.cloudwatch.responses import CloudWatchResponse
+
+    # Stored: its rule is not evaluated. moto's method reads the rule, and has the action under only one of its two
+    # names.
+    response: Any = CloudWatchResponse
+    response.put_composite_alarm = response.put_metric_alarm
+
+    backend: Any = CloudWatchBackend
+    init: Any = CloudWatchBackend.__init__
+
+    @functools.wraps(init)
+    def with_data(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.metric_data = MetricData()
+
+    backend.__init__ = with_data
+    backend.get_metric_data = _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
+    backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
+    backend.get_filtered_metrics = _get_filtered_metrics
+    backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
+    pickles.register_filter(
+        "cloudwatch",
+        lambda _, state: {**state, "metric_data": MetricData(), "paged_metric_data": {}},
+    )
+    pickles.register_carrier("cloudwatch", _keep_data)
+
+
+def _keep_data(before: dict[str, Any], backend: Any) -> None:
+    backend.metric_data = before["metric_data"]
+
+
+class MetricData:
+    """The data of one account and region, in place of moto's list."""
+
+    def __init__(self) -> None:
+        # Recent values, each with its time of arrival.
+        self._raw: deque[tuple[int, Any]] = deque()
+        # For each period, points by their series, unit and time, in the order of their creation.
+        self._points: list[OrderedDict[tuple[Any, ...], Any]] = [OrderedDict() for _ in PERIODS]
+
+    def __reduce__(self) -> Any:
+        return MetricData, ()
+
+    def append(self, datum: Any) -> None:
+        """Add a value or a set of statistics."""
+        now_ms = CURRENT.clock.now_ms()
+        self._raw.append((now_ms, datum))
+        while self._raw[0][0] <= now_ms - RAW_MS or len(self._raw) > MOST_RAW:
+            self._roll(0, self._raw.popleft()[1])
+        self._grow_old(now_ms)
+
+    def __iter__(self) -> Iterator[Any]:
+        points = chain.from_iterable(level.values() for level in self._points)
+        return chain(list(points), [datum for _, datum in list(self._raw)])
+
+    def __len__(self) -> int:
+        return len(self._raw) + sum(map(len, self._points))
+
+    def __add__(self, others: list[Any]) -> list[Any]:
+        return [*self, *others]
+
+    def _roll(self, level: int, datum: Any) -> None:
+        """Merge a datum into a point of a level's period."""
+        from moto.cloudwatch.models import MetricAggregatedDatum
+
+        at = _floor(datum.timestamp, PERIODS[level][0])
+        key = (*_series(datum), datum.unit, at)
+        low, high, count, total = _statistics(datum)
+        point = self._points[level].get(key)
+        if point is None:
+            aggregated: Any = MetricAggregatedDatum
+            point = aggregated(
+                datum.namespace, datum.name, low, high, count, total, [], at, datum.unit
+            )
+            point.dimensions = datum.dimensions
+            self._points[level][key] = point
+            return
+        point.min, point.max = min(point.min, low), max(point.max, high)
+        point.sample_count += count
+        point.sum += total
+
+    def _grow_old(self, now_ms: int) -> None:
+        for level, points in enumerate(self._points):
+            oldest = datetime.fromtimestamp(now_ms / 1000, UTC) - timedelta(
+                seconds=PERIODS[level][1]
+            )
+            while points:
+                point = points[next(iter(points))]
+                is_old = _aware(point.timestamp) < oldest
+                if not is_old and len(self) - len(self._raw) <= MOST_POINTS:
+                    break
+                points.popitem(last=False)
+                if is_old and level + 1 < len(PERIODS):
+                    self._roll(level + 1, point)
+
+
+def _series(datum: Any) -> tuple[Any, ...]:
+    dimensions = tuple(sorted((each.name, each.value) for each in datum.dimensions))
+    return datum.namespace, datum.name, dimensions
+
+
+def _statistics(datum: Any) -> tuple[float, float, float, float]:
+    """Return the minimum, the maximum, the count and the sum."""
+    if hasattr(datum, "value"):
+        return datum.value, datum.value, 1.0, datum.value
+    return datum.min, datum.max, datum.sample_count, datum.sum
+
+
+def _aware(time: datetime) -> datetime:
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _floor(time: datetime, period_s: int) -> datetime:
+    """Return the start of a time's period, with a time zone if the time has one."""
+    into = _aware(time).timestamp() % period_s
+    return (time - timedelta(seconds=into)).replace(microsecond=0)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class _Wanted:
+    """A backend with only the metrics of some namespaces and names."""
+
+    def __init__(self, backend: Any, names: set[tuple[str, str]]) -> None:
+        self._backend = backend
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def get_all_metrics(self) -> list[Any]:
+        """Return the data that a query can use."""
+        everything = self._backend.get_all_metrics()
+        return [each for each in everything if (each.namespace, each.name) in self._names]
+
+
+def _of_wanted(get: Any) -> Any:
+    @functools.wraps(get)
+    def get_metric_data(self: Any, queries: list[dict[str, Any]], *args: Any, **named: Any) -> Any:
+        # A SELECT may use any metric; other queries name theirs.
+        if any(query.get("Expression", "").startswith("SELECT") for query in queries):
+            return get(self, queries, *args, **named)
+        metrics = [query["MetricStat"]["Metric"] for query in queries if "MetricStat" in query]
+        names = {(metric["Namespace"], metric["MetricName"]) for metric in metrics}
+        return get(_Wanted(self, names), queries, *args, **named)
+
+    return get_metric_data
+
+
+def _within_data(get: Any) -> Any:
+    """Query only the times that have data: moto iterates over each period of a query, even over a million."""
+
+    @functools.wraps(get)
+    def get_metric_data(
+        self: Any,
+        queries: list[dict[str, Any]],
+        start_time: datetime,
+        end_time: datetime,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        periods_s = [int(one["MetricStat"]["Period"]) for one in queries if "MetricStat" in one]
+        for number, period_s in enumerate(periods_s, 1):
+            _check_period(period_s, f"MetricDataQueries.member.{number}.MetricStat.Period")
+        if start_time >= end_time or not periods_s:
+            return get(self, queries, start_time, end_time, *args, **named)
+        times = [datum.timestamp for datum in self.get_all_metrics()]
+        first, last = (min(times), max(times)) if times else (start_time, start_time)
+        # Queries with an expression are run together; otherwise each is run over its own periods.
+        is_apart = len(periods_s) == len(queries)
+        results: list[Any] = []
+        for group in [[one] for one in queries] if is_apart else [queries]:
+            own_s = [int(one["MetricStat"]["Period"]) for one in group if "MetricStat" in one]
+            # Periods begin as on the whole range: at whole multiples after the start.
+            step = timedelta(seconds=math.lcm(*own_s))
+            start = start_time + max(0, (first - start_time) // step) * step
+            end = min(end_time, last + timedelta(seconds=max(own_s)))
+            end = max(start + timedelta(seconds=1), end)
+            if (end - start).total_seconds() / min(own_s) > MOST_PERIODS:
+                from moto.cloudwatch.exceptions import InvalidParameterCombination
+
+                raise InvalidParameterCombination(
+                    f"headrace answers a query of GetMetricData for {MOST_PERIODS:,} periods at most: "
+                    "ask for fewer times."
+                )
+            results += get(self, group, start, end, *args, **named)
+        return results
+
+    return get_metric_data
+
+
+def _of_periods(get: Any) -> Any:
+    @functools.wraps(get)
+    def get_metric_statistics(
+        self: Any,
+        namespace: str,
+        metric_name: str,
+        start_time: datetime,
+        end_time: datetime,
+        period: int,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        _check_period(period, "Period")
+        points = math.ceil((end_time - start_time).total_seconds() / period)
+        if points > MOST_DATAPOINTS:
+            from moto.cloudwatch.exceptions import InvalidParameterCombination
+
+            raise InvalidParameterCombination(
+                f"You have requested up to {points:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
+                "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
+            )
+        return get(self, namespace, metric_name, start_time, end_time, period, *args, **named)
+
+    return get_metric_statistics
+
+
+def _check_period(period_s: int, path: str) -> None:
+    """Raise moto's error for an invalid period (documented: API_MetricStat; the sentence is assumed)."""
+    if period_s not in (1, 5, 10, 20, 30) and (period_s < 1 or period_s % 60):
+        from moto.cloudwatch.exceptions import InvalidParameterValue
+
+        raise InvalidParameterValue(
+            f"The parameter {path} must be 1, 5, 10, 20, 30 or a multiple of 60."
+        )
+
+
+def _get_filtered_metrics(
+    backend: Any, metric_name: str, namespace: str, dimensions: list[dict[str, str]]
+) -> list[Any]:
+    """Return one datum of each metric that matches."""
+    found: dict[tuple[Any, ...], Any] = {}
+    for datum in backend.get_all_metrics():
+        series = _series(datum)
+        if series not in found and datum.filter(namespace, metric_name, dimensions):
+            found[series] = datum
+    return list(found.values())
+
+
+def _few_pages(paginated: Any) -> Any:
+    @functools.wraps(paginated)
+    def get_paginated(self: Any, metrics: list[Any]) -> Any:
+        answer = paginated(self, metrics)
+        while len(self.paged_metric_data) > MOST_PAGES:
+            del self.paged_metric_data[next(iter(self.paged_metric_data))]
+        return answer
+
+    return get_paginated

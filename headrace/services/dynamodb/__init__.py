@@ -1,0 +1,1 @@
+"""DynamoDB: checks, items, streams, on moto's tables."""

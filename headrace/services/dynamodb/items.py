@@ -1,0 +1,334 @@
+"""Reads, puts, updates and deletes an item of a DynamoDB table, each atomically; and runs transactions.
+
+Before each write the old item is noted, so that a cancelled transaction can be undone.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from headrace.moto.storage.changes import TOUCHED
+from headrace.services.dynamodb import legacy_conditions as legacy
+from headrace.services.dynamodb.kinesis_destinations import destinations_of, tell
+
+# Documented: 400 KB, names and values.
+MOST_ITEM_BYTES = 400 * 1024
+
+
+def sized(init: Any) -> Any:
+    """Return the constructor of an item, which raises AWS's error for one that is too large."""
+    from moto.dynamodb.exceptions import ItemSizeTooLarge
+
+    @functools.wraps(init)
+    def with_size(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        if self.size() > MOST_ITEM_BYTES:
+            raise ItemSizeTooLarge
+
+    return with_size
+
+
+def place(table: Any, item: Any) -> None:
+    """Put an item at its key, without stream records or notes."""
+    if item.range_key is not None:
+        table.items[item.hash_key][item.range_key] = item
+    else:
+        table.items[item.hash_key] = item
+
+
+def get_item(
+    table: Any, hash_key: Any, range_key: Any = None, projection_expression: Any = None
+) -> Any:
+    """Return an item, or the requested attributes of it; None when it does not exist."""
+    from moto.dynamodb.exceptions import MockValidationException
+
+    if table.has_range_key and not range_key:
+        raise MockValidationException("The provided key element does not match the schema")
+    # Not `items[hash_key]`, which would create an entry.
+    found = table.items.get(hash_key)
+    if found is not None and range_key:
+        found = found.get(range_key) if table.has_range_key else None
+    if found is not None and projection_expression:
+        return found.project(projection_expression)
+    return found
+
+
+def _note(table: Any, hash_key: Any, range_key: Any) -> None:
+    if table.kept is not None:
+        UNDO.note(table, hash_key, range_key)
+        TOUCHED.row(table.kept, (hash_key, range_key))
+
+
+def _tell(table: Any, old: Any, new: Any) -> None:
+    """Send a change to the table's Kinesis streams, once it is certain."""
+    if destinations_of(table):
+        UNDO.after(lambda: tell(table, old, new))
+
+
+def noted_put(put: Any) -> Any:
+    """Return a table's put_item, which first notes the old item."""
+
+    @functools.wraps(put)
+    def put_item(self: Any, item_attrs: dict[str, Any], *args: Any, **named: Any) -> Any:
+        before = None
+        # Before the put, so that a transaction can restore the old item.
+        if self.table_key_attrs and all(name in item_attrs for name in self.table_key_attrs):
+            key = key_of(self, item_attrs)
+            _note(self, *key)
+            before = get_item(self, *key) if destinations_of(self) else None
+        item = put(self, item_attrs, *args, **named)
+        _tell(self, before, item)
+        return item
+
+    return put_item
+
+
+def key_of(table: Any, attributes: dict[str, Any]) -> tuple[Any, Any]:
+    """Return an item's key as moto's values; None for the range key of a table without one."""
+    from moto.dynamodb.models.dynamo_type import DynamoType
+
+    range_name = table.range_key_attr
+    return (
+        DynamoType(attributes[table.hash_key_attr]),
+        DynamoType(attributes[range_name]) if range_name else None,
+    )
+
+
+def whole_key(_: Any, table: Any, keys: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the key in a request. Raises AWS's ValidationException when it does not fit the table."""
+    from moto.dynamodb.exceptions import ProvidedKeyDoesNotExist
+
+    if any(name not in keys for name in table.table_key_attrs):
+        raise ProvidedKeyDoesNotExist
+    hash_key, range_key = key_of(table, keys)
+    if hash_key.type != table.hash_key_type:
+        raise ProvidedKeyDoesNotExist
+    if range_key is not None and range_key.type != table.range_key_type:
+        raise ProvidedKeyDoesNotExist
+    return hash_key, range_key
+
+
+def delete_item(table: Any, hash_key: Any, range_key: Any) -> Any:
+    """Delete an item, and return it; None when it did not exist."""
+    item = get_item(table, hash_key, range_key)
+    if item is None:
+        return None
+    _note(table, hash_key, range_key)
+    remove(table, hash_key, range_key)
+    if table.stream_shard is not None:
+        table.stream_shard.add(item, None)
+    _tell(table, item, None)
+    return item
+
+
+def remove(table: Any, hash_key: Any, range_key: Any) -> None:
+    """Remove an item from its table, without stream records or notes."""
+    if table.has_range_key:
+        partition = table.items[hash_key]
+        partition.pop(range_key, None)
+        if not partition:
+            del table.items[hash_key]
+    else:
+        table.items.pop(hash_key, None)
+
+
+def update_item(
+    backend: Any,
+    table_name: str,
+    key: dict[str, Any],
+    update_expression: str,
+    expression_attribute_names: dict[str, Any],
+    expression_attribute_values: dict[str, Any],
+    attribute_updates: dict[str, Any] | None = None,
+    expected: dict[str, Any] | None = None,
+    condition_expression: str | None = None,
+    return_values_on_condition_check_failure: str | None = None,
+) -> Any:
+    """Update a copy of an item, which replaces the item when everything succeeds."""
+    from moto.dynamodb.comparisons import create_condition_expression_parser
+    from moto.dynamodb.exceptions import ConditionalCheckFailed, ProvidedKeyDoesNotExist
+    from moto.dynamodb.models.dynamo_type import Item
+
+    table = backend.get_table(table_name)
+    if set(key) != set(table.table_key_attrs):
+        raise ProvidedKeyDoesNotExist
+    hash_key, range_key = whole_key(backend, table, key)
+    current: Any = table.get_item(hash_key, range_key)
+    names, values = expression_attribute_names, expression_attribute_values
+    condition = create_condition_expression_parser(condition_expression, names, values).parse()
+    if (expected and not legacy.holds(expected, None, current)) or not condition.expr(current):
+        wants_old = return_values_on_condition_check_failure == "ALL_OLD" and current is not None
+        raise ConditionalCheckFailed(item=_attributes(current) if wants_old else None)
+    if current is None:
+        table._validate_item_types(key)
+        table._validate_key_sizes(key)
+        item = Item(hash_key, range_key, key)
+    else:
+        item = copy.deepcopy(current)
+    if update_expression:
+        _run_expression(table, item, update_expression, names, values)
+    elif attribute_updates:
+        legacy.apply_updates(item, attribute_updates, table.table_key_attrs)
+    _check_update(table, item, current)
+    _note(table, hash_key, range_key)
+    place(table, item)
+    if table.stream_shard is not None:
+        table.stream_shard.add(current, item)
+    _tell(table, current, item)
+    return item
+
+
+def _attributes(item: Any) -> dict[str, Any]:
+    return item.to_json()["Attributes"]
+
+
+def _run_expression(table: Any, item: Any, expression: str, names: Any, values: Any) -> None:
+    from moto.dynamodb.parsing.executors import UpdateExpressionExecutor
+    from moto.dynamodb.parsing.expressions import UpdateExpressionParser
+    from moto.dynamodb.parsing.validators import UpdateExpressionValidator
+
+    parser: Any = UpdateExpressionParser
+    valid = UpdateExpressionValidator(
+        parser.make(expression),
+        expression_attribute_names=names,
+        expression_attribute_values=values,
+        item=item,
+        table=table,
+    ).validate()
+    valid.normalize()
+    UpdateExpressionExecutor(valid, item, names).execute()
+
+
+def _check_update(table: Any, item: Any, current: Any) -> None:
+    from moto.dynamodb.exceptions import ItemSizeToUpdateTooLarge
+
+    if item.size() > MOST_ITEM_BYTES:
+        raise ItemSizeToUpdateTooLarge()
+    item.validate_no_empty_key_values(
+        {
+            name: {"Value": {value.type: value.value}}
+            for name, value in item.attrs.items()
+            if current is None or current.attrs.get(name) is not value
+        },
+        table.attribute_keys,
+    )
+
+
+class _OnePartition:
+    """A table whose `all_items` returns the items of one partition."""
+
+    def __init__(self, table: Any, hash_key: Any) -> None:
+        self._table = table
+        self._hash_key = hash_key
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
+
+    def all_items(self) -> list[Any]:
+        """Return the partition's items, by range key."""
+        found = self._table.items.get(self._hash_key)
+        if found is None:
+            return []
+        if not self._table.has_range_key:
+            return [found]
+        return sorted(found.values(), key=lambda item: item.range_key)
+
+
+def of_one_partition(query: Any) -> Any:
+    """Return a table's query method, restricted to the items of one partition."""
+
+    @functools.wraps(query)
+    def quick(
+        self: Any, hash_key: Any, *args: Any, index_name: str | None = None, **named: Any
+    ) -> Any:
+        # `index_name` is the eighth parameter in moto; it is passed by position.
+        by_index = index_name or (len(args) > 6 and args[6])
+        of = self if by_index or hash_key is None else _OnePartition(self, hash_key)
+        if index_name is not None:
+            named["index_name"] = index_name
+        return query(of, hash_key, *args, **named)
+
+    return quick
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+class _Undo:
+    """The old items of the current transaction's writes. Not thread-safe: `MOTO_LOCK`."""
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[Any, Any, Any, Any]] | None = None
+        self._streams: dict[Any, int] = {}
+        self._after: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        self._noted, self._streams, self._after = [], {}, []
+
+    def after(self, act: Callable[[], None]) -> None:
+        """Call `act` when the transaction has succeeded; at once without a transaction."""
+        if self._noted is None:
+            act()
+        else:
+            self._after.append(act)
+
+    def note(self, table: Any, hash_key: Any, range_key: Any) -> None:
+        if self._noted is None:
+            return
+        before = get_item(table, hash_key, range_key)
+        self._noted.append((table, hash_key, range_key, before))
+        if table.stream_shard is not None:
+            self._streams.setdefault(table.stream_shard, table.stream_shard.kept.next)
+
+    def end(self) -> list[Callable[[], None]]:
+        """Forget the transaction; return the calls to make after its success."""
+        self._noted, self._streams = None, {}
+        acts, self._after = self._after, []
+        return acts
+
+    def undo(self) -> None:
+        noted, streams = self._noted or [], self._streams
+        self.end()
+        for table, hash_key, range_key, before in reversed(noted):
+            if before is None:
+                remove(table, hash_key, range_key)
+            else:
+                place(table, before)
+        for shard, following in streams.items():
+            shard.kept.cut(following)
+
+
+UNDO = _Undo()
+
+
+class Copies:
+    """Replaces `copy` in moto's transactions: tables are not copied, since `UNDO` can restore them."""
+
+    @staticmethod
+    def deepcopy(value: Any) -> Any:
+        """Return a copy; for a table, the table itself."""
+        from moto.dynamodb.models.table import Table
+
+        return value if isinstance(value, Table) else copy.deepcopy(value)
+
+
+def undone_if_cancelled(transact: Any) -> Any:
+    """Return transact_write_items, which undoes every write when it fails."""
+
+    @functools.wraps(transact)
+    def write(self: Any, transact_items: list[dict[str, Any]]) -> None:
+        UNDO.begin()
+        try:
+            transact(self, transact_items)
+        except BaseException:
+            UNDO.undo()
+            raise
+        for act in UNDO.end():
+            act()
+
+    return write

@@ -1,0 +1,266 @@
+"""DynamoDB: stores items as rows, updates them atomically, and evaluates legacy conditions as AWS does.
+
+moto changes an item in place, so that a reader sees half of an update and a failed one leaves half behind; it copies
+whole tables for a transaction; and it creates an entry for every key that was ever read.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from headrace.moto.clock import use_clock
+from headrace.moto.storage import pickles
+from headrace.moto.storage.changes import RowKey, Rows
+from headrace.services.dynamodb import checks
+from headrace.services.dynamodb import legacy_conditions as legacy
+from headrace.services.dynamodb.items import (
+    Copies,
+    delete_item,
+    get_item,
+    key_of,
+    noted_put,
+    of_one_partition,
+    place,
+    sized,
+    undone_if_cancelled,
+    update_item,
+    whole_key,
+)
+
+
+@functools.cache
+def patch() -> None:
+    """Replace moto's methods, once."""
+    import moto.dynamodb.models as models
+    import moto.dynamodb.models.table as tables
+    from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
+    from moto.dynamodb.models.table import Table
+    from moto.dynamodb.models.table_export import TableExport
+    from moto.dynamodb.models.table_import import TableImport
+    from moto.dynamodb.responses import DynamoHandler
+
+    use_clock(models, tables)
+    attributes: Any = LimitedSizeDict
+    # moto's version sums the whole item for every attribute; here the sum is computed once, for the whole item.
+    attributes.__setitem__ = dict.__setitem__
+    item: Any = Item
+    item.__init__ = sized(Item.__init__)
+    table: Any = Table
+    table.__init__ = _kept(Table.__init__)
+    table.describe = _described(Table.describe)
+    table.put_item = noted_put(Table.put_item)
+    table.get_item = get_item
+    table.delete_item = delete_item
+    table.query = of_one_partition(Table.query)
+    backend: Any = models.DynamoDBBackend
+    backend.update_item = update_item
+    backend.get_keys_value = whole_key
+    backend.transact_write_items = undone_if_cancelled(backend.transact_write_items)
+    module: Any = models
+    module.copy = Copies
+    handler: Any = DynamoHandler
+    for name in ("put_item", "update_item", "delete_item"):
+        setattr(handler, name, _with_legacy(getattr(handler, name)))
+    for thread in (TableImport, TableExport):
+        background: Any = thread
+        # Now, under the request's lock, so that its changes are stored with the request.
+        background.start = _run_now
+    checks.patch(handler)
+    handler.update_table = _updating(DynamoHandler.update_table)
+    pickles.register_reducer(Table, _reduce_table)
+
+
+def _run_now(thread: Any) -> None:
+    thread.run()
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+class TableRows(Rows):
+    """The items of a table, by primary key."""
+
+    service = "dynamodb"
+    table: Any
+
+    def row_key(self, key: Any) -> RowKey:
+        """See `Rows.row_key`."""
+        return msgspec.msgpack.encode([_canonical(part) for part in key if part is not None])
+
+    def encoded(self, key: Any) -> bytes | None:
+        """See `Rows.encoded`."""
+        item = self.table.get_item(*key)
+        return None if item is None else _ENCODER.encode(item.attrs)
+
+    def keys(self) -> Iterable[Any]:
+        """See `Rows.keys`."""
+        return [(item.hash_key, item.range_key) for item in _items(self.table)]
+
+    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
+        """See `Rows.load`."""
+        from moto.dynamodb.models.dynamo_type import Item, LimitedSizeDict
+
+        table = self.table
+        for _, value in rows:
+            item: Any = Item.__new__(Item)
+            item.attrs = attributes = LimitedSizeDict()
+            for name, typed in msgspec.msgpack.decode(value).items():
+                dict.__setitem__(attributes, name, _typed(typed))
+            item.hash_key = attributes[table.hash_key_attr]
+            item.range_key = attributes[table.range_key_attr] if table.range_key_attr else None
+            place(table, item)
+
+
+def _canonical(key: Any) -> tuple[str, str | bytes]:
+    """Return a key's type and value, in which equal numbers are the same."""
+    if key.type != "N":
+        return key.type, key.value
+    try:
+        return key.type, str(Decimal(key.value).normalize())
+    except InvalidOperation:
+        return key.type, key.value
+
+
+def _plain(typed: Any) -> Any:
+    return {typed.type: typed.value}
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+
+def _typed(plain: dict[str, Any]) -> Any:
+    """Return moto's value; moto's own constructor would check everything inside twice."""
+    from moto.dynamodb.models.dynamo_type import DynamoType
+
+    ((kind, value),) = plain.items()
+    typed: Any = DynamoType.__new__(DynamoType)
+    typed.type = kind
+    if kind == "L":
+        value = [_typed(each) for each in value]
+    elif kind == "M":
+        value = {name: _typed(each) for name, each in value.items()}
+    typed.value = value
+    return typed
+
+
+def _items(table: Any) -> Iterable[Any]:
+    for found in table.items.values():
+        if table.has_range_key:
+            yield from found.values()
+        else:
+            yield found
+
+
+def _reduce_table(table: Any) -> Any:
+    """Pickle a table without its items, which are rows; a backup's copy with them."""
+    from moto.dynamodb.models import dynamodb_backends
+
+    backends: Any = dynamodb_backends
+    rows = getattr(table, "kept", None)
+    is_live = backends[table.account_id][table.region_name].tables.get(table.name) is table
+    if rows is None or not is_live:
+        return pickles.without(table, kept=None)
+    pickles.found(rows)
+    state = {k: v for k, v in vars(table).items() if k not in ("kept", "items")}
+    return empty_table, (type(table), rows.id), state
+
+
+def empty_table(kind: type, rows_id: int) -> Any:
+    """Return a table whose attributes and rows are still to be loaded."""
+    make: Any = kind.__new__
+    table: Any = make(kind)
+    rows = pickles.rows_with_id(TableRows, rows_id)
+    assert isinstance(rows, TableRows)
+    table.kept, rows.table, table.items = rows, table, defaultdict(dict)
+    return table
+
+
+def _kept(init: Any) -> Any:
+    @functools.wraps(init)
+    def with_rows(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.kept = TableRows()
+        self.kept.table = self
+
+    return with_rows
+
+
+# --- descriptions ---------------------------------------------------------------------------------
+
+
+def _described(describe: Any) -> Any:
+    """Describe a table with its id and the time of its billing mode, and without empty lists of indexes (recorded)."""
+
+    @functools.wraps(describe)
+    def described(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
+        answer = describe(self, base_key)
+        shown = answer[base_key]
+        made = f"{self.table_arn} {self.created_at}"
+        shown["TableId"] = str(uuid.uuid5(uuid.NAMESPACE_URL, made))
+        for name in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+            if not shown[name]:
+                del shown[name]
+        billing = shown["BillingModeSummary"]
+        if billing["BillingMode"] == "PAY_PER_REQUEST":
+            billing["LastUpdateToPayPerRequestDateTime"] = self.created_at
+        return answer
+
+    return described
+
+
+def _updating(update_table: Any) -> Any:
+    """Answer that a table is UPDATING (recorded); later descriptions say ACTIVE."""
+
+    @functools.wraps(update_table)
+    def updating(self: Any) -> Any:
+        answer = update_table(self)
+        if "SSESpecification" in self.body:
+            _encrypt(self.dynamodb_backend.get_table(self.body["TableName"]), self.body)
+        answer.result["TableDescription"]["TableStatus"] = "UPDATING"
+        return answer
+
+    return updating
+
+
+def _encrypt(table: Any, request: dict[str, Any]) -> None:
+    """Change a table's encryption, which moto ignores."""
+    given = dict(request["SSESpecification"])
+    if given.get("Enabled") and "KMSMasterKeyId" not in given:
+        region = table.table_arn.split(":")[3]
+        given["KMSMasterKeyId"] = table._get_default_encryption_key(table.account_id, region)
+    table.sse_specification = given
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def _with_legacy(action: Any) -> Any:
+    @functools.wraps(action)
+    def checked(self: Any) -> Any:
+        from moto.dynamodb.exceptions import ConditionalCheckFailed
+
+        body = self.body
+        legacy.check_expected(body)
+        if body.get("AttributeUpdates"):
+            legacy.check_updates(body["AttributeUpdates"])
+        expected, operator = body.pop("Expected", None), body.pop("ConditionalOperator", None)
+        if expected:
+            table = self.dynamodb_backend.get_table(body["TableName"])
+            attributes = body.get("Key") or body.get("Item") or {}
+            # Without a whole key, the operation itself reports the error.
+            if all(name in attributes for name in table.table_key_attrs):
+                current = table.get_item(*key_of(table, attributes))
+                if not legacy.holds(expected, operator, current):
+                    raise ConditionalCheckFailed
+        return action(self)
+
+    return checked

@@ -1,0 +1,1 @@
+"""EventBridge: buses, rules, patterns and targets, on moto's control plane."""

@@ -1,0 +1,261 @@
+"""Sends one event of EventBridge to one target, by the kind of resource in the target's ARN."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.core.ports import CallerIdentity
+from headrace.deliveries.http_targets import HttpCall, http_call, is_http
+from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
+from headrace.moto.current_cloud import CURRENT
+from headrace.services.events.inputs import at_path, input_of
+
+# The most buses that an event passes: AWS forbids such loops, and here they end.
+MOST_HOPS = 5
+
+
+class TargetFailed(Exception):
+    """A target cannot be reached, now or ever: AWS's code, and the reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Nested:
+    """How many buses the current event has passed."""
+
+    hops = 0
+
+
+def send_on(rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: bool) -> None:
+    """Send an event to a target. Raises TargetFailed, and the target's own errors."""
+    arn = str(target["Arn"])
+    parts = arn.split(":", 5)
+    service = parts[2] if len(parts) == 6 else ""
+    if service == "events" and not parts[5].strip(":"):
+        _to_archive(rule, target, event)
+        return
+    sender = _to_http if is_http(arn) else _SENDERS.get(service)
+    if sender is None:
+        raise TargetFailed(
+            "UNSUPPORTED_TARGET",
+            "headrace does not deliver events to such a target, though AWS does",
+        )
+    sender(rule, target, parts, event if transform_input else {**event})
+
+
+def dead_letter_arn(target: Mapping[str, Any]) -> str:
+    """Return a target's dead-letter queue; empty for none."""
+    return str((target.get("DeadLetterConfig") or {}).get("Arn", ""))
+
+
+def _to_archive(rule: Any, target: Mapping[str, Any], event: Any) -> None:
+    from moto.events.utils import EventTemplateParser
+
+    transformer = target.get("InputTransformer", {})
+    made = EventTemplateParser.parse(
+        transformer.get("InputTemplate"), transformer.get("InputPathsMap", {}), event
+    )
+    rule._send_to_events_archive(made["archive-arn"].split(":archive/", 1)[1], event)
+
+
+def _to_function(rule: Any, target: Mapping[str, Any], _: list[str], event: Any) -> None:
+    if CURRENT.functions is not None:
+        CURRENT.functions(
+            target["Arn"],
+            input_of(target, event),
+            service="events.amazonaws.com",
+            source_arn=rule.arn,
+        )
+
+
+def _to_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    path = (target.get("KinesisParameters") or {}).get("PartitionKeyPath")
+    key = at_path(event, path) if path else event["id"]
+    data = input_of(target, event)
+    params = {
+        "StreamARN": target["Arn"],
+        "StreamName": parts[5].removeprefix("stream/"),
+        # A path without a value keeps AWS's default.
+        "PartitionKey": str(event["id"] if key is None else key)[:256],
+        "Data": data,
+    }
+    _queue(rule, target, parts, data, "kinesis", "PutRecord", params)
+
+
+def _to_delivery_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    data = input_of(target, event)
+    params = {
+        "DeliveryStreamName": parts[5].removeprefix("deliverystream/"),
+        "Record": {"Data": data},
+    }
+    _queue(rule, target, parts, data, "firehose", "PutRecord", params)
+
+
+def _to_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    data = input_of(target, event)
+    params = {"stateMachineArn": target["Arn"], "input": data.decode()}
+    _queue(rule, target, parts, data, "stepfunctions", "StartExecution", params)
+
+
+def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    data = input_of(target, event)
+    arn = str(target["Arn"])
+    call = http_call(arn, target.get("HttpParameters") or {})
+    if role := str(target.get("RoleArn") or ""):
+        action = "execute-api:Invoke" if call.api else "events:InvokeApiDestination"
+        sentence = CURRENT.guard.denial(
+            CallerIdentity(role, f"AWSEvents_{rule.name}"[:64]), action, arn
+        )
+        if sentence:
+            raise TargetFailed("NO_PERMISSIONS", sentence)
+    _queue(rule, target, parts, data, http=call)
+
+
+def _to_warehouse(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    given = target.get("RedshiftDataParameters") or {}
+    data = input_of(target, event)
+    is_workgroup = parts[2] == "redshift-serverless"
+    named = "WorkgroupName" if is_workgroup else "ClusterIdentifier"
+    sqls = given.get("Sqls")
+    params = {
+        named: target["Arn"] if is_workgroup else parts[5].rpartition(":")[2],
+        "Database": given.get("Database"),
+        "DbUser": given.get("DbUser"),
+        "SecretArn": given.get("SecretManagerArn"),
+        "StatementName": given.get("StatementName"),
+        "WithEvent": given.get("WithEvent"),
+        **({"Sqls": sqls} if sqls else {"Sql": given.get("Sql") or data.decode()}),
+    }
+    params = {name: value for name, value in params.items() if value is not None}
+    operation = "BatchExecuteStatement" if sqls else "ExecuteStatement"
+    _queue(rule, target, parts, data, "redshift-data", operation, params)
+
+
+def _queue(
+    rule: Any,
+    target: Mapping[str, Any],
+    parts: list[str],
+    data: bytes,
+    service: str = "",
+    operation: str = "",
+    params: dict[str, Any] | None = None,
+    http: HttpCall | None = None,
+) -> None:
+    if CURRENT.control is None:
+        return  # state is being loaded: this event was delivered before
+    retry = target.get("RetryPolicy") or {}
+    OUTBOX.add(
+        Delivery(
+            what=f"An event of {rule.arn} for {target['Arn']}",
+            body=data,
+            service=service,
+            operation=operation,
+            params=params or {},
+            http=http,
+            account=parts[4],
+            region=parts[3],
+            most_age_s=int(retry.get("MaximumEventAgeInSeconds", MOST_AGE_S)),
+            most_retries=int(retry.get("MaximumRetryAttempts", MOST_RETRIES)),
+            dead_letter_arn=dead_letter_arn(target),
+            attributes={"RULE_ARN": rule.arn, "TARGET_ARN": str(target["Arn"])},
+            # AWS refuses a rule without a role for such a target.
+            acting_arn=str(target.get("RoleArn") or ""),
+            acting_session=f"AWSEvents_{rule.name}"[:64],
+        )
+    )
+
+
+def _ask(rule: Any, action: str, arn: str) -> None:
+    """Check that a target's own policy allows EventBridge an action. Raises TargetFailed."""
+    acting = CallerIdentity("events.amazonaws.com", source_arn=str(rule.arn))
+    sentence = CURRENT.guard.denial(acting, action, arn)
+    if sentence:
+        raise TargetFailed("NO_PERMISSIONS", sentence)
+
+
+def _to_queue(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    _ask(rule, "sqs:SendMessage", str(target["Arn"]))
+    group = (target.get("SqsParameters") or {}).get("MessageGroupId")
+    if not send_to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
+        raise TargetFailed("NO_PERMISSIONS", f"there is no queue {parts[5]}")
+
+
+def _to_topic(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    import moto.sns.models
+
+    _ask(rule, "sns:Publish", str(target["Arn"]))
+    topics: Any = moto.sns.models.sns_backends
+    topics[parts[4]][parts[3]].publish(
+        message=input_of(target, event).decode(), arn=str(target["Arn"])
+    )
+
+
+def _to_log_group(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    import moto.logs.models
+
+    backends: Any = moto.logs.models.logs_backends
+    backend = backends[parts[4]][parts[3]]
+    _ask(rule, "logs:PutLogEvents", str(target["Arn"]))
+    group = parts[5].removeprefix("log-group:").removesuffix(":*")
+    # moto creates a stream for each event; here each rule has one.
+    stream = str(uuid.uuid5(uuid.NAMESPACE_URL, rule.arn))
+    backend.ensure_log_stream(group, stream)
+    message = input_of(target, event).decode()
+    line = {"timestamp": CURRENT.clock.now_ms(), "message": message}
+    backend.put_log_events(group, stream, [line])
+
+
+def _to_bus(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    import moto.events.models
+
+    arn, role = str(target["Arn"]), str(target.get("RoleArn") or "")
+    if role:
+        acting = CallerIdentity(role, f"AWSEvents_{rule.name}"[:64])
+        sentence = CURRENT.guard.denial(acting, "events:PutEvents", arn)
+        if sentence:
+            raise TargetFailed("NO_PERMISSIONS", sentence)
+    elif parts[4] != rule.arn.split(":")[4]:
+        # A bus in the same account accepts rules without a role; assumed for rules from before AWS required one.
+        _ask(rule, "events:PutEvents", arn)
+    if _Nested.hops >= MOST_HOPS:
+        raise TargetFailed(
+            "INVALID_TARGET", f"the event has passed from bus to bus {MOST_HOPS} times"
+        )
+    backends: Any = moto.events.models.events_backends
+    _Nested.hops += 1
+    try:
+        backends[parts[4]][parts[3]].put_events(
+            [
+                {
+                    "Source": event["source"],
+                    "DetailType": event["detail-type"],
+                    "Detail": json.dumps(event["detail"]),
+                    "Resources": event.get("resources", []),
+                    "EventBusName": parts[5].removeprefix("event-bus/"),
+                }
+            ]
+        )
+    finally:
+        _Nested.hops -= 1
+
+
+_SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]] = {
+    "lambda": _to_function,
+    "kinesis": _to_stream,
+    "firehose": _to_delivery_stream,
+    "sqs": _to_queue,
+    "sns": _to_topic,
+    "logs": _to_log_group,
+    "events": _to_bus,
+    "states": _to_machine,
+    "execute-api": _to_http,
+    "redshift": _to_warehouse,
+    "redshift-serverless": _to_warehouse,
+}

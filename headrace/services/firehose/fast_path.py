@@ -1,0 +1,104 @@
+"""The fast path of PutRecord and PutRecordBatch: writes the base64 text of usual requests to the journal undecoded.
+
+An unusual request gets None and goes to its action (`actions/puts.py`). A property test
+(tests/api/firehose/test_hot_path.py) checks that both give the same answers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols.base64_texts import padding_of
+from headrace.aws.protocols.service import RawAnswer
+from headrace.services.firehose.backend import Firehose
+from headrace.services.firehose.limits import BATCH_BYTES, BATCH_RECORDS, RECORD_BYTES
+from headrace.services.firehose.records import PLACES
+
+JSON = "application/x-amz-json-1.1"
+_BATCH, _ONE = "Firehose_20150804.PutRecordBatch", "Firehose_20150804.PutRecord"
+_CONTENT_TYPE = ("Content-Type", JSON)
+
+
+class _Record(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    Data: str
+
+
+class _PutRecordBatch(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    DeliveryStreamName: str
+    Records: list[_Record]
+
+
+class _PutRecord(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    DeliveryStreamName: str
+    Record: _Record
+
+
+_decode_batch = msgspec.json.Decoder(_PutRecordBatch).decode
+_decode_one = msgspec.json.Decoder(_PutRecord).decode
+
+
+class RawRequests:
+    """The service's `raw` hook. Thread-safe."""
+
+    def __init__(self, firehose: Firehose) -> None:
+        self._firehose = firehose
+
+    def answer_raw(self, request: HttpRequest) -> RawAnswer:
+        """Answer a usual put; return None if its action must answer. Raises AwsError, LogFull, OSError."""
+        target = request.headers.get("x-amz-target", "")
+        call = request.call
+        if target not in (_BATCH, _ONE) or call is None or request.body_file is not None:
+            return None
+        if request.headers.get("content-type") != JSON:
+            return None
+        try:
+            if target == _ONE:
+                one = _decode_one(request.body)
+                return self._put(one.DeliveryStreamName, [one.Record.Data], call, is_batch=False)
+            batch = _decode_batch(request.body)
+        except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        datas = [record.Data for record in batch.Records]
+        return self._put(batch.DeliveryStreamName, datas, call, is_batch=True)
+
+    def _put(self, name: str, datas: list[str], call: Call, *, is_batch: bool) -> RawAnswer:
+        firehose = self._firehose
+        stream = firehose.usual(call.account, call.region, name, call.now_ms)
+        size_bytes = _decoded_bytes(datas)
+        if stream is None or size_bytes is None or size_bytes > BATCH_BYTES:
+            return None
+        operation = "PutRecordBatch" if is_batch else "PutRecord"
+        if call.permit is not None:
+            call.permit.ask(
+                "firehose",
+                operation,
+                {"DeliveryStreamName": name},
+                account=call.account,
+                region=call.region,
+            )
+        number = firehose.put_texts(stream, datas, size_bytes, call.now_ms, operation)
+        encrypted = "true" if stream.encryption_status(call.now_ms) == "ENABLED" else "false"
+        if is_batch:
+            body = _batch_body(number, len(datas), encrypted)
+        else:
+            body = f'{{"RecordId":"{number}{PLACES[0]}","Encrypted":{encrypted}}}'
+        return HttpResponse(200, [_CONTENT_TYPE], body.encode())
+
+
+def _decoded_bytes(datas: list[str]) -> int | None:
+    """Return the decoded size of all texts; None when the action must check further."""
+    if not 0 < len(datas) <= BATCH_RECORDS:
+        return None
+    lengths = set(map(len, datas))
+    if any(length & 3 for length in lengths) or max(lengths) * 3 // 4 > RECORD_BYTES:
+        return None
+    padding = padding_of(datas, lengths)
+    return None if padding is None else sum(map(len, datas)) * 3 // 4 - padding
+
+
+def _batch_body(number: str, count: int, encrypted: str) -> str:
+    ids = f'"}},{{"RecordId":"{number}'.join(PLACES[:count])
+    start = f'{{"FailedPutCount":0,"Encrypted":{encrypted},"RequestResponses":['
+    return f'{start}{{"RecordId":"{number}{ids}"}}]}}'

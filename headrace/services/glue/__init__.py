@@ -1,0 +1,1 @@
+"""Glue's catalog, on moto's."""

@@ -1,0 +1,72 @@
+"""Glue: partitions are stored as rows, UpdateTable checks the table's version, Iceberg tables have metadata."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from headrace.moto.storage.dictionaries import DictRows, KeptDict
+from headrace.services.glue import iceberg_tables
+
+# Observed by others on AWS: Iceberg, Spark and Hive report it.
+_CONCURRENT = "Update table failed due to concurrent modifications."
+
+
+class PartitionRows(DictRows):
+    """The partitions of a table."""
+
+    service = "glue"
+
+
+def patch(module: Any) -> None:
+    """Replace methods of moto's models."""
+    table = module.FakeTable
+    init = table.__init__
+
+    @functools.wraps(init)
+    def with_rows(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.partitions = KeptDict(PartitionRows())
+
+    table.__init__ = with_rows
+
+
+def patch_responses(module: Any) -> None:
+    """Replace methods of moto's responses."""
+    create, update = module.GlueResponse.create_table, module.GlueResponse.update_table
+
+    @functools.wraps(create)
+    def create_table(self: Any) -> Any:
+        from moto.core.responses import EmptyResult
+        from moto.glue.exceptions import TableAlreadyExistsException
+
+        given = self.parameters
+        if not (given.get("OpenTableFormatInput") or {}).get("IcebergInput"):
+            return create(self)
+        backend, database = self.glue_backend, given["DatabaseName"]
+        if iceberg_tables.name_of(given) in backend.get_database(database).tables:
+            raise TableAlreadyExistsException
+        table = iceberg_tables.table_input_of(given, self.current_account, self.region)
+        backend.create_table(database, table["Name"], table, given["OpenTableFormatInput"])
+        return EmptyResult()
+
+    @functools.wraps(update)
+    def update_table(self: Any) -> Any:
+        """Update a table if its version is `VersionId`; with `SkipArchive` the old version is not kept."""
+        from moto.core.exceptions import JsonRESTError
+
+        given = self.parameters
+        name = given["TableInput"]["Name"]
+        table = self.glue_backend.get_table(given["DatabaseName"], name)
+        before = table._current_version
+        if given.get("VersionId") not in (None, str(before)):
+            raise JsonRESTError("ConcurrentModificationException", _CONCURRENT)
+        answer = update(self)
+        if given.get("SkipArchive"):
+            table.versions.pop(str(before), None)
+        return answer
+
+    module.GlueResponse.create_table = create_table
+    module.GlueResponse.update_table = update_table

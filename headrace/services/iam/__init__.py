@@ -1,0 +1,1 @@
+"""IAM: limits, policies, boundaries, simulation, on moto's users and roles."""

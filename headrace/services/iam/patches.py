@@ -1,0 +1,253 @@
+"""IAM and STS: creates AWS managed policies on first use, ends sessions, and keeps both out of the snapshot.
+
+moto creates 1,400 policies in a quarter of a second at the first request to any service, and keeps the keys of every
+session for ever.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import heapq
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from headrace.moto.clock import use_clock, utcnow
+from headrace.moto.memory import principals
+from headrace.moto.storage import pickles
+from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.services.iam import boundaries, limits
+from headrace.services.iam import policies as iam_policies
+from headrace.services.iam.groups import allow_new_paths
+
+# The most sessions of an account that have not expired.
+MOST_SESSIONS = 20_000
+
+
+@functools.cache
+def patch() -> None:
+    """Replace moto's methods, once."""
+    import moto.iam.models as iam
+    import moto.sts.models as sts_models
+    from moto.sts.models import STSBackend
+
+    use_clock(sts_models)
+    backend: Any = iam.IAMBackend
+    backend._init_managed_policies = _unfilled
+    backend._init_aws_policies = _no_policies
+    backend.__init__ = _with_policies(iam.IAMBackend.__init__)
+    iam_policies.patch()
+    boundaries.patch()
+    limits.patch()
+    allow_new_paths()
+    principals.patch()
+    models: Any = iam
+    models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
+    pickles.register_reducer(_Policies, _reduce_policies)
+    pickles.register_filter("iam", _without_sessions)
+    sts: Any = STSBackend
+    sts.__init__ = _with_sessions(STSBackend.__init__)
+    sts.get_assumed_role_from_access_key = _session_of
+
+
+def _unnoted(mark: Any) -> Any:
+    """Keep a key's last use, which every request sets, from counting as a change of IAM."""
+
+    @functools.wraps(mark)
+    def unnoted(*args: Any, **named: Any) -> None:
+        was, TOUCHED.is_watching = TOUCHED.is_watching, False
+        try:
+            mark(*args, **named)
+        finally:
+            TOUCHED.is_watching = was
+
+    return unnoted
+
+
+def _unfilled(backend: Any) -> _Policies:
+    return _Policies(backend)
+
+
+def _no_policies(_: Any) -> tuple[Any, ...]:
+    return ()
+
+
+def _session_of(backend: Any, access_key_id: str) -> Any:
+    return backend.assumed_roles.by_key.get(access_key_id)
+
+
+# --- AWS managed policies -------------------------------------------------------------------------
+
+
+class _Policies(dict[str, Any]):
+    """Managed policies by ARN; AWS's own are created at the first lookup."""
+
+    def __init__(self, backend: Any) -> None:
+        super().__init__()
+        self.backend = backend
+        self.is_filled = False
+
+    def fill(self) -> None:
+        """Create AWS's policies, except those that exist because they were changed."""
+        if self.is_filled:
+            return
+        from moto.iam.aws_managed_policies import aws_managed_policies_data
+        from moto.iam.models import AWSManagedPolicy
+
+        made: dict[str, Any] = {}
+        account, region = self.backend.account_id, self.backend.region_name
+        for name, data in json.loads(aws_managed_policies_data).items():
+            policy: Any = AWSManagedPolicy.from_data(name, account, region, data)
+            digest = base64.b32encode(hashlib.sha256(policy.arn.encode()).digest()).decode()
+            policy.id = f"ANPA{digest[:17]}"
+            made[policy.arn] = policy
+        made.update(self.items_there())
+        super().update(made)
+        self.is_filled = True
+
+    def items_there(self) -> dict[str, Any]:
+        """Return the policies that exist so far."""
+        return {arn: dict.__getitem__(self, arn) for arn in list(dict.__iter__(self))}
+
+    def _look(self, key: Any) -> None:
+        if not dict.__contains__(self, key) and ":iam::aws:" in str(key):
+            self.fill()
+
+    def __contains__(self, key: object) -> bool:
+        self._look(key)
+        return super().__contains__(key)
+
+    def __getitem__(self, key: str) -> Any:
+        self._look(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._look(key)
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[str]:
+        self.fill()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self.fill()
+        return super().__len__()
+
+    def keys(self) -> Any:
+        self.fill()
+        return super().keys()
+
+    def values(self) -> Any:
+        self.fill()
+        return super().values()
+
+    def items(self) -> Any:
+        self.fill()
+        return super().items()
+
+
+class _AwsPolicies:
+    """AWS managed policies, in place of moto's list."""
+
+    def __init__(self, policies: _Policies) -> None:
+        self.policies = policies
+
+    def __iter__(self) -> Iterator[Any]:
+        return (p for arn, p in self.policies.items() if ":iam::aws:" in arn)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __add__(self, others: list[Any]) -> list[Any]:
+        return [*self, *others]
+
+
+def _with_policies(init: Any) -> Any:
+    @functools.wraps(init)
+    def with_policies(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.aws_managed_policies = _AwsPolicies(self.managed_policies)
+
+    return with_policies
+
+
+def _reduce_policies(policies: _Policies) -> Any:
+    kept = [
+        (arn, policy)
+        for arn, policy in policies.items_there().items()
+        if ":iam::aws:" not in arn or policy.attachment_count or len(policy.versions) > 1
+    ]
+    return _Policies, (policies.backend,), None, None, iter(kept)
+
+
+def _without_sessions(_: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Drop the keys of sessions, which are stored with STS's state."""
+    keys = state.get("access_keys", {})
+    return {**state, "access_keys": {k: v for k, v in keys.items() if v.user_name is not None}}
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+class _Sessions(Rows):
+    """The sessions of an account, by access key, oldest first; expired ones are dropped."""
+
+    service = "sts"
+
+    def __init__(self, rows_id: int | None = None) -> None:
+        super().__init__(rows_id)
+        self.by_key: dict[str, Any] = {}
+        self._ends: list[tuple[datetime, str]] = []
+
+    def append(self, session: Any) -> None:
+        """Add a session, as moto does to its list."""
+        now = utcnow()
+        while self._ends and (self._ends[0][0] <= now or len(self.by_key) >= MOST_SESSIONS):
+            _, key = heapq.heappop(self._ends)
+            _keys_of(self.by_key.pop(key)).pop(key, None)
+            TOUCHED.row(self, key)
+        self._add(session.access_key_id, session)
+        TOUCHED.row(self, session.access_key_id)
+
+    def _add(self, key: str, session: Any) -> None:
+        self.by_key[key] = session
+        heapq.heappush(self._ends, (session.expiration, key))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self.by_key.values()))
+
+    def encoded(self, key: Any) -> bytes | None:
+        """See `Rows.encoded`."""
+        return pickles.dump(self.by_key[key]) if key in self.by_key else None
+
+    def keys(self) -> Iterable[Any]:
+        """See `Rows.keys`."""
+        return list(self.by_key)
+
+    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
+        """See `Rows.load`."""
+        for key, value in rows:
+            session = pickles.load(value)
+            self._add(str(key), session)
+            _keys_of(session)[str(key)] = session.access_key
+
+
+def _keys_of(session: Any) -> Any:
+    """Return the IAM access keys of a session's account."""
+    from moto.iam.models import iam_backends
+
+    return iam_backends[session.account_id][session.partition].access_keys
+
+
+def _with_sessions(init: Any) -> Any:
+    @functools.wraps(init)
+    def with_sessions(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.assumed_roles = _Sessions()
+
+    return with_sessions

@@ -1,0 +1,140 @@
+"""Validates IAM's policies when they are stored, as IAM does: grammar, principals, sizes; moto checks only a part."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.memory.principals import exists_for
+from headrace.permissions.policies.grammar import (
+    Holder,
+    PolicyError,
+    PolicyKind,
+    check_policy,
+    check_size,
+    size_of,
+)
+from headrace.permissions.policies.resource_grammar import missing_principal
+
+# Inline policies may have any version; moto does not tell its validator whether a policy is inline.
+_is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
+_INLINE: dict[str, tuple[Holder, str]] = {
+    "put_role_policy": ("role", "get_role"),
+    "put_user_policy": ("user", "get_user"),
+    "put_group_policy": ("group", "get_group"),
+}
+
+
+def patch() -> None:
+    """Replace moto's checks. Called once."""
+    import moto.iam.models as iam
+
+    # Only IAM's names for these classes are replaced: ECR validates its repositories' policies with the same classes.
+    models: Any = iam
+    models.IAMPolicyDocumentValidator = _Identity
+    models.IAMTrustPolicyDocumentValidator = _Trust
+    backend: Any = iam.IAMBackend
+    for name, (holder, find) in _INLINE.items():
+        setattr(backend, name, _inline(getattr(backend, name), holder, find))
+    backend.create_role = _with_trust(backend.create_role)
+    backend.update_assume_role_policy = _with_trust(backend.update_assume_role_policy)
+    backend.create_policy = _managed(backend.create_policy, place=2)
+    backend.create_policy_version = _managed(backend.create_policy_version, place=1)
+
+
+def _refused(check: Callable[[], None]) -> None:
+    """Raise moto's error for an AwsError, so that the answer has IAM's form."""
+    from moto.iam.exceptions import LimitExceededException, MalformedPolicyDocument
+
+    try:
+        check()
+    except PolicyError as error:
+        if error.code == "LimitExceeded":
+            raise LimitExceededException(error.message) from None
+        raise MalformedPolicyDocument(error.message) from None
+
+
+def _check(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
+    _refused(lambda: check_policy(text, kind, is_managed=is_managed))
+
+
+class _Identity:
+    """Replaces moto's validator of identity policies."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def validate(self) -> None:
+        """Raise moto's error when IAM refuses the policy."""
+        _check(self._text, "identity", is_managed=not _is_inline.get())
+
+
+class _Trust(_Identity):
+    """Replaces moto's validator of trust policies."""
+
+    def validate(self) -> None:
+        """Raise moto's error when IAM refuses the policy."""
+        _check(self._text, "trust")
+        _refused(lambda: check_size(self._text, "trust"))
+
+
+def _inline(put: Any, holder: Holder, find: str) -> Any:
+    """Return an operation that stores an inline policy, with a limit on the total size of a holder's policies."""
+
+    @functools.wraps(put)
+    def put_policy(self: Any, name: str, policy_name: str, policy_json: str) -> Any:
+        policies: Mapping[str, str] = getattr(self, find)(name).policies
+        others = sum(size_of(text) for key, text in policies.items() if key != policy_name)
+        token = _is_inline.set(True)
+        try:
+            _check(policy_json, "identity", is_managed=False)
+            _refused(lambda: check_size(policy_json, holder, name, others=others))
+            return put(self, name, policy_name, policy_json)
+        finally:
+            _is_inline.reset(token)
+
+    return put_policy
+
+
+def _with_trust(put: Any) -> Any:
+    """Return an operation that stores a role's trust policy, its second argument."""
+
+    @functools.wraps(put)
+    def stored(self: Any, role_name: str, *args: Any, **named: Any) -> Any:
+        text = str(
+            args[0]
+            if args
+            else named.get("assume_role_policy_document") or named["policy_document"]
+        )
+        _check(text, "trust")
+        _refused(lambda: check_size(text, "trust"))
+        # Not while state is loaded: it was valid once, and a principal may have been deleted since.
+        if CURRENT.control is not None:
+            missing = missing_principal(text, exists_for(str(self.account_id)))
+            if missing:
+                _refused(lambda: _raise(f'Invalid principal in policy: "AWS":"{missing}"'))
+        return put(self, role_name, *args, **named)
+
+    return stored
+
+
+def _raise(sentence: str) -> None:
+    raise PolicyError("MalformedPolicyDocument", sentence)
+
+
+def _managed(create: Any, *, place: int) -> Any:
+    """Return an operation that stores a managed policy: its argument at `place`, or `policy_document`."""
+
+    @functools.wraps(create)
+    def created(self: Any, *args: Any, **named: Any) -> Any:
+        text = str(args[place] if len(args) > place else named["policy_document"])
+        _check(text, "identity")
+        _refused(lambda: check_size(text, "policy"))
+        return create(self, *args, **named)
+
+    return created

@@ -1,0 +1,1 @@
+"""STS: sessions, federation, MFA."""

@@ -1,0 +1,1 @@
+"""IoT: rules and their SQL."""

@@ -1,0 +1,1 @@
+"""Managed Flink's applications, on moto's control plane."""

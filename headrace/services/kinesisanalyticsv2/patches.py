@@ -1,0 +1,245 @@
+"""Managed Flink: changes and deletes applications, and adds and removes log streams, VPC configurations and tags.
+
+Each change makes a new version of the application; a request with a version that is not current is refused
+(documented: API_UpdateApplication). The sentences of errors are assumed, their codes documented.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.clock import utcnow
+from headrace.services.kinesisanalyticsv2 import configuration as flink_configuration
+
+
+def patch(module: Any) -> None:
+    """Replace methods of `moto.kinesisanalyticsv2.responses`."""
+    response = module.KinesisAnalyticsV2Response
+    create, describe = response.create_application, response.describe_application
+
+    @functools.wraps(create)
+    def create_application(self: Any) -> str:
+        name = self._get_param("ApplicationName")
+        if name in self.kinesisanalyticsv2_backend.applications:
+            raise AwsError("ResourceInUseException", f"Application {name} already exists")
+        create(self)
+        # Documented: a new application is READY, and starts on request.
+        _found(self).application_status = "READY"
+        return describe_application(self)
+
+    @functools.wraps(describe)
+    def describe_application(self: Any) -> str:
+        application, answer = _found(self), json.loads(describe(self))
+        answer["ApplicationDetail"]["ApplicationName"] = application.application_name
+        return json.dumps(answer)
+
+    response.create_application = create_application
+    response.describe_application = describe_application
+    response.update_application = _update_application
+    response.delete_application = _delete_application
+    response.add_application_cloud_watch_logging_option = _add_option
+    response.delete_application_cloud_watch_logging_option = _delete_option
+    response.add_application_vpc_configuration = _add_network
+    response.delete_application_vpc_configuration = _delete_network
+    response.tag_resource = _tag_resource
+    response.untag_resource = _untag_resource
+
+
+def _update_application(self: Any) -> str:
+    application = _found(self)
+    version, token = (
+        self._get_param(n) for n in ("CurrentApplicationVersionId", "ConditionalToken")
+    )
+    if version is None and token is None:
+        raise AwsError(
+            "InvalidArgumentException",
+            "You must provide the CurrentApplicationVersionId or the ConditionalToken",
+        )
+    _check_version(self, application)
+    configuration = flink_configuration.updated(
+        application.app_config_description or {},
+        self._get_param("ApplicationConfigurationUpdate") or {},
+        self._get_param("RunConfigurationUpdate") or {},
+    )
+    options = _updated_options(self, application)
+    # Everything is checked: from here on nothing is refused.
+    application.app_config_description = configuration or None
+    application.cloud_watch_logging_description = options
+    for member, attribute in (
+        ("ServiceExecutionRoleUpdate", "service_execution_role"),
+        ("RuntimeEnvironmentUpdate", "runtime_environment"),
+    ):
+        if self._get_param(member) is not None:
+            setattr(application, attribute, self._get_param(member))
+    _make_version(application)
+    return self.describe_application()
+
+
+def _updated_options(self: Any, application: Any) -> list[dict[str, str]] | None:
+    kept = application.cloud_watch_logging_description
+    updates = {
+        each["CloudWatchLoggingOptionId"]: each.get("LogStreamARNUpdate")
+        for each in self._get_param("CloudWatchLoggingOptionUpdates") or []
+    }
+    for gone in updates.keys() - {each["CloudWatchLoggingOptionId"] for each in kept or []}:
+        raise _no_option(application, gone)
+    return kept and [
+        {
+            **each,
+            "LogStreamARN": updates.get(each["CloudWatchLoggingOptionId"]) or each["LogStreamARN"],
+        }
+        for each in kept
+    ]
+
+
+def _add_option(self: Any) -> str:
+    application, option = _found(self), self._get_param("CloudWatchLoggingOption")
+    _check_version(self, application)
+    kept = application.cloud_watch_logging_description or []
+    # The id is the version's number, which no option had before: with a reused id CloudFormation would mistake the new
+    # option for the one that it replaces.
+    _make_version(application)
+    used = {each["CloudWatchLoggingOptionId"] for each in kept}
+    described = {
+        "CloudWatchLoggingOptionId": _new_id(application, used),
+        "LogStreamARN": option["LogStreamARN"],
+    }
+    application.cloud_watch_logging_description = [*kept, described]
+    return _options_answer(application)
+
+
+def _delete_option(self: Any) -> str:
+    application, gone = _found(self), self._get_param("CloudWatchLoggingOptionId")
+    _check_version(self, application)
+    kept = application.cloud_watch_logging_description or []
+    left = [each for each in kept if each["CloudWatchLoggingOptionId"] != gone]
+    if len(left) == len(kept):
+        raise _no_option(application, gone)
+    _make_version(application)
+    application.cloud_watch_logging_description = left
+    return _options_answer(application)
+
+
+def _add_network(self: Any) -> str:
+    application, network = _found(self), self._get_param("VpcConfiguration")
+    _check_version(self, application)
+    described = dict(application.app_config_description or {})
+    kept = described.get(flink_configuration.NETWORKS, [])
+    if kept:
+        # Documented: an application has one VPC configuration at most.
+        raise AwsError(
+            "InvalidArgumentException",
+            f"Application {application.application_name} already has a VPC configuration",
+        )
+    _make_version(application)
+    added = {"VpcConfigurationId": _new_id(application, set()), **flink_configuration.vpc(network)}
+    application.app_config_description = {**described, flink_configuration.NETWORKS: [added]}
+    return json.dumps({**_version_of(application), "VpcConfigurationDescription": added})
+
+
+def _delete_network(self: Any) -> str:
+    application, gone = _found(self), self._get_param("VpcConfigurationId")
+    _check_version(self, application)
+    described = dict(application.app_config_description or {})
+    kept = described.pop(flink_configuration.NETWORKS, [])
+    left = [each for each in kept if each["VpcConfigurationId"] != gone]
+    if len(left) == len(kept):
+        raise AwsError(
+            "ResourceNotFoundException",
+            f"VPC configuration {gone} does not exist in application"
+            f" {application.application_name}",
+        )
+    _make_version(application)
+    networks = {flink_configuration.NETWORKS: left} if left else {}
+    application.app_config_description = {**described, **networks}
+    return json.dumps(_version_of(application))
+
+
+def _delete_application(self: Any) -> str:
+    application = _found(self)
+    backend = self.kinesisanalyticsv2_backend
+    backend.tagger.delete_all_tags_for_resource(application.application_arn)
+    del backend.applications[application.application_name]
+    return json.dumps({})
+
+
+def _tag_resource(self: Any) -> str:
+    arn = _tagged(self)
+    self.kinesisanalyticsv2_backend.tagger.tag_resource(arn, self._get_param("Tags"))
+    return json.dumps({})
+
+
+def _untag_resource(self: Any) -> str:
+    arn = _tagged(self)
+    self.kinesisanalyticsv2_backend.untag_resource(arn, self._get_param("TagKeys"))
+    return json.dumps({})
+
+
+def _tagged(self: Any) -> str:
+    """Return the ARN of the application whose tags change."""
+    arn = str(self._get_param("ResourceARN"))
+    for each in self.kinesisanalyticsv2_backend.applications.values():
+        if each.application_arn == arn:
+            return arn
+    raise AwsError("ResourceNotFoundException", f"Application {arn} does not exist")
+
+
+def _found(self: Any) -> Any:
+    name = self._get_param("ApplicationName")
+    application = self.kinesisanalyticsv2_backend.applications.get(name)
+    if application is None:
+        raise AwsError("ResourceNotFoundException", f"Application {name} does not exist")
+    return application
+
+
+def _check_version(self: Any, application: Any) -> None:
+    """Refuse a change of a version that is not current."""
+    for member, current in (
+        ("CurrentApplicationVersionId", application.application_version_id),
+        ("ConditionalToken", application.conditional_token),
+    ):
+        given = self._get_param(member)
+        if given is not None and given != current:
+            raise AwsError(
+                "ConcurrentModificationException",
+                f"{member} {given} is not that of application {application.application_name},"
+                f" which is {current}",
+            )
+
+
+def _make_version(application: Any) -> None:
+    application.application_version_id += 1
+    # Documented: the token belongs to one version.
+    application.conditional_token = f"{application.application_version_id:032x}"
+    application.last_updated_date_time = utcnow().isoformat()
+
+
+def _new_id(application: Any, used: set[str]) -> str:
+    ids = (f"{application.application_version_id}.{number}" for number in itertools.count(1))
+    return next(each for each in ids if each not in used)
+
+
+def _no_option(application: Any, option: str) -> AwsError:
+    return AwsError(
+        "ResourceNotFoundException",
+        f"CloudWatch logging option {option} does not exist in application"
+        f" {application.application_name}",
+    )
+
+
+def _version_of(application: Any) -> dict[str, Any]:
+    return {
+        "ApplicationARN": application.application_arn,
+        "ApplicationVersionId": application.application_version_id,
+    }
+
+
+def _options_answer(application: Any) -> str:
+    options = application.cloud_watch_logging_description
+    return json.dumps({**_version_of(application), "CloudWatchLoggingOptionDescriptions": options})

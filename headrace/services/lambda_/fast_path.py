@@ -1,0 +1,199 @@
+"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and downloads of packages."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import msgspec
+
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.protocols import event_stream
+from headrace.services.lambda_.actions.invoke import bad_type, run
+from headrace.services.lambda_.backend import Lambda
+from headrace.services.lambda_.errors import access_denied, too_large, validation
+from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
+from headrace.services.lambda_.invocations.payloads import checked, most_bytes
+from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
+from headrace.services.lambda_.packages.code import CODE_PATH
+from headrace.services.lambda_.policy import INVOKE, Caller, allows
+
+_INVOKE_PATH = re.compile(r"^/2015-03-31/functions/([^/]+)/invocations/?$")
+_STREAM_PATH = re.compile(r"^/2021-11-15/functions/([^/]+)/response-streaming-invocations/?$")
+_ASYNC_PATH = re.compile(r"^/2014-11-13/functions/([^/]+)/invoke-async/?$")
+_CODE_FILE = re.compile(rf"^{CODE_PATH}([0-9a-f]{{64}})\.zip$")
+
+
+def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
+    """Answer the invoking operations and package downloads; None for everything else.
+
+    Raises AwsError, FunctionNotFound, FunctionThrottled.
+    """
+    if request.method == "POST":
+        for path, answer in _RAW_POSTS:
+            match = path.match(request.path)
+            if match is not None:
+                return answer(lambda_, request, unquote(match[1]))
+        return None
+    match = _CODE_FILE.match(request.path)
+    if match is None or request.method != "GET":
+        return None
+    file = lambda_.code.zip_file(match[1])
+    if not file.is_file():
+        return HttpResponse(404)
+    headers = [("Content-Type", "application/zip")]
+    return HttpResponse(200, headers, FileSlice(file, 0, file.stat().st_size))
+
+
+@dataclass(frozen=True, slots=True)
+class _InvokeRequest:
+    """An invocation as its path, headers and query describe it."""
+
+    ref: FunctionRef
+    invocation_type: str
+    request_id: str
+    client_context: str
+    trace_id: str
+    wants_log: bool
+
+
+def _parse(
+    lambda_: Lambda,
+    request: HttpRequest,
+    name: str,
+    *,
+    operation_name: str,
+    invocation_type: str = "",
+) -> _InvokeRequest:
+    """Read an invocation's request. Raises AwsError."""
+    call, headers = request.call, request.headers
+    assert call is not None
+    qualifier = request.query_params().get("Qualifier") if request.query else None
+    ref = parse_function(name, account=call.account, region=call.region, qualifier=qualifier)
+    check_reachable(ref, call.region)
+    if ref.account != call.account:
+        _check_caller(lambda_, ref, call.account)
+    if call.permit is not None:
+        call.permit.ask_for("lambda", INVOKE, ref.qualified_arn)
+    kind = invocation_type or headers.get("x-amz-invocation-type", "RequestResponse")
+    if request.body_file is not None:
+        raise too_large(-1, most_bytes(kind), operation_name)
+    log_type = headers.get("x-amz-log-type", "None")
+    if log_type not in ("None", "Tail"):
+        raise validation(
+            f"Value '{log_type}' at 'logType' failed to satisfy constraint: Member must satisfy enum "
+            "value set: [None, Tail]"
+        )
+    return _InvokeRequest(
+        ref,
+        kind,
+        call.request_id,
+        headers.get("x-amz-client-context", ""),
+        headers.get("x-amzn-trace-id", ""),
+        log_type == "Tail",
+    )
+
+
+def _check_caller(lambda_: Lambda, ref: FunctionRef, account: str) -> None:
+    """Refuse a caller of another account whom no resource policy allows it. Raises AwsError."""
+    function = lambda_.functions.find(ref)
+    caller = Caller(account=account)
+    if function is None or not allows(function, ref.qualifier, INVOKE, caller):
+        raise access_denied(account, INVOKE, ref.qualified_arn)
+
+
+def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    asked = _parse(lambda_, request, name, operation_name="Invoke")
+    result = run(
+        lambda_,
+        asked.ref,
+        request.body,
+        invocation_type=asked.invocation_type,
+        client_context=asked.client_context,
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
+    )
+    if result is None:
+        return HttpResponse(202 if asked.invocation_type == "Event" else 204)
+    answer = [
+        ("Content-Type", "application/json"),
+        ("X-Amz-Executed-Version", result.executed_version),
+    ]
+    if result.function_error:
+        answer.append(("X-Amz-Function-Error", result.function_error))
+    if asked.wants_log:
+        answer.append(("X-Amz-Log-Result", base64.b64encode(result.log_tail).decode()))
+    return HttpResponse(200, answer, result.payload)
+
+
+def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    """InvokeAsync, which AWS has deprecated: an Event invocation in another form."""
+    asked = _parse(lambda_, request, name, operation_name="InvokeAsync", invocation_type="Event")
+    run(
+        lambda_,
+        asked.ref,
+        request.body,
+        invocation_type="Event",
+        client_context="",
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
+    )
+    return HttpResponse(202, [("Content-Type", "application/json")], b'{"Status":202}')
+
+
+def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
+    asked = _parse(lambda_, request, name, operation_name="InvokeWithResponseStream")
+    if asked.invocation_type not in ("RequestResponse", "DryRun"):
+        raise bad_type(asked.invocation_type, "[RequestResponse, DryRun]")
+    lambda_.functions.get(asked.ref).resolve(asked.ref.qualifier)
+    payload, context = checked(request.body, asked.invocation_type, asked.client_context)
+    if asked.invocation_type == "DryRun":
+        return HttpResponse(204)
+    stream = AnswerStream(
+        lambda_.dispatcher,
+        asked.ref,
+        payload,
+        client_context=context,
+        request_id=asked.request_id,
+        trace_id=asked.trace_id,
+    )
+    headers = [
+        ("Content-Type", event_stream.CONTENT_TYPE),
+        ("X-Amz-Executed-Version", stream.start()),
+    ]
+    return HttpResponse(200, headers, _frames(stream, wants_log=asked.wants_log))
+
+
+def _frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
+    """Yield PayloadChunk events, and InvokeComplete at the end."""
+    for item in stream.items():
+        if isinstance(item, Part):
+            if item.data:
+                yield event_stream.event("PayloadChunk", item.data, "application/octet-stream")
+            continue
+        complete: dict[str, str] = {}
+        if item.function_error:
+            complete = _complete_error(item.payload)
+        if wants_log:
+            complete["LogResult"] = base64.b64encode(item.log_tail).decode()
+        body = msgspec.json.encode(complete)
+        yield event_stream.event("InvokeComplete", body, "application/json")
+
+
+def _complete_error(payload: bytes) -> dict[str, str]:
+    try:
+        code = json.loads(payload).get("errorType", "Unhandled")
+    except (ValueError, AttributeError):
+        code = "Unhandled"
+    return {"ErrorCode": str(code), "ErrorDetails": payload.decode("utf-8", "replace")}
+
+
+_RAW_POSTS = (
+    (_INVOKE_PATH, _invoke),
+    (_STREAM_PATH, _invoke_streaming),
+    (_ASYNC_PATH, _invoke_async),
+)

@@ -1,0 +1,1 @@
+"""CloudWatch Logs: retention, bounds, subscriptions, on moto's groups."""

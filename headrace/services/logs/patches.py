@@ -1,0 +1,398 @@
+"""CloudWatch Logs: keeps groups within their retention and a limit, and delivers to headrace's own services.
+
+Events are in memory only. moto keeps all events of every group for ever.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import json
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.moto.clock import use_clock
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage import pickles
+from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.services.logs import keys as log_keys
+from headrace.services.logs import query_definitions
+from headrace.services.logs.bounds import BOUNDS
+
+log = logging.getLogger(__name__)
+
+DAY_MS = 86_400_000
+# The most streams of a group; beyond it, the oldest streams without events are dropped.
+MOST_STREAMS = 1_000
+# The most queries whose results can be read.
+MOST_QUERIES = 100
+
+
+@functools.cache
+def patch() -> None:
+    """Replace moto's methods, once."""
+    import moto.logs.models as models
+
+    use_clock(models)
+    module: Any = models
+    module.LogEvent = LogEvent
+    group: Any = models.LogGroup
+    group.__init__ = _with_kept(models.LogGroup.__init__)
+    group.create_log_stream = _noted_stream(group.create_log_stream)
+    group.delete_log_stream = _noted_stream(group.delete_log_stream)
+    group.put_log_events = _bounded(group.put_log_events)
+    stream: Any = models.LogStream
+    stream._send_log_events = _send_to_subscriber
+    backend: Any = models.LogsBackend
+    backend.start_query = _few_queries(backend.start_query)
+    backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
+    backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
+    log_keys.patch()
+    query_definitions.patch()
+    pickles.register_reducer(models.LogGroup, _reduce_group)
+    pickles.register_filter("logs", lambda _, state: {**state, "queries": {}})
+    pickles.register_carrier("logs", _keep_events)
+
+
+def _in_its_place(put_metric_filter: Any) -> Any:
+    """Replace a metric filter with the same name (documented: API_PutMetricFilter); moto keeps both."""
+
+    @functools.wraps(put_metric_filter)
+    def put(
+        self: Any, filter_name: str, filter_pattern: str, log_group_name: str, *args: Any
+    ) -> None:
+        kept = self.filters.metric_filters
+        kept[:] = [
+            each
+            for each in kept
+            if (each["filterName"], each["logGroupName"]) != (filter_name, log_group_name)
+        ]
+        put_metric_filter(self, filter_name, filter_pattern, log_group_name, *args)
+
+    return put
+
+
+class LogEvent:
+    """A log event with moto's interface, in less memory."""
+
+    __slots__ = ("event_id", "ingestion_time", "message", "timestamp")
+    _next_id = 0
+
+    def __init__(self, ingestion_time: int, log_event: dict[str, Any]) -> None:
+        self.ingestion_time = ingestion_time
+        self.timestamp = log_event["timestamp"]
+        self.message = log_event["message"]
+        self.event_id = LogEvent._next_id
+        LogEvent._next_id += 1
+
+    def to_filter_dict(self) -> dict[str, Any]:
+        """Return the event in FilterLogEvents' form."""
+        return {"eventId": str(self.event_id), **self.to_response_dict()}
+
+    def to_response_dict(self) -> dict[str, Any]:
+        """Return the event in GetLogEvents' form."""
+        return {
+            "ingestionTime": self.ingestion_time,
+            "message": self.message,
+            "timestamp": self.timestamp,
+        }
+
+
+# --- bounds -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The events of one PutLogEvents; when their turn comes, they are the oldest of their stream."""
+
+    stream: Any
+    count: int
+    bytes: int
+    newest_ms: int
+
+
+class _Streams(Rows):
+    """A group's streams: their names and times are stored, their events are not."""
+
+    service = "logs"
+    group: Any
+
+    def __init__(self, rows_id: int | None = None) -> None:
+        super().__init__(rows_id)
+        self.batches: deque[_Batch] = deque()
+        self.events = 0
+        self.bytes = 0
+
+    def add(self, stream: Any, events: Sequence[Any]) -> None:
+        """Add a batch, and drop events beyond the limits."""
+        size_bytes = sum(len(event["message"]) for event in events)
+        self.events += len(events)
+        self.bytes += size_bytes
+        newest_ms = max(int(event["timestamp"]) for event in events)
+        self.batches.append(_Batch(stream, len(events), size_bytes, newest_ms))
+        self.trim()
+
+    def trim(self) -> None:
+        """Drop events that are older than the group's retention, or beyond the limits."""
+        days = self.group.retention_in_days
+        oldest_ms = CURRENT.clock.now_ms() - int(days) * DAY_MS if days else 0
+        while self.batches:
+            batch = self.batches[0]
+            over = max(self.events - BOUNDS.events, 0)
+            is_much = over > 0 or (self.bytes > BOUNDS.bytes and self.events > 1)
+            if batch.newest_ms >= oldest_ms and not is_much:
+                return
+            # A large batch that has too many events is cut, not dropped whole.
+            gone = batch.count if batch.newest_ms < oldest_ms else min(batch.count, max(over, 1))
+            lost = batch.stream.events[:gone]
+            lost_bytes = sum(len(event.message) for event in lost)
+            del batch.stream.events[:gone]
+            batch.stream.stored_bytes -= lost_bytes
+            self.events -= gone
+            self.bytes -= lost_bytes
+            batch.count -= gone
+            batch.bytes -= lost_bytes
+            if not batch.count:
+                self.batches.popleft()
+
+    def forget(self, stream: Any) -> None:
+        """Remove a deleted stream's events."""
+        kept = deque(batch for batch in self.batches if batch.stream is not stream)
+        self.events = sum(batch.count for batch in kept)
+        self.bytes = sum(batch.bytes for batch in kept)
+        self.batches = kept
+
+    def take_over(self, before: _Streams) -> None:
+        """Take the events of the same group's streams from before the group was loaded again."""
+        streams = self.group.streams
+        for name in streams:
+            known = before.group.streams.get(name)
+            if known is not None:
+                known.log_group, streams[name] = self.group, known
+        self.batches = deque(
+            batch
+            for batch in before.batches
+            if streams.get(batch.stream.log_stream_name) is batch.stream
+        )
+        self.events = sum(batch.count for batch in self.batches)
+        self.bytes = sum(batch.bytes for batch in self.batches)
+
+    def encoded(self, key: Any) -> bytes | None:
+        """See `Rows.encoded`."""
+        stream = self.group.streams.get(key)
+        return None if stream is None else stream.creation_time.isoformat().encode()
+
+    def keys(self) -> Iterable[Any]:
+        """See `Rows.keys`."""
+        return list(self.group.streams)
+
+    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
+        """See `Rows.load`."""
+        from moto.logs.models import LogStream
+
+        for key, value in rows:
+            make: Any = LogStream
+            stream = make(self.group, str(key))
+            stream.creation_time = datetime.fromisoformat(value.decode())
+            self.group.streams[str(key)] = stream
+
+
+def _keep_events(before: dict[str, Any], backend: Any) -> None:
+    for name, group in backend.groups.items():
+        known = before["groups"].get(name)
+        if known is not None and known.kept.id == group.kept.id:
+            group.kept.take_over(known.kept)
+
+
+def _with_kept(init: Any) -> Any:
+    @functools.wraps(init)
+    def with_kept(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.kept = _Streams()
+        self.kept.group = self
+
+    return with_kept
+
+
+def _reduce_group(group: Any) -> Any:
+    pickles.found(group.kept)
+    state = {k: v for k, v in vars(group).items() if k not in ("kept", "streams")}
+    return empty_group, (group.kept.id,), state
+
+
+def empty_group(rows_id: int) -> Any:
+    """Return a log group whose attributes and streams are still to be loaded."""
+    from moto.logs.models import LogGroup
+
+    group: Any = LogGroup.__new__(LogGroup)
+    rows: Any = pickles.rows_with_id(_Streams, rows_id)
+    group.kept, rows.group, group.streams = rows, group, {}
+    return group
+
+
+def _noted_stream(method: Any) -> Any:
+    @functools.wraps(method)
+    def noted(self: Any, log_stream_name: str) -> None:
+        before = self.streams.get(log_stream_name)
+        method(self, log_stream_name)
+        TOUCHED.row(self.kept, log_stream_name)
+        if before is not None:
+            self.kept.forget(before)
+        while len(self.streams) > MOST_STREAMS:
+            empty = next((n for n, s in self.streams.items() if not s.events), None)
+            if empty is None or empty == log_stream_name:
+                return
+            del self.streams[empty]
+            TOUCHED.row(self.kept, empty)
+
+    return noted
+
+
+def _bounded(put: Any) -> Any:
+    @functools.wraps(put)
+    def put_log_events(self: Any, log_stream_name: str, log_events: list[dict[str, Any]]) -> str:
+        answer = put(self, log_stream_name, log_events)
+        if log_events:
+            self.kept.add(self.streams[log_stream_name], log_events)
+        return str(answer)
+
+    return put_log_events
+
+
+def trim_all() -> None:
+    """Drop events past their retention in every group; the caller holds `MOTO_LOCK`."""
+    from moto.logs.models import logs_backends
+
+    backends: Any = logs_backends
+    for regions in list(backends.values()):
+        for backend in list(regions.values()):
+            for group in list(backend.groups.values()):
+                group.kept.trim()
+
+
+def _few_queries(start: Any) -> Any:
+    @functools.wraps(start)
+    def start_query(self: Any, *args: Any, **named: Any) -> str:
+        answer = start(self, *args, **named)
+        while len(self.queries) > MOST_QUERIES:
+            del self.queries[next(iter(self.queries))]
+        return str(answer)
+
+    return start_query
+
+
+# --- subscriptions ----------------------------------------------------------------------------------
+
+
+def _without_looking(put: Any) -> Any:
+    """Accept a subscription to a resource that headrace owns: moto looks only among its own."""
+
+    @functools.wraps(put)
+    def put_subscription_filter(
+        self: Any, log_group_name: str, filter_name: str, filter_pattern: str,
+        destination_arn: str, role_arn: str,
+    ) -> None:  # fmt: skip
+        group = self.groups.get(log_group_name)
+        service = destination_arn.split(":")[2] if destination_arn.count(":") >= 5 else ""
+        if service == "logs" and group is not None and _destination(destination_arn) is None:
+            # The sentence is assumed.
+            raise AwsError(
+                "InvalidParameterException",
+                "Could not deliver test message to specified destination."
+                " Check if the destination is valid.",
+            )
+        if group is None or service not in ("lambda", "kinesis", "firehose", "logs"):
+            put(self, log_group_name, filter_name, filter_pattern, destination_arn, role_arn)
+            return
+        group.put_subscription_filter(filter_name, filter_pattern, destination_arn, role_arn)
+
+    return put_subscription_filter
+
+
+def _destination(arn: str) -> Any:
+    """Return moto's destination with an ARN; None when it does not exist."""
+    from moto.logs.models import logs_backends
+
+    parts = arn.split(":", 6)
+    backends: Any = logs_backends
+    backend = backends[parts[4]][parts[3]]
+    return next((each for each in backend.destinations.values() if each.arn == arn), None)
+
+
+def _send_to_subscriber(
+    stream: Any,
+    service: str,
+    destination_arn: str,
+    filter_name: str,
+    log_events: list[dict[str, Any]],
+) -> None:
+    """Send events to a subscription's destination, in CloudWatch Logs' compressed form. Never raises."""
+    from moto.logs.utils import EventMessageFilter
+
+    group = stream.log_group
+    role_arn = str(getattr(group.subscription_filters[filter_name], "role_arn", "") or "")
+    if service == "logs":
+        found = _destination(destination_arn)
+        if found is None:
+            log.warning("%s: the subscription's %s does not exist", group.arn, destination_arn)
+            return
+        # A destination delivers to its own target with its own role.
+        destination_arn, role_arn = str(found.target_arn), str(found.role_arn or "")
+        service = destination_arn.split(":")[2]
+    wanted = EventMessageFilter(group.subscription_filters[filter_name].filter_pattern)
+    payload = {
+        "messageType": "DATA_MESSAGE",
+        "owner": stream.account_id,
+        "logGroup": group.name,
+        "logStream": stream.log_stream_name,
+        "subscriptionFilters": [filter_name],
+        "logEvents": [
+            {**event, "id": str(event["id"])}
+            for event in log_events
+            if wanted.matches(event["message"])
+        ],
+    }
+    if not payload["logEvents"] or CURRENT.control is None:
+        return
+    packed = gzip.compress(json.dumps(payload).encode(), 1, mtime=0)
+    parts = destination_arn.split(":", 5)
+    name = parts[5].partition("/")[2]
+    if service == "lambda" and CURRENT.functions is not None:
+        payload = {"awslogs": {"data": base64.b64encode(packed).decode()}}
+        CURRENT.functions(
+            destination_arn,
+            json.dumps(payload).encode(),
+            service="logs.amazonaws.com",
+            source_arn=f"{group.arn}:*",
+        )
+        return
+    params: dict[str, Any]
+    if service == "kinesis":
+        params = {"StreamName": name, "PartitionKey": stream.log_stream_name[:256], "Data": packed}
+    elif service == "firehose":
+        params = {"DeliveryStreamName": name, "Record": {"Data": packed}}
+    else:
+        log.warning("%s: headrace does not deliver logs to %s", group.arn, destination_arn)
+        return
+    OUTBOX.add(
+        Delivery(
+            what=f"What {group.name} logs for {destination_arn}",
+            body=packed,
+            service=service,
+            operation="PutRecord",
+            params=params,
+            account=parts[4],
+            region=parts[3],
+            acting_arn=role_arn,
+            acting_session="CloudWatchLogs",
+        )
+    )

@@ -1,0 +1,1 @@
+"""OpenSearch: domains, and a small OpenSearch that answers for them."""

@@ -1,0 +1,269 @@
+"""Fields of documents: their types, explicit or by dynamic mapping, and the values that searches look up.
+
+Source of the dynamic mapping: opensearch.org/docs/latest/field-types/ (documented). It recognises dates only in the
+form strict_date_optional_time.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.services.opensearch.indexes.errors import SearchError, not_supported
+
+INTEGERS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
+NUMBERS = frozenset({*INTEGERS, "float", "double", "half_float"})
+TYPES = frozenset({*NUMBERS, "text", "keyword", "date", "boolean", "object"})
+KEYWORD_CHARS = 256
+MOST_FIELDS = 1000
+MOST_DEPTH = 20
+# Every part is bounded, so that a match cannot take long.
+_DATE = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})(?:T(\d{2})(?::(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?)?"
+)
+
+Mapping_ = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A field's value by which searches find a document: a number, a keyword, or words."""
+
+    field: str
+    number: float | None = None
+    keyword: str | None = None
+    words: str | None = None
+
+
+def date_ms(text: str) -> int | None:
+    """Return the epoch milliseconds of an ISO date or time, in UTC if it has no zone; None if it is neither."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        moment = datetime(
+            *(int(part or 0) for part in (year, month, day, hour, minute, second)), tzinfo=UTC
+        )
+    except ValueError:
+        return None
+    millis = int(((fraction or "") + "000")[:3])
+    return int(moment.timestamp()) * 1000 + millis - _offset_ms(zone)
+
+
+def _offset_ms(zone: str | None) -> int:
+    if not zone or zone == "Z":
+        return 0
+    digits = zone[1:].replace(":", "")
+    minutes = int(digits[:2]) * 60 + int(digits[2:])
+    return (-minutes if zone[0] == "-" else minutes) * 60_000
+
+
+def check_mapping(properties: Mapping[str, Any], depth: int = 0) -> None:
+    """Raise SearchError for unsupported types and for a malformed mapping."""
+    if depth > MOST_DEPTH:
+        raise _bad("", "too deep", f"a mapping is at most {MOST_DEPTH} deep")
+    for name, given in properties.items():
+        if not isinstance(given, dict):
+            raise _bad(name, "mapping", "Expected map for property")
+        field = cast("dict[str, Any]", given)
+        kind = field.get("type", "object")
+        if kind not in TYPES:
+            raise not_supported(f"fields of type [{kind}] (field [{name}])")
+        check_mapping(field.get("properties") or {}, depth + 1)
+        check_mapping(field.get("fields") or {}, depth + 1)
+
+
+def flat(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the path and definition of each field with a type; an object yields its fields."""
+    for name, field in properties.items():
+        path = prefix + name
+        if "properties" in field or field.get("type") == "object":
+            yield from flat(field.get("properties") or {}, f"{path}.")
+            continue
+        yield path, field
+        yield from flat(field.get("fields") or {}, f"{path}.")
+
+
+class Reader:
+    """Turns a document into values, and adds its new fields to the mapping. For one document on one thread."""
+
+    def __init__(self, mapping: Mapping_) -> None:
+        """Take an index's mapping, with its `properties`."""
+        self.mapping = mapping
+        self._before: Mapping_ | None = None
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the mapping has new fields."""
+        return self._before is not None
+
+    def values(self, document: Mapping[str, Any]) -> list[Value]:
+        """Return a document's values. Raises SearchError, and then leaves the mapping unchanged."""
+        try:
+            found = list(self._object(document, self.mapping, "", 0))
+            if self.has_grown and sum(1 for _ in flat(self.mapping["properties"])) > MOST_FIELDS:
+                raise SearchError(
+                    400,
+                    "illegal_argument_exception",
+                    f"Limit of total fields [{MOST_FIELDS}] has been exceeded",
+                )
+        except SearchError:
+            if self._before is not None:
+                self.mapping.clear()
+                self.mapping.update(self._before)
+            raise
+        return found
+
+    def _grow(self, properties: Mapping_, name: str, field: Mapping_) -> Mapping_:
+        if self._before is None:
+            self._before = copy.deepcopy(self.mapping)
+        properties[name] = field
+        return field
+
+    def _object(
+        self, given: Mapping[str, Any], mapping: Mapping_, prefix: str, depth: int
+    ) -> Iterator[Value]:
+        if depth > MOST_DEPTH:
+            raise _bad(prefix, "object", f"The depth of the field has exceeded [{MOST_DEPTH}]")
+        properties = mapping.get("properties")
+        if properties is None:
+            properties = self._grow(mapping, "properties", {})
+        for name, value in given.items():
+            inner, leaf = self._holder(properties, name)
+            for item in _items(value):
+                if item is not None:
+                    yield from self._value(item, inner, leaf, prefix + name, depth)
+
+    def _holder(self, properties: Mapping_, name: str) -> tuple[Mapping_, str]:
+        """Return the object that holds a field: `a.b` is the field b of the object a."""
+        *heads, leaf = name.split(".")
+        if not leaf or not all(heads):
+            raise _bad(name, "object", "field name cannot contain only whitespace or be empty")
+        for head in heads:
+            field = properties.get(head)
+            if field is None:
+                field = self._grow(properties, head, {"properties": {}})
+            if "properties" not in field:
+                raise _bad(name, str(field.get("type")), f"[{head}] is no object")
+            properties = field["properties"]
+        return properties, leaf
+
+    def _value(
+        self, item: Any, properties: Mapping_, name: str, path: str, depth: int
+    ) -> Iterator[Value]:
+        field: Mapping_ | None = properties.get(name)
+        if isinstance(item, dict):
+            if field is None:
+                field = self._grow(properties, name, {"properties": {}})
+            elif "properties" not in field and field.get("type") != "object":
+                raise _bad(path, field["type"], "Can't get text on a START_OBJECT")
+            yield from self._object(cast("Mapping_", item), field, f"{path}.", depth + 1)
+            return
+        if field is None:
+            field = self._grow(properties, name, _guess(item))
+        if "properties" in field or field.get("type") == "object":
+            raise SearchError(
+                400,
+                "mapper_parsing_exception",
+                f"object mapping for [{path}] tried to parse field [{name}] as object, but found a concrete value",
+            )
+        yield from _leaf(item, field, path)
+
+
+def _items(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _items(item)
+    else:
+        yield value
+
+
+def _guess(item: Any) -> Mapping_:
+    if isinstance(item, bool):
+        return {"type": "boolean"}
+    if isinstance(item, int):
+        return {"type": "long"}
+    if isinstance(item, float):
+        return {"type": "float"}
+    if date_ms(item) is not None:
+        return {"type": "date"}
+    keyword = {"type": "keyword", "ignore_above": KEYWORD_CHARS}
+    return {"type": "text", "fields": {"keyword": keyword}}
+
+
+def _leaf(item: Any, field: Mapping_, path: str) -> Iterator[Value]:
+    kind = field["type"]
+    if kind == "text":
+        yield Value(path, words=_text(item))
+    elif kind == "keyword":
+        text = _text(item)
+        if len(text) <= field.get("ignore_above", 32_766):
+            yield Value(path, keyword=text)
+    else:
+        yield Value(path, number=number_of(item, kind, path))
+    more: dict[str, Mapping_] = field.get("fields") or {}
+    for name, inner in more.items():
+        yield from _leaf(item, inner, f"{path}.{name}")
+
+
+def _text(item: Any) -> str:
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    return item if isinstance(item, str) else json.dumps(item)
+
+
+def number_of(item: Any, kind: str, path: str) -> float:
+    """Return a value as searches look it up: a number, or epoch milliseconds for a date. Raises SearchError."""
+    if kind == "boolean":
+        if item in (True, "true"):
+            return 1.0
+        if item in (False, "false", ""):
+            return 0.0
+        raise _bad(
+            path, kind, f"Failed to parse value [{item}] as only [true] or [false] are allowed."
+        )
+    if kind == "date":
+        return float(_moment_ms(item, path))
+    if isinstance(item, bool):
+        raise _bad(path, kind, f"Current token is a boolean: [{item}]")
+    try:
+        number = float(item)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _bad(path, kind, f'For input string: "{item}"') from error
+    if not math.isfinite(number):
+        raise _bad(path, kind, f"[{kind}] supports only finite values, but got [{item}]")
+    if kind in INTEGERS and abs(number) > 2.0 ** INTEGERS[kind]:
+        raise _bad(path, kind, f"Value [{item}] is out of range for a {kind}")
+    # OpenSearch coerces a document's decimal to an integer field by truncation.
+    return float(int(number)) if kind in INTEGERS else number
+
+
+def _moment_ms(item: Any, path: str) -> int:
+    if isinstance(item, int) and not isinstance(item, bool):
+        return item
+    found = date_ms(item) if isinstance(item, str) else None
+    if found is None and isinstance(item, str) and item.lstrip("-").isdecimal() and len(item) < 20:
+        found = int(item)
+    if found is None:
+        raise _bad(
+            path,
+            "date",
+            f"failed to parse date field [{item}] with format [strict_date_optional_time||epoch_millis]",
+        )
+    return found
+
+
+def _bad(path: str, kind: str, why: str) -> SearchError:
+    return SearchError(
+        400,
+        "mapper_parsing_exception",
+        f"failed to parse field [{path}] of type [{kind}]",
+        caused_by={"type": "illegal_argument_exception", "reason": why},
+    )

@@ -1,0 +1,308 @@
+"""Compiles OpenSearch's JSON queries to SQL conditions on the table of documents (`d`).
+
+It knows match, match_all, match_none, match_phrase, term, terms, range, exists, prefix, ids and bool, and refuses all
+others by name. Only `match` and `match_phrase` score by words (BM25 of FTS5, over all indexes of the file); other
+scoring clauses give 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.services.opensearch.indexes.dates import date_math_ms
+from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
+from headrace.services.opensearch.indexes.fields import NUMBERS, date_ms, number_of
+
+Argument = str | int | float | bytes | None
+MOST_CLAUSES = 1024
+MOST_DEPTH = 30
+_OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An SQL condition with its arguments, and the score of a document that matches it."""
+
+    sql: str
+    arguments: tuple[Argument, ...] = ()
+    score: str = "1.0"
+    score_arguments: tuple[Argument, ...] = ()
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Compiles the queries of one search.
+
+    Attributes:
+        types: the type of each field in the searched indexes.
+        now_ms: the value of `now` in dates.
+        tables: the common table expressions of the conditions: `b0 AS (...), m0 AS (...)`.
+        table_arguments: the arguments of `tables`.
+    """
+
+    types: Mapping[str, str]
+    now_ms: int
+    tables: list[str] = field(default_factory=list[str])
+    table_arguments: list[Argument] = field(default_factory=list[Argument])
+    clauses: int = 0
+    _kinds: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        self._kinds = {
+            "match_all": self._match_all,
+            "match_none": self._match_none,
+            "match": self._match,
+            "match_phrase": self._match_phrase,
+            "term": self._term,
+            "terms": self._terms,
+            "range": self._range,
+            "exists": self._exists,
+            "prefix": self._prefix,
+            "ids": self._ids,
+        }
+
+    @property
+    def prefix(self) -> str:
+        """The WITH clause for a SELECT with the conditions."""
+        return f"WITH {', '.join(self.tables)} " if self.tables else ""
+
+    @property
+    def joins(self) -> str:
+        """The joins for a SELECT of the scores."""
+        return "".join(f" LEFT JOIN m{n} ON m{n}.doc = d.id" for n in range(len(self.tables)))
+
+    def compile(self, query: Any, depth: int = 0) -> Condition:
+        """Return a query's condition. Raises SearchError."""
+        self.clauses += 1
+        if self.clauses > MOST_CLAUSES or depth > MOST_DEPTH:
+            raise SearchError(400, "too_many_clauses", f"maxClauseCount is set to {MOST_CLAUSES}")
+        if not isinstance(query, dict) or len(cast("dict[str, Any]", query)) != 1:
+            raise unreadable("[query] malformed query, expected one kind of query in an object")
+        ((kind, body),) = cast("dict[str, Any]", query).items()
+        if not isinstance(body, dict):
+            raise unreadable(f"[{kind}] query malformed, no start_object after query name")
+        if kind == "bool":
+            return self._bool(cast("dict[str, Any]", body), depth)
+        if kind not in self._kinds:
+            raise not_supported(f"the query [{kind}]")
+        return self._kinds[kind](cast("dict[str, Any]", body))
+
+    # --- kinds --------------------------------------------------------------------------------
+
+    def _match_all(self, body: dict[str, Any]) -> Condition:
+        return Condition("1")
+
+    def _match_none(self, body: dict[str, Any]) -> Condition:
+        return Condition("0")
+
+    def _bool(self, body: dict[str, Any], depth: int) -> Condition:
+        known = {"must", "filter", "should", "must_not", "minimum_should_match", "boost"}
+        if set(body) - known:
+            raise unreadable(f"[bool] query does not support [{min(set(body) - known)}]")
+        parts = {
+            name: [self.compile(query, depth + 1) for query in _listed(body.get(name))]
+            for name in ("must", "filter", "should", "must_not")
+        }
+        needed = [*parts["must"], *parts["filter"]]
+        sql = [c.sql for c in needed]
+        arguments = [a for c in needed for a in c.arguments]
+        should = parts["should"]
+        least = _least(body.get("minimum_should_match"), len(should), has_needed=bool(needed))
+        if least:
+            sql.append("(" + " + ".join([f"({c.sql})" for c in should] or ["0"]) + f") >= {least}")
+            arguments += [a for c in should for a in c.arguments]
+        for condition in parts["must_not"]:
+            sql.append(f"NOT ({condition.sql})")
+            arguments += condition.arguments
+        scores = [f"({c.score})" for c in parts["must"]]
+        score_arguments = [a for c in parts["must"] for a in c.score_arguments]
+        for c in should:
+            scores.append(f"(CASE WHEN {c.sql} THEN {c.score} ELSE 0 END)")
+            score_arguments += [*c.arguments, *c.score_arguments]
+        return Condition(
+            " AND ".join([f"({part})" for part in sql]) or "1",
+            tuple(arguments),
+            " + ".join(scores) or ("0.0" if body else "1.0"),
+            tuple(score_arguments),
+        )
+
+    def _match(self, body: dict[str, Any]) -> Condition:
+        name, options = _one_field("match", body, "query")
+        _only("match", options, {"query", "operator"})
+        operator = str(options.get("operator", "or")).lower()
+        if self.types.get(name) != "text":
+            return self._term({name: options["query"]})
+        words = _words(options["query"])
+        if not words:
+            return Condition("0")
+        return self._of_words(name, (" AND " if operator == "and" else " OR ").join(words))
+
+    def _match_phrase(self, body: dict[str, Any]) -> Condition:
+        name, options = _one_field("match_phrase", body, "query")
+        _only("match_phrase", options, {"query"})
+        if self.types.get(name) != "text":
+            return self._term({name: options["query"]})
+        words = [word.strip('"') for word in _words(options["query"])]
+        return self._of_words(name, f'"{" ".join(words)}"') if words else Condition("0")
+
+    def _of_words(self, name: str, match: str) -> Condition:
+        # FTS5 allows bm25 only in a query on the FTS table itself, so a materialized table computes the scores first.
+        number = len(self.tables)
+        self.tables.append(
+            f"b{number} AS MATERIALIZED (SELECT v.doc AS doc, -bm25(words) AS score FROM words"
+            " JOIN vals v ON v.id = words.rowid WHERE words MATCH ? AND v.field = ?),"
+            f" m{number} AS MATERIALIZED (SELECT doc, MAX(score) AS score FROM b{number} GROUP BY doc)"
+        )
+        self.table_arguments += [match, name]
+        return Condition(
+            f"d.id IN (SELECT doc FROM m{number})", score=f"COALESCE(m{number}.score, 0)"
+        )
+
+    def _term(self, body: dict[str, Any]) -> Condition:
+        name, options = _one_field("term", body, "value")
+        _only("term", options, {"value", "boost"})
+        return self._any_of(name, [options["value"]])
+
+    def _terms(self, body: dict[str, Any]) -> Condition:
+        given = {name: value for name, value in body.items() if name != "boost"}
+        if len(given) != 1:
+            raise unreadable("[terms] query requires a field name and values")
+        ((name, values),) = given.items()
+        if not isinstance(values, list):
+            raise not_supported("terms looked up in another document (terms lookup)")
+        return self._any_of(name, cast("list[Any]", values))
+
+    def _any_of(self, name: str, values: Sequence[Any]) -> Condition:
+        """Return the condition that a field equals one of these values."""
+        if name == "_id":
+            return self._ids({"values": values})
+        kind = self.types.get(name)
+        if kind is None or not values:
+            return Condition("0")
+        marks = ", ".join("?" * len(values))
+        if kind == "text":
+            # A term is not analyzed: it matches only if it is one lower-case word, as the analyzer stores words.
+            whole = [f'"{v}"' for v in map(_text, values) if v.isalnum() and v == v.lower()]
+            return self._of_words(name, " OR ".join(whole)) if whole else Condition("0")
+        if kind == "keyword":
+            found: list[Argument] = [_text(value) for value in values]
+            column = "txt"
+        else:
+            found = [self._number(name, kind, value) for value in values]
+            column = "num"
+        sql = f"d.id IN (SELECT doc FROM vals WHERE field = ? AND {column} IN ({marks}))"
+        return Condition(sql, (name, *found))
+
+    def _range(self, body: dict[str, Any]) -> Condition:
+        name, options = _one_field("range", body, "")
+        _only("range", options, {*_OPERATORS, "boost", "format"})
+        if options.get("format") not in (None, "strict_date_optional_time", "epoch_millis"):
+            raise not_supported(f"the date format [{options['format']}]")
+        kind = self.types.get(name)
+        if kind is None:
+            return Condition("0")
+        column = "txt" if kind == "keyword" else "num"
+        if kind == "text":
+            raise not_supported(f"a range of words (field [{name}]); ask for [{name}.keyword]")
+        sql, arguments = [f"field = ? AND {column} IS NOT NULL"], [cast("Argument", name)]
+        for operator, sign in _OPERATORS.items():
+            if options.get(operator) is None:
+                continue
+            value = options[operator]
+            # `lte` and `gt` round a time up, to the end of its unit.
+            up = operator in ("lte", "gt")
+            sql.append(f"{column} {sign} ?")
+            arguments.append(
+                _text(value) if kind == "keyword" else self._number(name, kind, value, up=up)
+            )
+        return Condition(
+            f"d.id IN (SELECT doc FROM vals WHERE {' AND '.join(sql)})", tuple(arguments)
+        )
+
+    def _exists(self, body: dict[str, Any]) -> Condition:
+        name = _text(body.get("field", ""))
+        sql = "d.id IN (SELECT doc FROM vals WHERE field = ? OR substr(field, 1, ?) = ?)"
+        return Condition(sql, (name, len(name) + 1, f"{name}."))
+
+    def _prefix(self, body: dict[str, Any]) -> Condition:
+        name, options = _one_field("prefix", body, "value")
+        _only("prefix", options, {"value"})
+        text = _text(options["value"])
+        kind = self.types.get(name)
+        if kind == "text" and text.isalnum():
+            return self._of_words(name, f'"{text.lower()}"*')
+        if kind != "keyword":
+            return Condition("0")
+        sql = (
+            "d.id IN (SELECT doc FROM vals WHERE field = ? AND txt >= ? AND substr(txt, 1, ?) = ?)"
+        )
+        return Condition(sql, (name, text, len(text), text))
+
+    def _ids(self, body: dict[str, Any]) -> Condition:
+        values = [_text(value) for value in _listed(body.get("values"))]
+        if not values:
+            return Condition("0")
+        return Condition(f"d.doc_id IN ({', '.join('?' * len(values))})", tuple(values))
+
+    def _number(self, name: str, kind: str, value: Any, *, up: bool = False) -> float:
+        if kind == "date" and isinstance(value, str) and date_ms(value) is None:
+            found = date_math_ms(value, self.now_ms, up=up)
+            if found is not None:
+                return float(found)
+        if kind in NUMBERS and isinstance(value, float):
+            return value  # a query's number is not truncated as a document's is
+        return number_of(value, kind, name)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _least(given: Any, count: int, *, has_needed: bool) -> int:
+    if given is None:
+        return 1 if count and not has_needed else 0
+    text = str(given)
+    if text.endswith("%") and text[:-1].isdecimal():
+        return count * min(100, int(text[:-1])) // 100
+    if not text.lstrip("-").isdecimal() or len(text) > 9:
+        raise not_supported(f"minimum_should_match [{text}]")
+    number = int(text)
+    return max(0, count + number) if number < 0 else number
+
+
+def _one_field(kind: str, body: dict[str, Any], short: str) -> tuple[str, dict[str, Any]]:
+    """Return a query's field and options; a plain value stands for the option `short`."""
+    if len(body) != 1:
+        raise unreadable(f"[{kind}] query doesn't support multiple fields, found {sorted(body)}")
+    ((name, given),) = body.items()
+    if isinstance(given, dict):
+        options = cast("dict[str, Any]", given)
+    elif short:
+        options = {short: given}
+    else:
+        raise unreadable(f"[{kind}] query malformed, no start_object after query name")
+    if short and short not in options:
+        raise unreadable(f"[{kind}] query requires [{short}]")
+    return name, options
+
+
+def _only(kind: str, options: Mapping[str, Any], known: set[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise not_supported(f"[{name}] of the query [{kind}]")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _words(value: Any) -> list[str]:
+    """Return a text's words, each quoted for FTS5."""
+    spaced = "".join(c if c.isalnum() else " " for c in _text(value))
+    return [f'"{word}"' for word in spaced.split()]

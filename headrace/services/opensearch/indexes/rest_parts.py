@@ -1,0 +1,137 @@
+"""Reads and writes parts of OpenSearch's REST API: bodies, the lines of `_bulk`, tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
+from headrace.services.opensearch.indexes.store import Index, WriteResult
+
+_ACTIONS = frozenset({"index", "create", "delete"})
+SHARDS = {"total": 1, "successful": 1, "failed": 0}
+STATUS = {"created": 201, "updated": 200, "deleted": 200, "not_found": 404}
+
+
+def written_members(name: str, doc_id: str, written: WriteResult) -> dict[str, Any]:
+    """Return an answer's members about a written document."""
+    return {
+        "_index": name,
+        "_id": doc_id,
+        "_version": written.version,
+        "result": written.result,
+        "_shards": SHARDS,
+        "_seq_no": written.seq_no,
+        "_primary_term": 1,
+    }
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """Return a body's JSON object, or an empty one for an empty body. Raises SearchError."""
+    if not body.strip():
+        return {}
+    try:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise unreadable(f"the body is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise unreadable("the body is no JSON object")
+    return cast("dict[str, Any]", found)
+
+
+def members_of(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object under `name`, or an empty one. Raises SearchError."""
+    found: Any = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise unreadable(f"[{name}] is no object")
+    return cast("dict[str, Any]", found)
+
+
+def check_top(mapping: Mapping[str, Any]) -> None:
+    """Raise SearchError for unsupported top-level members of a mapping."""
+    for member in mapping:
+        if member != "properties":
+            raise not_supported(f"[{member}] of a mapping")
+
+
+def merge(present: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Add fields to a mapping. Raises SearchError for a field whose type would change."""
+    for name, field in given.items():
+        old = present.get(name)
+        if old is None:
+            present[name] = field
+        elif "properties" in old or "properties" in field:
+            merge(old.setdefault("properties", {}), field.get("properties") or {})
+        elif old.get("type") != field.get("type"):
+            raise SearchError(
+                400,
+                "illegal_argument_exception",
+                f"mapper [{name}] cannot be changed from type [{old.get('type')}] to [{field.get('type')}]",
+            )
+
+
+def shown(index: Index) -> dict[str, Any]:
+    """Return an index's mapping in the form of answers."""
+    return index.mapping if index.mapping.get("properties") else {}
+
+
+def described(index: Index) -> dict[str, Any]:
+    """Return an index in the form of GET's answer."""
+    settings = {
+        "number_of_shards": "1",
+        "number_of_replicas": "0",
+        "uuid": index.uuid,
+        "provided_name": index.name,
+        "creation_date": str(index.created_ms),
+    }
+    return {"aliases": {}, "mappings": shown(index), "settings": {"index": settings}}
+
+
+def actions_of(body: bytes) -> Iterator[tuple[str, Mapping[str, Any], bytes]]:
+    """Yield each action of a `_bulk`, its members, and its document. Raises SearchError for a malformed one."""
+    if body and not body.endswith(b"\n"):
+        raise SearchError(
+            400,
+            "illegal_argument_exception",
+            "The bulk request must be terminated by a newline [\\n]",
+        )
+    lines = iter(body.split(b"\n"))
+    number = 0
+    for line in lines:
+        number += 1
+        if not line.strip():
+            continue
+        head = object_of(line)
+        if len(head) != 1:
+            raise _malformed(number)
+        ((action, members),) = head.items()
+        if action == "update":
+            raise not_supported("the action [update] of _bulk")
+        if action not in _ACTIONS or not isinstance(members, dict):
+            raise _malformed(number)
+        source = b"" if action == "delete" else next(lines, b"")
+        number += action != "delete"
+        yield action, cast("dict[str, Any]", members), source
+
+
+def _malformed(line: int) -> SearchError:
+    return SearchError(
+        400,
+        "illegal_argument_exception",
+        f"Malformed action/metadata line [{line}], expected one of create, delete, index",
+    )
+
+
+def table(rows: Sequence[Mapping[str, str]], *, with_heads: bool) -> str:
+    """Return rows in the form of `_cat`."""
+    if not rows:
+        return ""
+    heads = list(rows[0])
+    lines = [*([heads] if with_heads else []), *([row[head] for head in heads] for row in rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
+    padded = (
+        " ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
+        for line in lines
+    )
+    return "".join(line.rstrip() + "\n" for line in padded)

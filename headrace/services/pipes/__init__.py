@@ -1,0 +1,1 @@
+"""EventBridge Pipes: sources, filters, enrichment, targets."""

@@ -1,0 +1,298 @@
+"""Delivers a pipe's batch of events: filters, enrichment, input templates, and the calls to the target.
+
+Documented: eb-pipes-event-filtering.html, eb-pipes-input-transformation.html, eb-pipes-event-target.html of
+https://docs.aws.amazon.com/eventbridge/latest/userguide/.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
+from headrace.deliveries.http_targets import http_call, is_final, is_http, send
+from headrace.deliveries.json_path import NoValue, first_value
+from headrace.deliveries.outbox import NOT_RETRYABLE
+from headrace.deliveries.targets import target_call
+
+SESSION = "headrace-pipes"
+# Targets that get a whole batch; the others get each event.
+_WHOLE = ("lambda", "states")
+_EMPTY: dict[str, Any] = {}
+
+
+class PipeFailed(Exception):
+    """A batch that was not delivered; `may_pass` says whether a retry may succeed."""
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The settings of a pipe that delivering its batches needs."""
+
+    arn: str
+    source: str
+    target: str
+    role_arn: str
+    enrichment: str = ""
+    filters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    target_parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    enrichment_parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+
+
+def event_of_message(message: QueueMessage, source: str) -> dict[str, Any]:
+    """Return a queue's message in a pipe's form."""
+    return {
+        "messageId": message.message_id,
+        "receiptHandle": message.receipt_handle,
+        "body": message.body,
+        "attributes": dict(message.attributes),
+        "messageAttributes": {
+            name: {f"{key[:1].lower()}{key[1:]}": value for key, value in attribute.items()}
+            for name, attribute in message.message_attributes.items()
+        },
+        "md5OfBody": message.body_md5,
+        "eventSource": "aws:sqs",
+        "eventSourceARN": source,
+        "awsRegion": source.split(":")[3],
+    }
+
+
+def event_of_record(record: StreamRecord, shard_id: str, source: str, kind: str) -> dict[str, Any]:
+    """Return a stream's record in a pipe's form."""
+    if kind == "dynamodb":
+        return cast("dict[str, Any]", json.loads(record.data))
+    return {
+        "kinesisSchemaVersion": "1.0",
+        "partitionKey": record.partition_key,
+        "sequenceNumber": record.sequence_number,
+        "data": base64.b64encode(record.data).decode(),
+        "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
+        "eventSource": "aws:kinesis",
+        "eventVersion": "1.0",
+        "eventID": f"{shard_id}:{record.sequence_number}",
+        "eventName": "aws:kinesis:record",
+        "awsRegion": source.split(":")[3],
+        "eventSourceARN": source,
+    }
+
+
+def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, now_ms: int) -> None:
+    """Filter, enrich and deliver. Raises PipeFailed."""
+    kept: list[Any] = [event for event in events if _passes(batch.filters, event)]
+    if kept and batch.enrichment:
+        kept = _enriched(batch, kept, control)
+    if not kept:
+        return
+    template = batch.target_parameters.get("InputTemplate")
+    inputs = [_input(template, event, batch) for event in kept]
+    parameters = {
+        name: value
+        for kind, members in batch.target_parameters.items()
+        if isinstance(members, dict) and kind != "InputTemplate"
+        for name, value in members.items()
+    }
+    waits = parameters.get("InvocationType") != "FIRE_AND_FORGET"
+    if batch.target.split(":")[2] in _WHOLE:
+        inputs = [f"[{','.join(inputs)}]"]
+    for given in inputs:
+        _send(batch, given, _filled(parameters, given), control, now_ms, waits=waits)
+
+
+def _send(
+    batch: Batch,
+    payload: str,
+    parameters: dict[str, Any],
+    control: ControlPlane,
+    now_ms: int,
+    *,
+    waits: bool,
+) -> None:
+    if is_http(batch.target):
+        _posted(batch.target, payload, parameters)
+        return
+    try:
+        call = target_call(
+            batch.target,
+            payload,
+            parameters,
+            source=f"Pipe {batch.arn.rpartition('/')[2]}",
+            now_ms=now_ms,
+            waits=waits,
+        )
+    except AwsError as error:
+        raise PipeFailed(error.message) from error
+    if call.service == "logs":
+        _make_log_stream(batch, call.params, control)
+    output = _called(batch, call.service, call.operation, call.params, control)
+    if output.get("FunctionError"):
+        raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
+
+
+def _called(
+    batch: Batch, service: str, operation: str, params: dict[str, Any], control: ControlPlane
+) -> dict[str, Any]:
+    parts = batch.arn.split(":")
+    try:
+        return control.call(
+            service,
+            operation,
+            params,
+            account=parts[4],
+            region=parts[3],
+            acting=CallerIdentity(batch.role_arn, SESSION) if batch.role_arn else None,
+        )
+    except AwsError as error:
+        is_not_retryable = any(name in error.code for name in NOT_RETRYABLE)
+        what = f"{batch.target or batch.enrichment}: {error}"
+        raise PipeFailed(
+            what, may_pass=not is_not_retryable or "AccessDenied" in error.code
+        ) from error
+
+
+def _make_log_stream(batch: Batch, params: Mapping[str, Any], control: ControlPlane) -> None:
+    """Create a pipe's log stream, unless it exists."""
+    parts = batch.arn.split(":")
+    named = {name: params[name] for name in ("logGroupName", "logStreamName")}
+    # It may exist already, or its group may be missing: PutLogEvents reports that.
+    with contextlib.suppress(AwsError):
+        control.call("logs", "CreateLogStream", named, account=parts[4], region=parts[3])
+
+
+def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
+    """Send to an API destination or an API; return the answer. Raises PipeFailed."""
+    try:
+        return send(http_call(arn, parameters), payload.encode())
+    except AwsError as error:
+        raise PipeFailed(f"{arn}: {error}", may_pass=not is_final(error)) from error
+    except OSError as error:
+        raise PipeFailed(f"{arn}: {error}", may_pass=True) from error
+
+
+def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[Any]:
+    """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
+    template = batch.enrichment_parameters.get("InputTemplate")
+    payload = f"[{','.join(_input(template, event, batch) for event in events)}]"
+    kind = batch.enrichment.split(":")[2]
+    if kind == "lambda":
+        params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
+        output = _called(batch, "lambda", "Invoke", params, control)
+        if output.get("FunctionError"):
+            raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
+        answer = output.get("Payload") or b"null"
+    elif kind == "states":
+        params = {"stateMachineArn": batch.enrichment, "input": payload}
+        output = _called(batch, "stepfunctions", "StartSyncExecution", params, control)
+        if output.get("status") != "SUCCEEDED":
+            why = output.get("cause") or output.get("error") or output.get("status")
+            raise PipeFailed(f"{batch.enrichment} failed: {why}", may_pass=True)
+        answer = output.get("output") or "null"
+    elif is_http(batch.enrichment):
+        given = batch.enrichment_parameters.get("HttpParameters") or {}
+        answer = _posted(batch.enrichment, payload, _filled(dict(given), payload))
+    else:
+        raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
+    try:
+        found: Any = json.loads(answer or b"null")
+    except ValueError:
+        found = None
+    if isinstance(found, list):
+        return cast("list[Any]", found)
+    return [] if found is None else [found]
+
+
+def _passes(filters: Mapping[str, Any], event: dict[str, Any]) -> bool:
+    patterns = [str(each.get("Pattern") or "{}") for each in filters.get("Filters") or []]
+    if not patterns:
+        return True
+    from moto.events.models import EventPattern
+
+    seen = _readable(event)
+    loaded: Any = EventPattern
+    return any(loaded.load(pattern).matches_event(seen) for pattern in patterns)
+
+
+def _readable(event: Any) -> Any:
+    """Return an event with its body or data parsed, when that is JSON."""
+    if not isinstance(event, dict):
+        return event
+    seen = dict(cast("dict[str, Any]", event))
+    if isinstance(seen.get("data"), str):
+        try:
+            seen["data"] = _json(base64.b64decode(seen["data"]).decode())
+        except (binascii.Error, UnicodeDecodeError):
+            seen["data"] = event["data"]
+    if isinstance(seen.get("body"), str):
+        seen["body"] = _json(seen["body"])
+    return seen
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _filled(parameters: dict[str, Any], payload: str) -> dict[str, Any]:
+    """Return parameters whose paths, such as `$.data.id`, are replaced by their values in the payload."""
+    value = _readable(_json(payload))
+    found = dict(parameters)
+    for name, path in parameters.items():
+        if isinstance(path, dict):
+            found[name] = _filled(cast("dict[str, Any]", path), payload)
+        elif isinstance(path, str) and path.startswith("$."):
+            try:
+                looked_up = first_value(path, value)
+            except NoValue:
+                continue
+            found[name] = looked_up if isinstance(looked_up, str) else json.dumps(looked_up)
+    return found
+
+
+def _input(template: Any, event: Any, batch: Batch) -> str:
+    """Return a target's input for an event: the whole event, or the filled template."""
+    if not template:
+        return json.dumps(event)
+    names = {
+        "aws.pipes.pipe-arn": batch.arn,
+        "aws.pipes.pipe-name": batch.arn.rpartition("/")[2],
+        "aws.pipes.source-arn": batch.source,
+        "aws.pipes.target-arn": batch.target,
+        "aws.pipes.event": event,
+        "aws.pipes.event.json": event,
+    }
+    seen = _readable(event)
+    parts: list[str] = []
+    text, at, in_string = str(template), 0, False
+    while at < len(text):
+        end = text.find(">", at) if text[at] == "<" else -1
+        name = text[at + 1 : end] if end > 0 else ""
+        if name.startswith("$") or name in names:
+            try:
+                value = names[name] if name in names else first_value(name, seen)
+            except NoValue:
+                value = ""
+            is_plain = in_string and isinstance(value, str)
+            shown = json.dumps(value)
+            parts.append(
+                shown[1:-1] if is_plain else json.dumps(shown)[1:-1] if in_string else shown
+            )
+            at = end + 1
+            continue
+        if text[at] == '"' and text[at - 1 : at] != "\\":
+            in_string = not in_string
+        parts.append(text[at])
+        at += 1
+    return "".join(parts)

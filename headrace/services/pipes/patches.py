@@ -1,0 +1,54 @@
+"""EventBridge Pipes: sources and targets must be ARNs; UpdatePipe keeps the settings that it has no members for."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from headrace.aws.protocols.validate import validate
+
+# Documented: UpdatePipeSourceParameters has none of these, so no update changes them.
+_FIXED = {
+    "AdditionalBootstrapServers",
+    "ConsumerGroupID",
+    "QueueName",
+    "StartingPosition",
+    "StartingPositionTimestamp",
+    "TopicName",
+    "VirtualHost",
+}
+
+
+def patch(module: Any) -> None:
+    """Patch `moto.pipes.models`, where new parameters replace all old ones, and any text is accepted as a source."""
+    create = module.EventBridgePipesBackend.create_pipe
+    update = module.EventBridgePipesBackend.update_pipe
+
+    @functools.wraps(create)
+    def create_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        given = {"Name": name, "RoleArn": named["role_arn"]}
+        given.update({"Source": named["source"], "Target": named["target"]})
+        validate("pipes", "CreatePipe", given, code="ValidationException")
+        return create(self, name, *args, **named)
+
+    @functools.wraps(update)
+    def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        given = named.get("source_parameters")
+        if given is not None and name in self.pipes:
+            named["source_parameters"] = _with_fixed(self.pipes[name].source_parameters, given)
+        return update(self, name, *args, **named)
+
+    module.EventBridgePipesBackend.create_pipe = create_pipe
+    module.EventBridgePipesBackend.update_pipe = update_pipe
+
+
+def _with_fixed(before: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
+    found = dict(given)
+    for source, parameters in (before or {}).items():
+        if not isinstance(parameters, dict):
+            continue
+        kept = {name: parameters[name] for name in _FIXED & set(parameters)}
+        if kept:
+            found[source] = {**found.get(source, {}), **kept}
+    return found

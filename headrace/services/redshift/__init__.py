@@ -1,0 +1,1 @@
+"""Redshift: clusters, each a PostgreSQL."""

@@ -1,0 +1,262 @@
+"""S3 over HTTP: sends requests about objects' bytes to `http_put` and `http_get`, all others to their actions."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Action, operation_name
+from headrace.aws.protocols import codec_moto
+from headrace.aws.protocols.strictness import Strictness
+from headrace.core.arn import is_account_id
+from headrace.services.s3 import (
+    bodies,
+    cors,
+    http_get,
+    http_put,
+    permits,
+    post_form,
+    website,
+)
+from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import (
+    ErrorWithHeaders,
+    invalid_argument,
+    invalid_request,
+    translate,
+)
+from headrace.services.s3.names import check_key
+from headrace.services.s3.required import check_required
+from headrace.services.s3.routing import Target, target_of, website_of_host
+from headrace.services.s3.state import EmptyAnswer
+from headrace.services.s3.xml_roots import with_root
+
+log = logging.getLogger(__name__)
+
+# Query parameters that name a sub-resource: a GET or PUT with one of them is not about the object's bytes.
+_SUBRESOURCES = (
+    "acl",
+    "annotation",
+    "annotations",
+    "attributes",
+    "encryption",
+    "legal-hold",
+    "renameObject",
+    "restore",
+    "retention",
+    "select",
+    "tagging",
+    "torrent",
+    "uploads",
+)
+# ListParts ignores these parameters if they are empty (observed in AWS's recorded answers).
+_WITHOUT_EMPTY = re.compile(r"\b(?:part-number-marker|max-parts)=(?:&|$)")
+# HTTP statuses that are not in botocore's model (observed in AWS's recorded answers).
+_OWN_STATUS = {
+    "PutBucketTagging": 204,
+    **dict.fromkeys(
+        (
+            f"PutBucket{name}Configuration"
+            for name in ("Analytics", "IntelligentTiering", "Inventory", "Metrics")
+        ),
+        204,
+    ),
+}
+_EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
+HOST_ID = "headrace"
+
+
+class RawRequests:
+    """Answers every request to S3. Thread-safe."""
+
+    def __init__(
+        self, s3: S3, actions: Sequence[Action], strictness: Strictness | None = None
+    ) -> None:
+        self._s3 = s3
+        self._strictness = strictness
+        self._actions = {operation_name(action): action for action in actions}
+
+    def answer_raw(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request. Raises only errors that cannot be translated to AWS's; see `ServiceApi.raw`."""
+        site = website_of_host(request.headers.get("host", ""))
+        try:
+            response = (
+                self._website(request, site) if site else self._answer(request, target_of(request))
+            )
+        except Exception as error:
+            aws_error = error if isinstance(error, AwsError) else translate(error)
+            if aws_error is None:
+                raise
+            aws_error = permits.hidden(request, aws_error)
+            if not isinstance(error, AwsError) and aws_error.status >= 500:
+                log.exception("%s %s failed", request.method, request.path)
+            response = _error_answer(request, aws_error)
+        if request.call is not None:
+            response.headers += [
+                ("x-amz-request-id", request.call.request_id),
+                ("x-amz-id-2", HOST_ID),
+            ]
+        if "origin" in request.headers and request.method != "OPTIONS":
+            response.headers += cors.answer_headers(self._s3, request)
+        return response
+
+    def _website(self, request: HttpRequest, bucket: str) -> HttpResponse:
+        def get(target: Target) -> HttpResponse:
+            check_key(bucket, target.key)
+            try:
+                return http_get.get_object(self._s3, request, target)
+            except Exception as error:
+                raise (translate(error) or error) from error
+
+        response = website.answer(self._s3, request, bucket, get)
+        if request.method == "HEAD":
+            body = response.body
+            length = len(body) if isinstance(body, bytes) else 0
+            if isinstance(body, FileSlice):
+                length = body.length_bytes
+                if body.file is not None:
+                    body.file.close()
+            response.headers.append(("Content-Length", str(length)))
+            response.body = b""
+        return response
+
+    def _answer(self, request: HttpRequest, target: Target) -> HttpResponse:
+        query = target.query
+        if request.method == "OPTIONS":
+            return cors.answer_options(self._s3, request, target)
+        self._check_owners(target)
+        if request.method == "POST" and post_form.is_upload(request, target):
+            assert request.call is not None
+            return post_form.answer(self._s3, request, target, request.call.now_ms)
+        if target.key and not any(name in query for name in _SUBRESOURCES):
+            uploading = "uploadId" in query
+            if request.method == "GET" and not uploading:
+                self._begin("GetObject", request, target)
+                return http_get.get_object(self._s3, request, target)
+            if request.method == "HEAD":
+                self._begin("HeadObject", request, target)
+                return http_get.head_object(self._s3, request, target)
+            if request.method == "PUT" and "x-amz-copy-source" not in target.headers:
+                self._begin("UploadPart" if uploading else "PutObject", request, target)
+                put = http_put.upload_part if uploading else http_put.put_object
+                return put(self._s3, request, target)
+        return self._generic(request, target)
+
+    def _begin(self, operation: str, request: HttpRequest, target: Target) -> None:
+        """Check for ignored parameters (with --strict), then check the caller's permission. Raises AwsError."""
+        self._check_ignored(operation, target)
+        permits.ask(self._s3, request.call, operation, permits.params_of(target))
+
+    def _check_ignored(self, operation: str, target: Target) -> None:
+        """With --strict, refuse parameters that S3 would ignore. Raises AwsError."""
+        if self._strictness is not None:
+            self._strictness.check_head(operation, target.headers, target.query)
+
+    def _check_owners(self, target: Target) -> None:
+        """Refuse a request if a bucket's owner is not the expected account in the headers. Raises AwsError."""
+        if target.headers.keys().isdisjoint(_EXPECTED_OWNERS):
+            return
+        source = target.headers.get("x-amz-copy-source", "").lstrip("/").partition("/")[0]
+        for header, name in zip(_EXPECTED_OWNERS, (target.bucket, source), strict=True):
+            account = target.headers.get(header)
+            if account is None:
+                continue
+            if not is_account_id(account):
+                raise AwsError(
+                    "InvalidBucketOwnerAWSAccountID",
+                    f"The value of the expected bucket owner parameter must be an AWS Account ID... [{account}]",
+                )
+            if self._s3.has_bucket(name) and self._s3.bucket(name).account != account:
+                raise AwsError("AccessDenied", "Access Denied", 403)
+
+    def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
+        # The checksums in CompleteMultipartUpload are those of the object, not of the request's body.
+        is_completion = request.method == "POST" and "uploadId" in target.query
+        if request.method == "PUT" and not target.key and "policy" in target.query:
+            return self._put_policy(request, target)
+        bodies.check_xml(request, {} if is_completion else target.headers)
+        assert request.call is not None
+        # Give the codec's router a path without the key, since a key may look like a path of another operation.
+        plain = HttpRequest(
+            request.method,
+            target.path,
+            _WITHOUT_EMPTY.sub("", request.query),
+            {**target.headers, "host": "localhost"},
+            request.body,
+        )
+        try:
+            operation, params = codec_moto.parse_request("s3", plain)
+        except AwsError as error:
+            raise _unreadable(error, request) from error
+        if operation == "GetObject":
+            # The router returns GetObject if a request for a sub-resource lacks a required header.
+            raise invalid_request(
+                "Missing required header for this request: x-amz-object-attributes"
+            )
+        if target.key:
+            params["Key"] = target.key
+        if target.bucket:
+            params["Bucket"] = target.bucket
+        action = self._actions.get(operation)
+        if action is None:
+            log.warning("headrace does not implement s3:%s", operation)
+            raise _not_implemented(operation)
+        check_required(operation, params)
+        permits.ask(self._s3, request.call, operation, params)
+        if self._strictness is not None:
+            self._strictness.check(operation, params)
+        output = action(self._s3, replace(request.call, operation=operation), params)
+        response = codec_moto.serialize_output(
+            "s3", operation, output or {}, request.call.request_id
+        )
+        response.status = _OWN_STATUS.get(operation, response.status)
+        if isinstance(output, EmptyAnswer):
+            response.status = output.status
+        if isinstance(response.body, bytes):
+            # Escape carriage returns: XML parsers read a bare one as a line feed.
+            response.body = with_root(operation, response.body.replace(b"\r", b"&#13;"))
+        return response
+
+    def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:
+        """Answer PutBucketPolicy: its body is the policy, and is not parsed as XML."""
+        assert request.call is not None
+        self._check_ignored("PutBucketPolicy", target)
+        params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
+        permits.ask(self._s3, request.call, "PutBucketPolicy", params)
+        call = replace(request.call, operation="PutBucketPolicy")
+        self._actions["PutBucketPolicy"](self._s3, call, params)
+        return HttpResponse(204)
+
+
+def _unreadable(error: AwsError, request: HttpRequest) -> AwsError:
+    """Return S3's error for a request that the codec could not read."""
+    if error.code == "UnknownOperationException":
+        return AwsError(
+            "MethodNotAllowed",
+            "The specified method is not allowed against this resource.",
+            405,
+            {"Method": request.method},
+        )
+    if request.body:
+        return AwsError("MalformedXML", bodies.malformed_xml().message)
+    return invalid_argument("A query parameter or header is not of the type that it must be")
+
+
+def _not_implemented(operation: str) -> AwsError:
+    return AwsError("NotImplemented", f"headrace does not implement s3:{operation}", 501)
+
+
+def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
+    headers = error.headers if isinstance(error, ErrorWithHeaders) else []
+    if request.method == "HEAD":  # the response to HEAD has no body, so it cannot name the error
+        return HttpResponse(error.status, headers)
+    assert request.call is not None
+    if error.members.get("ResourceType") == "DeleteMarker":
+        error.members["Method"] = request.method
+    answer = codec_moto.serialize_error("s3", None, error, request.call.request_id)
+    answer.headers += headers
+    return answer

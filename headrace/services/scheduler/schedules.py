@@ -1,0 +1,105 @@
+"""EventBridge Scheduler: its schedules, and what each delivers to its target."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
+from headrace.deliveries.schedule_worker import ScheduleEntry, scheduled_event
+from headrace.deliveries.targets import target_call
+from headrace.moto.storage.changes import TOUCHED
+
+SESSION = "headrace-scheduler"
+
+
+def schedules() -> Iterator[ScheduleEntry]:
+    """Yield the enabled schedules. The caller holds `MOTO_LOCK`."""
+    # The stored state is loaded now, even if no request has needed it since the start.
+    TOUCHED.load_deferred("scheduler")
+    if "moto.scheduler.models" not in sys.modules:
+        return  # no request has used schedules, and none is stored
+    from moto.scheduler.models import scheduler_backends
+
+    for regions in list(cast("Any", scheduler_backends).values()):
+        for backend in list(regions.values()):
+            for group in list(backend.schedule_groups.values()):
+                for schedule in list(group.schedules.values()):
+                    if schedule.state == "ENABLED":
+                        yield _entry_of(backend, schedule)
+
+
+def _entry_of(backend: Any, schedule: Any) -> ScheduleEntry:
+    arn, target = str(schedule.arn), dict(schedule.target)
+    created = _time(schedule.creation_date)
+    start = _time(schedule.start_date) or created
+    assert created is not None
+    assert start is not None
+
+    def fire(now: datetime) -> None:
+        OUTBOX.add(_delivery(arn, target, now, round(now.timestamp() * 1000)))
+
+    def done() -> None:
+        backend.delete_schedule(schedule.group_name, schedule.name)
+
+    return ScheduleEntry(
+        key=arn,
+        what=(schedule.schedule_expression, schedule.schedule_expression_timezone, start),
+        expression=str(schedule.schedule_expression),
+        zone=str(schedule.schedule_expression_timezone),
+        since=max(created, start),
+        until=_time(schedule.end_date),
+        fire=fire,
+        done=done if schedule.action_after_completion == "DELETE" else None,
+    )
+
+
+def _time(value: Any) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value if value is None or value.tzinfo else value.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(float(value), UTC)
+
+
+def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> Delivery:
+    account, region = arn.split(":")[4], arn.split(":")[3]
+    given = target.get("Input")
+    if given is None:
+        given = json.dumps(scheduled_event("aws.scheduler", arn, now))
+    attributes = {
+        "schedule-arn": arn,
+        "scheduled-time": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "execution-id": str(uuid.uuid4()),
+        "attempt-number": "1",
+    }
+    payload = str(given)
+    for name, value in attributes.items():
+        payload = payload.replace(f"<aws.scheduler.{name}>", value)
+    parameters = {
+        name: value
+        for kind in ("SqsParameters", "KinesisParameters", "EventBridgeParameters")
+        for name, value in (target.get(kind) or {}).items()
+    }
+    found = target_call(
+        str(target["Arn"]), payload, parameters, source=arn, now_ms=now_ms, waits=False
+    )
+    retry = target.get("RetryPolicy") or {}
+    return Delivery(
+        what=f"{arn} for {target['Arn']}",
+        body=payload.encode(),
+        service=found.service,
+        operation=found.operation,
+        params=found.params,
+        account=account,
+        region=region,
+        most_age_s=int(retry.get("MaximumEventAgeInSeconds") or MOST_AGE_S),
+        most_retries=int(retry.get("MaximumRetryAttempts", MOST_RETRIES)),
+        dead_letter_arn=str((target.get("DeadLetterConfig") or {}).get("Arn", "")),
+        acting_arn=str(target.get("RoleArn") or ""),
+        acting_session=SESSION,
+    )

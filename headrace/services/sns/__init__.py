@@ -1,0 +1,1 @@
+"""SNS: checks and signatures, on moto's topics."""

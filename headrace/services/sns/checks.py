@@ -1,0 +1,151 @@
+"""Refuses SNS requests as AWS does, with its sentences: messages, targets, protocols, tags (all recorded).
+
+Each check runs before a method of moto's responses, which then handles the valid requests.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from headrace.moto.other_accounts import refusal_of
+from headrace.permissions.decisions.refusals import refused
+
+_ARN_PARTS = 6
+# Documented: https://docs.aws.amazon.com/sns/latest/api/API_Subscribe.html
+_PROTOCOLS = frozenset(
+    ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
+)
+
+
+def patch() -> None:
+    """Add the checks before moto's methods; called once."""
+    from moto.core import serialize
+    from moto.sns import exceptions
+    from moto.sns.responses import SNSResponse
+
+    response: Any = SNSResponse
+    for name, check in _CHECKS.items():
+        setattr(response, name, _after(check, getattr(response, name)))
+    invalid: Any = exceptions.InvalidParameterValue
+    invalid.code = "ParameterValueInvalid"
+    serializer: Any = serialize.QuerySerializer
+    serializer._serialized_error_to_response = _with_one_message(
+        serializer._serialized_error_to_response
+    )
+
+
+def _after(check: Callable[[Any], None], method: Any) -> Any:
+    @functools.wraps(method)
+    def checked(self: Any) -> Any:
+        check(self)
+        return method(self)
+
+    return checked
+
+
+def _invalid(why: str) -> Exception:
+    from moto.sns.exceptions import SNSInvalidParameter
+
+    return SNSInvalidParameter(f"Invalid parameter: {why}")
+
+
+def _check_publish(response: Any) -> None:
+    if response._get_param("PhoneNumber") is None:
+        _check_target(response)
+    if response._get_param("Subject") == "":
+        raise _invalid("Subject")
+    message = response._get_param("Message")
+    if not message:
+        raise _invalid("Empty message")
+    if response._get_param("MessageStructure") == "json":
+        _check_structure(str(message))
+
+
+def _check_target(response: Any) -> None:
+    from moto.sns.exceptions import TopicNotFound
+    from moto.sns.models import sns_backends
+
+    name = "TopicArn" if response._get_param("TargetArn") is None else "TargetArn"
+    arn = str(response._get_param(name) or "")
+    parts = arn.split(":")
+    if len(parts) < _ARN_PARTS:
+        raise _invalid(f"{name} Reason: An ARN must have at least 6 elements, not {len(parts)}")
+    is_endpoint = parts[-1].startswith("endpoint/")
+    if is_endpoint and arn not in response.backend.platform_endpoints:
+        raise _invalid("TargetArn Reason: No endpoint found for the target arn specified")
+    if is_endpoint or parts[3] != response.region:
+        return
+    if arn not in sns_backends[parts[4]][parts[3]].topics:
+        raise TopicNotFound
+    if parts[4] != response.current_account:
+        sentence = refusal_of(response, "sns:Publish", arn)
+        if sentence:
+            raise refused("sns", sentence)
+
+
+def _check_structure(message: str) -> None:
+    try:
+        found: Any = json.loads(message)
+    except ValueError:
+        raise _invalid("Message Structure - JSON message body failed to parse") from None
+    if not isinstance(found, dict) or not isinstance(found.get("default"), str):
+        raise _invalid("Message Structure - No default entry in JSON message body")
+
+
+def _check_protocol(response: Any) -> None:
+    protocol = response._get_param("Protocol")
+    if protocol not in _PROTOCOLS:
+        raise _invalid(f"Amazon SNS does not support this protocol string: {protocol}")
+    if not response._get_param("Endpoint"):
+        raise _invalid("Endpoint")  # assumed: like AWS's sentence about a subject
+
+
+def _check_batch(response: Any) -> None:
+    """Refuse a batch without messages. Source: API_PublishBatch (EmptyBatchRequest)."""
+    if not response._get_param("PublishBatchRequestEntries"):
+        from moto.sns.exceptions import SNSException
+
+        empty = "The batch request doesn't contain any entries."
+        raise SNSException("EmptyBatchRequest", empty)
+
+
+def _check_tags(response: Any) -> None:
+    keys = [tag["Key"] for tag in response._get_param("Tags") or []]
+    if len(set(keys)) != len(keys):
+        raise _invalid("Duplicated keys are not allowed.")
+
+
+def _check_same_tags(response: Any) -> None:
+    """Refuse to create an existing topic with other tags."""
+    _check_tags(response)
+    name = str(response._get_param("Name"))
+    there = next((one for one in response.backend.topics.values() if one.name == name), None)
+    given = {tag["Key"]: tag["Value"] for tag in response._get_param("Tags") or []}
+    if there is not None and not given.items() <= dict(there._tags).items():
+        raise _invalid("Tags Reason: Topic already exists with different tags")
+
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "publish": _check_publish,
+    "publish_batch": _check_batch,
+    "subscribe": _check_protocol,
+    "tag_resource": _check_tags,
+    "create_topic": _check_same_tags,
+}
+
+
+def _with_one_message(to_response: Any) -> Any:
+    """Write an error's message only once; moto also adds the member from the model's shape."""
+
+    @functools.wraps(to_response)
+    def written(self: Any, resp: Any, error: Any, shape: Any, serialized_error: Any) -> Any:
+        if "Message" in serialized_error:
+            serialized_error.pop("message", None)
+        return to_response(self, resp, error, shape, serialized_error)
+
+    return written

@@ -1,0 +1,1 @@
+"""SQS: checks, permissions and messages, on moto's queues."""

@@ -1,0 +1,197 @@
+"""SQS: finds messages at once, stores them as rows, and times them by the cloud's clock.
+
+moto scans a queue's whole list for every request, keeps deleted messages, and sleeps through long polls. Its
+methods for messages are replaced; attributes, permissions and tags stay moto's.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+from headrace.moto.clock import use_clock
+from headrace.moto.current_cloud import CURRENT
+from headrace.moto.long_polls import LAST_RECEIVE
+from headrace.moto.other_accounts import patch_queues
+from headrace.services.sqs import checks, permissions
+from headrace.services.sqs.messages import FifoMessages, Messages, State
+
+LONGEST_VISIBILITY_S = 43_200
+
+
+@functools.cache
+def patch() -> None:
+    """Replace moto's methods, once."""
+    import moto.sqs.models as models
+    from moto.sqs.models import Message, Queue, SQSBackend
+
+    use_clock(models)
+
+    queue: Any = Queue
+    queue.__init__ = _with_store(Queue.__init__)
+    queue._set_attributes = _keeping_the_policy(queue._set_attributes)
+    queue.add_message = _add_message
+    queue.delete_message = _delete_message
+    queue.approximate_number_of_messages = property(lambda q: _count(q, State.READY))
+    queue.approximate_number_of_messages_delayed = property(lambda q: _count(q, State.DELAYED))
+    queue.approximate_number_of_messages_not_visible = property(
+        lambda q: _count(q, State.IN_FLIGHT)
+    )
+    backend: Any = SQSBackend
+    backend.receive_message = _receive_message
+    backend.change_message_visibility = _change_message_visibility
+    backend.purge_queue = _purged(SQSBackend.purge_queue)
+    message: Any = Message
+    message.mark_sent = _mark_sent
+    checks.patch()
+    permissions.patch()
+    patch_queues()
+
+
+def _now_ms() -> int:
+    return CURRENT.clock.now_ms()
+
+
+def _with_store(init: Any) -> Any:
+    @functools.wraps(init)
+    def with_store(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        for name in ("_messages", "_pending_messages", "deleted_messages"):
+            delattr(self, name)
+        self.store = FifoMessages() if self.fifo_queue else Messages()
+        self.created_timestamp = int(self.created_timestamp)
+
+    return with_store
+
+
+def _keeping_the_policy(set_attributes: Any) -> Any:
+    """Keep a queue's policy when other attributes are set, which moto drops, and round times to whole seconds.
+
+    Times: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
+    """
+
+    @functools.wraps(set_attributes)
+    def keeping(self: Any, attributes: dict[str, Any], now: float | None = None) -> None:
+        kept = getattr(self, "_policy_json", None)
+        set_attributes(self, attributes, now)
+        self.last_modified_timestamp = int(self.last_modified_timestamp)
+        if kept is not None and "Policy" not in attributes:
+            self._policy_json = kept
+        # An empty policy removes it.
+        self.redrive_allow_policy = self.redrive_allow_policy or None
+
+    return keeping
+
+
+def _count(queue: Any, state: State) -> int:
+    queue.store.expire(_now_ms(), queue.message_retention_period)
+    queue.store.advance(_now_ms())
+    return int(queue.store.counts[state])
+
+
+def _mark_sent(message: Any, delay_seconds: int | None = None) -> None:
+    message.sent_timestamp = now_ms = _now_ms()
+    if delay_seconds:
+        message.delayed_until = now_ms + int(delay_seconds) * 1000
+
+
+def _add_message(queue: Any, message: Any) -> None:
+    store: Messages = queue.store
+    store.expire(_now_ms(), queue.message_retention_period)
+    if isinstance(store, FifoMessages):
+        store.add_once(message, _now_ms(), a_group=queue.deduplication_scope == "messageGroup")
+    else:
+        store.add(message, _now_ms())
+    CURRENT.message_arrived()
+
+
+def _receive_message(
+    backend: Any,
+    queue_name: str,
+    count: int,
+    wait_seconds_timeout: int,
+    visibility_timeout: int,
+    message_attribute_names: list[str] | None = None,
+) -> list[Any]:
+    """Receive what is visible now; the caller waits if the client asked for a long poll (see `long_poll`)."""
+    from moto.sqs.models import _filter_message_attributes
+
+    queue = backend.get_queue(queue_name)
+    store: Messages = queue.store
+    now_ms = _now_ms()
+    store.expire(now_ms, queue.message_retention_period)
+    received = store.receive(
+        count, now_ms, int(visibility_timeout or 0), functools.partial(_to_dead_letter_queue, queue)
+    )
+    LAST_RECEIVE.wait_s, LAST_RECEIVE.found = float(wait_seconds_timeout), bool(received)
+    LAST_RECEIVE.again_ms = store.next_due_ms()
+    answer: list[Any] = []
+    for message in received:
+        # The requested attributes are selected from a copy; the queue's message keeps them all.
+        shown = copy.copy(message)
+        _filter_message_attributes(shown, message_attribute_names or [])
+        answer.append(shown)
+    return answer
+
+
+def _to_dead_letter_queue(queue: Any, message: Any) -> bool:
+    """Move a message that was received too often; return whether it was moved."""
+    target = queue.dead_letter_queue
+    if target is None or not queue.redrive_policy:
+        return False
+    if message.approximate_receive_count < queue.redrive_policy["maxReceiveCount"]:
+        return False
+    moved = copy.copy(message)
+    moved.delayed_until = 0.0
+    target.add_message(moved)
+    return True
+
+
+def _delete_message(queue: Any, receipt_handle: str) -> None:
+    from moto.sqs.exceptions import ReceiptHandleIsInvalid
+
+    number = queue.store.number_of(receipt_handle)
+    if number is None:
+        raise ReceiptHandleIsInvalid()
+    # Deleting a deleted message succeeds on AWS, however often.
+    if number in queue.store.messages:
+        queue.store.remove(number)
+
+
+def _change_message_visibility(
+    backend: Any, queue_name: str, receipt_handle: str, visibility_timeout: int
+) -> None:
+    from moto.sqs.exceptions import InvalidParameterValue, ReceiptHandleIsInvalid, SQSException
+
+    store: Messages = backend.get_queue(queue_name).store
+    number = store.number_of(receipt_handle)
+    if number is None or number not in store.messages:
+        raise ReceiptHandleIsInvalid()
+    now_ms = _now_ms()
+    if not store.is_in_flight(number, now_ms):
+        raise SQSException("MessageNotInflight", "The specified message isn't in flight.")
+    received_ms = store.messages[number].received_ms
+    if now_ms + int(visibility_timeout) * 1000 - received_ms > LONGEST_VISIBILITY_S * 1000:
+        raise InvalidParameterValue(
+            f"Value {visibility_timeout} for parameter VisibilityTimeout is invalid. Reason: Total "
+            f"VisibilityTimeout for the message is beyond the limit [{LONGEST_VISIBILITY_S} seconds]"
+        )
+    store.change_visibility(number, now_ms, int(visibility_timeout))
+    if not visibility_timeout:
+        CURRENT.message_arrived()
+
+
+def _purged(purge: Any) -> Any:
+    @functools.wraps(purge)
+    def purge_too(self: Any, queue_name: str) -> None:
+        purge(self, queue_name)
+        queue = self.get_queue(queue_name)
+        queue.store.clear()
+        # moto adds its own empty lists there.
+        for name in ("_messages", "_pending_messages"):
+            vars(queue).pop(name, None)
+
+    return purge_too

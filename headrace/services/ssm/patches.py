@@ -1,0 +1,167 @@
+"""SSM: stores parameters as rows by name, and applies AWS's limits on their values."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import types
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from headrace.moto.storage import pickles
+from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+
+# Documented: 4 KB in the standard tier, 8 KB in the advanced; AWS's sentences say characters.
+MOST_STANDARD = 4096
+MOST_ADVANCED = 8192
+
+
+class _Ec2Later:
+    """Loads EC2's backends when SSM needs them, in one operation: importing EC2 takes a second and 100 MB."""
+
+    def __getitem__(self, account: str) -> Any:
+        return importlib.import_module("moto.ec2.models").ec2_backends[account]
+
+
+def _import_without_ec2() -> None:
+    if "moto.ec2" in sys.modules:
+        importlib.import_module("moto.ssm.models")
+        return
+    stand_in: Any = types.ModuleType("moto.ec2")
+    stand_in.ec2_backends = _Ec2Later()
+    sys.modules["moto.ec2"] = stand_in
+    try:
+        importlib.import_module("moto.ssm.models")
+    finally:
+        del sys.modules["moto.ec2"]
+
+
+@functools.cache
+def patch() -> None:
+    """Replace moto's methods, once. The caller holds `IMPORTING`."""
+    _import_without_ec2()
+    from moto.ssm.models import ParameterDict, SimpleSystemManagerBackend
+
+    parameters: Any = ParameterDict
+    parameters.__init__ = _with_rows(ParameterDict.__init__)
+    parameters.__getitem__ = _noted_by_name(ParameterDict.__getitem__)
+    parameters.__delitem__ = _noted_by_name(ParameterDict.__delitem__)
+    parameters.pop = _noted_by_name(ParameterDict.pop)
+    backend: Any = SimpleSystemManagerBackend
+    backend.put_parameter = _bounded(SimpleSystemManagerBackend.put_parameter)
+    pickles.register_factory(
+        "moto.ssm.models",
+        "SimpleSystemManagerBackend.__init__.<locals>.<lambda>",
+        _tags,
+    )
+    pickles.register_reducer(ParameterDict, _reduce)
+
+
+def _tags() -> defaultdict[str, dict[str, str]]:
+    return defaultdict(dict)
+
+
+class ParameterRows(Rows):
+    """The versions of each parameter, by its name."""
+
+    service = "ssm"
+    parameters: Any
+
+    def encoded(self, key: Any) -> bytes | None:
+        """See `Rows.encoded`."""
+        versions = dict.get(self.parameters, key)
+        return pickles.dump(versions) if versions else None
+
+    def keys(self) -> Iterable[Any]:
+        """See `Rows.keys`."""
+        # AWS's own parameters are created again.
+        return [name for name in dict(self.parameters) if not name.startswith("/aws/")]
+
+    def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
+        """See `Rows.load`."""
+        for key, value in rows:
+            dict.__setitem__(self.parameters, key, pickles.load(value))
+
+
+def _with_rows(init: Any) -> Any:
+    @functools.wraps(init)
+    def with_rows(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)
+        self.kept = ParameterRows()
+        self.kept.parameters = self
+
+    return with_rows
+
+
+def _noted_by_name(method: Any) -> Any:
+    @functools.wraps(method)
+    def noted(self: Any, name: str, *args: Any) -> Any:
+        # Callers change the list of versions in place.
+        if TOUCHED.is_watching and not str(name).startswith("/aws/"):
+            TOUCHED.row(self.kept, self.normalize_name(name))
+        return method(self, name, *args)
+
+    return noted
+
+
+def _reduce(parameters: Any) -> Any:
+    pickles.found(parameters.kept)
+    return empty_parameters, (parameters.account_id, parameters.region_name, parameters.kept.id)
+
+
+def empty_parameters(account: str, region: str, rows_id: int) -> Any:
+    """Return a backend's parameters, whose rows are still to be loaded."""
+    from moto.ssm.models import ParameterDict
+
+    made: Any = ParameterDict(account, region)
+    rows = pickles.rows_with_id(ParameterRows, rows_id)
+    assert isinstance(rows, ParameterRows)
+    made.kept, rows.parameters = rows, made
+    return made
+
+
+def _bounded(put: Any) -> Any:
+    signature = inspect.signature(put)
+
+    @functools.wraps(put)
+    def put_parameter(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        given = signature.bind(self, name, *args, **named).arguments
+        parameters = self._parameters
+        versions = dict.get(parameters, parameters.normalize_name(name)) or ()
+        tier = _tier(given, versions[-1].tier if versions else None, self.default_parameter_tier)
+        given["tier"] = tier
+        return put(**given)
+
+    return put_parameter
+
+
+def _tier(given: dict[str, Any], known: str | None, default: str) -> str | None:
+    """Return the tier of a value. Raises AWS's ValidationException when the value is too long."""
+    from moto.ssm.exceptions import ValidationException
+
+    tier, value = given.get("tier"), given.get("value") or ""
+    count = len(value.encode("utf-8", "surrogatepass"))
+    wanted = tier or known or default
+    if wanted == "Intelligent-Tiering":
+        is_large = len(value) > MOST_STANDARD or bool(given.get("policies")) or known == "Advanced"
+        tier = wanted = "Advanced" if is_large else "Standard"
+    if wanted == "Advanced":
+        if count > MOST_ADVANCED:
+            raise ValidationException(
+                "Advanced tier parameters support a maximum parameter value of"
+                f" {MOST_ADVANCED} characters."
+            )
+    elif count > MOST_STANDARD:
+        raise ValidationException(
+            f"Standard tier parameters support a maximum parameter value of {MOST_STANDARD} characters."
+            " To create a larger parameter value, upgrade the parameter to use the advanced-parameter"
+            " tier. For more information, see https://docs.aws.amazon.com/systems-manager/latest/"
+            "userguide/parameter-store-advanced-parameters.html"
+        )
+    # AWS's sentence is this one when the parameter already is in the advanced tier.
+    return "Advanced" if wanted == "Advanced" else tier

@@ -1,0 +1,1 @@
+"""Step Functions: state machines and their executions."""

@@ -1,0 +1,78 @@
+"""Passes the tasks of Step Functions' activities from executions to the workers that call GetActivityTask.
+
+Tasks wait in memory, because executions run there; moto stores the activities. Documented:
+https://docs.aws.amazon.com/step-functions/latest/apireference/API_GetActivityTask.html.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from typing import Any
+
+from headrace.moto.current_cloud import CURRENT
+
+# Documented: how long GetActivityTask waits for a task.
+WAITS_S = 60.0
+
+
+class Activities:
+    """The tasks that wait for a worker, by the activity's ARN, in order. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: defaultdict[str, deque[tuple[str, str]]] = defaultdict(deque)
+
+    def add(self, arn: str, token: str, given: str) -> None:
+        """Add a task, and wake the workers that wait for one."""
+        with self._lock:
+            self._waiting[arn].append((token, given))
+        CURRENT.message_arrived()
+
+    def take(self, arn: str) -> tuple[str, str] | None:
+        """Remove the first task, and return its token and input."""
+        with self._lock:
+            waiting = self._waiting.get(arn)
+            return waiting.popleft() if waiting else None
+
+
+def patch_interpreter() -> None:
+    """Make moto's interpreter, which is imported, pass its activity tasks to `Activities`. Called once."""
+    from moto.stepfunctions.parser.asl.eval.callback import callback
+
+    manager: Any = callback.CallbackPoolManager
+    manager.add_activity_task = _add_task
+
+
+def _add_task(self: Any, callback_id: str, activity_arn: str, activity_input: str) -> Any:
+    from moto.stepfunctions.parser.api import ActivityDoesNotExist
+    from moto.stepfunctions.parser.asl.eval.callback import callback
+
+    if not _is_there(activity_arn):
+        raise ActivityDoesNotExist(activity_arn)
+    endpoint = callback.ActivityCallbackEndpoint(
+        callback_id=callback_id, activity_input=activity_input
+    )
+    # A worker may answer at once, so the token is registered before a worker can get the task.
+    self._pool[callback_id] = endpoint
+    self._activity_store.add(activity_arn, callback_id, activity_input)
+    return endpoint
+
+
+def _is_there(arn: str) -> bool:
+    from moto.stepfunctions.models import stepfunctions_backends
+
+    parts = arn.split(":")
+    backends: Any = stepfunctions_backends
+    return arn in backends[parts[4]][parts[3]].activities
+
+
+def interrupt(pool: Any) -> None:
+    """End the waits for tokens and workers when an execution ends."""
+    for endpoint in list(pool._pool.values()):
+        endpoint.interrupt_all()
+        start = getattr(endpoint, "_activity_task_start_endpoint", None)
+        if start is not None:
+            start._next_activity_task_start_event.set()

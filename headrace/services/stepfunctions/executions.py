@@ -1,0 +1,172 @@
+"""Runs the executions of state machines: starts each on a thread, stores its outcome, stops it.
+
+The database has what DescribeExecution returns. An execution runs in memory: one that was RUNNING when headrace stopped
+or was killed is FAILED after the next start, with a cause that says so.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import RunningExecutions
+from headrace.services.stepfunctions.activities import Activities
+from headrace.services.stepfunctions.interpreter.run import (
+    RUNTIME_ERROR,
+    ExecutionInput,
+    Outcome,
+    Run,
+)
+from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR
+
+log = logging.getLogger(__name__)
+
+# An execution has one to three threads; AWS runs a million executions at a time.
+MOST_RUNNING = 100
+# How many finished executions a machine keeps; AWS keeps them for 90 days.
+MOST_FINISHED = 200
+STOPPED_CAUSE = "headrace was stopped while the execution ran."
+JOIN_S = 5.0
+
+
+class Executions:
+    """The running executions of one cloud. Thread-safe."""
+
+    def __init__(self, store: Callable[[Callable[[], None]], None]) -> None:
+        """`store` runs a change of moto's state under its lock, and stores it."""
+        self._store = store
+        self._runs: dict[str, tuple[Run, threading.Thread]] = {}
+        self._lock = threading.Lock()
+        self._is_stopping = False
+        self.activities = Activities()
+
+    def start(self, started: ExecutionInput) -> None:
+        """Run an execution, which is stored once the caller releases moto's lock. Raises AwsError."""
+        run = Run(started, self.activities)
+        thread = threading.Thread(
+            target=self._run, args=(run,), name=f"states-{started.name[:40]}", daemon=True
+        )
+        with self._lock:
+            if self._is_stopping:
+                raise AwsError("ServiceUnavailable", "headrace is stopping", 503)
+            if len(self._runs) >= MOST_RUNNING:
+                raise AwsError(
+                    "ExecutionLimitExceeded",
+                    f"headrace runs {MOST_RUNNING} executions at a time: wait for one to end, or stop one.",
+                )
+            self._runs[started.arn] = run, thread
+        thread.start()
+
+    def run_of(self, arn: str) -> Run | None:
+        """Return the execution while it runs, else None."""
+        with self._lock:
+            found = self._runs.get(arn)
+        return found[0] if found else None
+
+    def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
+        """Return the token and the input of an activity's next task whose execution still runs."""
+        while (task := self.activities.take(activity_arn)) is not None:
+            with self._lock:
+                runs = [run for run, _ in self._runs.values()]
+            if any(run.begin(task[0], worker) for run in runs):
+                return task
+        return None
+
+    def tell(self, token: str, answer: str, **details: Any) -> None:
+        """Pass on the answer to a task token. Raises AwsError."""
+        with self._lock:
+            runs = [run for run, _ in self._runs.values()]
+        if not any(run.tell(token, answer, **details) for run in runs):
+            raise AwsError("InvalidToken", "Invalid Token: 'Invalid token'")
+
+    def stop(self) -> None:
+        """Stop all executions without changing the database; called before the services stop."""
+        with self._lock:
+            self._is_stopping = True
+            running = list(self._runs.values())
+        for run, _ in running:
+            run.stop(None, STOPPED_CAUSE)
+
+    def join(self) -> None:
+        """Wait a few seconds for the threads of stopped executions."""
+        with self._lock:
+            running = list(self._runs.values())
+        until = time.monotonic() + JOIN_S
+        for _, thread in running:
+            thread.join(max(0.0, until - time.monotonic()))
+        EVALUATOR.close()
+
+    def _run(self, run: Run) -> None:
+        is_there: list[bool] = []
+        arn = run.started.arn
+        try:
+            # This waits until the starting request is stored: an execution that could not be stored does not exist.
+            self._store(lambda: is_there.append(_find(run.started) is not None))
+            if not is_there[0]:
+                return
+            outcome = run.run()
+            if not self._is_stopping:
+                self._store(lambda: self._finish(run, outcome))
+        except Exception:
+            # It no longer runs, and the next read shows that.
+            if not self._is_stopping:
+                log.exception("the execution %s could not be stored", arn)
+        finally:
+            self._forget(arn)
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
+        execution = _find(run.started)
+        if execution is not None:
+            if execution.status == "RUNNING":
+                end(execution, outcome)
+            execution.events = zlib.compress(json.dumps(run.events()).encode(), 1)
+        self._forget(run.started.arn)
+
+    def _forget(self, arn: str) -> None:
+        with self._lock:
+            self._runs.pop(arn, None)
+
+
+def end(execution: Any, outcome: Outcome) -> None:
+    """Store an outcome in moto's execution."""
+    execution.status = outcome.status
+    execution.stop_date = datetime.now(UTC)
+    execution.output = outcome.output
+    execution.output_details = {"included": True} if outcome.output is not None else None
+    execution.error, execution.cause = outcome.error, outcome.cause
+
+
+def settle(execution: Any, executions: RunningExecutions | None) -> None:
+    """End an execution that was running when headrace stopped."""
+    if execution.status == "RUNNING" and (
+        executions is None or executions.run_of(execution.execution_arn) is None
+    ):
+        end(execution, Outcome("FAILED", error=RUNTIME_ERROR, cause=STOPPED_CAUSE))
+
+
+def trim(finished_and_running: list[Any]) -> None:
+    """Drop a machine's oldest finished executions, in place."""
+    finished = [each for each in finished_and_running if each.status != "RUNNING"]
+    for each in finished[: max(0, len(finished) - MOST_FINISHED)]:
+        finished_and_running.remove(each)
+
+
+def _find(started: ExecutionInput) -> Any:
+    """Return moto's execution; None when its machine is deleted, or it was never stored."""
+    from moto.stepfunctions.models import stepfunctions_backends
+
+    backends: Any = stepfunctions_backends
+    for machine in backends[started.account][started.region].state_machines:
+        for execution in machine.executions:
+            if execution.execution_arn == started.arn:
+                return execution
+    return None

@@ -1,0 +1,313 @@
+"""Evaluates JSONata for moto's interpreter of the Amazon States Language, which would otherwise need a Java program.
+
+The definition comes from `asl_languages.marked`, so each expression carries its place. The results of expressions, and
+the causes of failures: documented, https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html and
+workflow-variables.html; the sentences: observed by others on AWS (github.com/floci-io/floci, issues 2665 and 2736).
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# moto has no public attributes for these patches.
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.services.stepfunctions.interpreter.json_paths import extract_json
+from headrace.services.stepfunctions.interpreter.jsonata_queries import (
+    DECORATED,
+    evaluated,
+    failure,
+    stored,
+)
+from headrace.services.stepfunctions.query_languages import Expression, unmarked
+
+# Documented: the limits for one variable, and for all variables of one Assign.
+MOST_VARIABLE_BYTES = 256 * 1024
+
+
+# --- patches of the interpreter -------------------------------------------------------------------------
+
+
+def patch() -> None:
+    """Add JSONata to moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.common.assign import assign_decl
+    from moto.stepfunctions.parser.asl.component.common.error_name import failure_event
+    from moto.stepfunctions.parser.asl.component.common.string import string_expression
+    from moto.stepfunctions.parser.asl.component.state import state
+    from moto.stepfunctions.parser.asl.component.state.choice import state_choice
+    from moto.stepfunctions.parser.asl.component.state.exec import execute_state
+    from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import state_parallel
+    from moto.stepfunctions.parser.asl.component.state.wait.wait_function import timestamp
+    from moto.stepfunctions.parser.asl.eval import environment, states
+    from moto.stepfunctions.parser.asl.eval.event import event_manager
+    from moto.stepfunctions.parser.asl.parse import preprocessor
+
+    strings: Any = string_expression
+    strings.StringJSONata._eval_body = _eval_expression
+    strings.StringVariableSample._eval_body = _eval_variable
+    assign: Any = assign_decl.AssignDecl
+    assign._eval_body = _assign
+    common: Any = state.CommonStateField
+    common._eval_state_input = _entering(common._eval_state_input)
+    executing: Any = execute_state.ExecutionState
+    executing._evaluate_with_timeout = _with_output(executing._evaluate_with_timeout)
+    executing._eval_state_output = _unless_done(executing._eval_state_output)
+    parallel: Any = state_parallel.StateParallel
+    parallel.from_state_props = _arguments_later(parallel.from_state_props)
+    parallel._eval_execution = _with_arguments(parallel._eval_execution)
+    waiting: Any = timestamp.Timestamp
+    waiting._get_wait_seconds = _wait_seconds
+    waiting._from_timestamp_string = staticmethod(_instant)
+    choice: Any = state_choice.StateChoice
+    choice._eval_state = _choose
+    choice._eval_state_output = _chosen(choice._eval_state_output)
+    frames: Any = environment.Environment
+    frames.open_frame = _inheriting(frames.open_frame)
+    data: Any = states.States
+    data.set_result = _set_result
+    events: Any = event_manager.EventManager
+    events.add_evaluation_failure = events.add_event
+    events.add_event = _without_evaluation_failures(events.add_event)
+    failures: Any = failure_event.FailureEventException
+    failures.get_execution_failed_event_details = _once_decorated(
+        failures.get_execution_failed_event_details
+    )
+    _patch_parsing(preprocessor.Preprocessor)
+
+
+def _patch_parsing(preprocessor: Any) -> None:
+    from moto.stepfunctions.parser.asl.antlt4utils.antlr4utils import from_string_literal
+    from moto.stepfunctions.parser.asl.component.common import query_language as language
+    from moto.stepfunctions.parser.asl.component.common.assign import (
+        assign_template_value_terminal as terminal,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map import tolerated_failure
+
+    literal: Any = terminal.AssignTemplateValueTerminalLit
+    count: Any = tolerated_failure.ToleratedFailureCountStringJSONata
+    open_scope = preprocessor._open_query_language_scope
+    visit_result_writer = preprocessor.visitResult_writer_decl
+
+    def open_own_scope(self: Any, tree: Any) -> None:
+        # Each state has its own language, whatever language encloses it, as on AWS.
+        around, self._query_language_per_scope = self._query_language_per_scope, []
+        open_scope(self, tree)
+        self._query_language_per_scope = around + self._query_language_per_scope
+
+    def visit_text(self: Any, context: Any) -> Any:
+        return literal(value=from_string_literal(context.string_literal()))
+
+    def visit_count(self: Any, context: Any) -> Any:
+        # moto reads it as a percentage, and so ignores it.
+        return count(string_jsonata=self.visitString_jsonata(ctx=context.string_jsonata()))
+
+    def visit_writer(self: Any, context: Any) -> Any:
+        # Its arguments are packed into Parameters, which the grammar has only for JSONPath.
+        self._query_language_per_scope.append(language.QueryLanguage())
+        try:
+            return visit_result_writer(self, context)
+        finally:
+            self._query_language_per_scope.pop()
+
+    preprocessor.visitResult_writer_decl = visit_writer
+    preprocessor._open_query_language_scope = open_own_scope
+    preprocessor.visitAssign_template_value_terminal_string_literal = visit_text
+    preprocessor.visitTolerated_failure_count_string_jsonata = visit_count
+
+
+def _eval_expression(self: Any, env: Any) -> None:
+    env.stack.append(evaluated(env, unmarked(self.expression)))
+
+
+def _eval_variable(self: Any, env: Any) -> None:
+    """Push a variable of a JSONPath state, or the value at a path in it, onto the stack."""
+    text: str = self.expression
+    end = min((place for mark in ".[" if (place := text.find(mark)) > 0), default=len(text))
+    name = text[1:end]
+    variables = stored(env)
+    if name not in variables:
+        raise failure(
+            env,
+            f"The variable '${name}' is not defined.",
+            Expression(text, env.next_field_name or ""),
+            "States.Runtime",
+        )
+    path: Any = f"${text[end:]}"
+    env.stack.append(variables[name] if path == "$" else extract_json(path, variables[name]))
+
+
+def _assign(self: Any, env: Any) -> None:
+    """Set variables; all expressions see the previous values, and so does the state's output (documented)."""
+    found: dict[str, Any] = {}
+    for binding in self.declaration_bindings:
+        binding.eval(env=env)
+        found.update(env.stack.pop())
+    size = len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode())
+    if size > MOST_VARIABLE_BYTES:
+        raise failure(
+            env,
+            f"The variables have {size} bytes, more than {MOST_VARIABLE_BYTES}.",
+            Expression("", "Assign"),
+            "States.DataLimitExceeded",
+        )
+    env.before_assign = stored(env)
+    for name, value in found.items():
+        env.variable_store.set(variable_identifier=name, variable_value=value)
+
+
+def _entering(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def entering(self: Any, env: Any) -> None:
+        env.before_assign = None
+        env.is_output_made = False
+        env.entered_event_id = env.event_history_context.source_event_id
+        seen = env.states.context_object.context_object_data["State"]
+        # AWS writes milliseconds and a Z (documented).
+        seen["EnteredTime"] = f"{seen['EnteredTime'][:23]}Z"
+        enter(self, env)
+
+    return entering
+
+
+def _inheriting(open_frame: Callable[..., Any]) -> Callable[..., Any]:
+    def opened(self: Any, *args: Any, **named: Any) -> Any:
+        frame = open_frame(self, *args, **named)
+        frame.entered_event_id = getattr(self, "entered_event_id", 0)
+        return frame
+
+    return opened
+
+
+def _with_output(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Build the output inside a state, so that Retry and Catch handle a failure."""
+
+    def with_output(self: Any, env: Any) -> None:
+        evaluate(self, env)
+        if self.output is not None and env.is_running():
+            self.output.eval(env=env)
+            env.is_output_made = True
+
+    return with_output
+
+
+def _unless_done(make_output: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def unless_done(self: Any, env: Any) -> None:
+        if not getattr(env, "is_output_made", False):
+            make_output(self, env)
+
+    return unless_done
+
+
+def _arguments_later(take: Callable[..., None]) -> Callable[..., None]:
+    def taken(self: Any, state_props: Any) -> None:
+        take(self, state_props)
+        self.arguments = None
+        if not self._is_language_query_jsonpath():
+            self.arguments, self.parargs = self.parargs, None
+
+    return taken
+
+
+def _with_arguments(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Evaluate a Parallel's Arguments inside the state, so that Retry and Catch handle a failure."""
+
+    def with_arguments(self: Any, env: Any) -> None:
+        if self.arguments is not None:
+            self.arguments.eval(env=env)
+            value = env.stack.pop()
+            env.stack.pop()
+            env.stack.append(value)
+        evaluate(self, env)
+
+    return with_arguments
+
+
+def _set_result(self: Any, result: Any) -> None:
+    """Store a state's result; after a failure moto passes the error output, which is not a result."""
+    data = self._states_data
+    if data.get("errorOutput") is not None and data["errorOutput"] == result:
+        data["result"] = None
+        return
+    data["result"], data["errorOutput"] = copy.deepcopy(result), None
+
+
+def _without_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
+    """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them."""
+
+    def added(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:
+        if str(event_type).rpartition(".")[2] == "EvaluationFailed":
+            return int(context.last_published_event_id)
+        return add(self, context, event_type, *args, **named)
+
+    return added
+
+
+def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Name the failed state in a cause only once: Map and Parallel pass on the cause of an inner state."""
+
+    def once(self: Any) -> Any:
+        details = details_of(self)
+        pair = cast("tuple[str | None, str | None] | None", self.extract_error_cause_pair())
+        if details and pair and (pair[1] or "").startswith(DECORATED):
+            details["cause"] = pair[1]
+        return details
+
+    return once
+
+
+def _choose(self: Any, env: Any) -> None:
+    """Take the first matching rule, else the default; moto treats a rule with the default's target as the default."""
+    for rule in self.choices_decl.rules:
+        rule.eval(env)
+        if env.stack.pop() is True:
+            env.has_rule = True
+            env.stack.append(rule.next_stmt.name)
+            return
+    env.has_rule = False
+    if self.default_state is None:
+        # Documented; the sentence is assumed.
+        cause = "No choice rule matched, and there is no Default."
+        raise failure(env, cause, Expression("", "Choices"), "States.NoChoiceMatched")
+    env.stack.append(self.default_state.state_name)
+
+
+def _chosen(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Apply the state's Assign and Output only when no rule has matched."""
+
+    def chosen(self: Any, env: Any) -> None:
+        if not env.has_rule:
+            leave(self, env)
+            return
+        name = env.stack.pop()
+        if self._is_language_query_jsonpath():
+            self.output_path.eval(env=env)
+        env.next_state_name = name
+
+    return chosen
+
+
+def _instant(text: Any) -> datetime | None:
+    """Return the instant of an ISO 8601 text; None for another text, or without an offset."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo is not None else None
+
+
+def _wait_seconds(self: Any, env: Any) -> int:
+    """Return a Wait's seconds; moto takes local time for UTC, and no other offset than Z."""
+    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
+        FailureEventException,
+    )
+
+    self.string.eval(env=env)
+    text = env.stack.pop()
+    until = _instant(text)
+    if until is None:
+        raise FailureEventException(self._create_failure_event(env, text))
+    return max(0, math.ceil((until - datetime.now(UTC)).total_seconds()))

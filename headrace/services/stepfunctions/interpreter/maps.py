@@ -1,0 +1,284 @@
+"""Corrects how moto's interpreter runs the iterations of Map states, reads their items and writes their results.
+
+A distributed Map fails with `States.ExceedToleratedFailureThreshold` when more of its iterations fail than it
+tolerates; moto's succeeds with nulls. Documented:
+https://docs.aws.amazon.com/step-functions/latest/dg/state-map-distributed.html.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# moto has no public attributes for these patches.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.services.stepfunctions.interpreter.client import client_of_cloud
+from headrace.services.stepfunctions.interpreter.jsonata_queries import evaluated
+from headrace.services.stepfunctions.query_languages import unpacked
+
+THRESHOLD_ERROR = "States.ExceedToleratedFailureThreshold"
+READER_ERROR, WRITER_ERROR = "States.ItemReaderFailed", "States.ResultWriterFailed"
+_NONE = object()
+
+
+@dataclass(slots=True)
+class Iteration:
+    """The result of one iteration of a distributed Map; `output` is set when it succeeded."""
+
+    given: Any
+    output: Any
+    has_succeeded: bool
+    error: str | None
+    cause: str | None
+    started: datetime
+    stopped: datetime
+
+
+def patch() -> None:
+    """Patch moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader import (
+        item_reader_decl,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader.reader_config import (
+        input_type,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import (
+        distributed_iteration_component,
+        iteration_worker,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration.itemprocessor import (
+        distributed_item_processor_worker as processors,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration.iterator import (
+        distributed_iterator_worker as iterators,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.result_writer import (
+        result_writer_decl,
+    )
+
+    workers: list[Any] = [
+        processors.DistributedItemProcessorWorker,
+        iterators.DistributedIteratorWorker,
+    ]
+    for worker in workers:
+        worker._eval_job = _marking(worker._eval_job)
+        worker._eval_input = _noting_input(worker._eval_input)
+    for worker in [*workers, cast("Any", iteration_worker.IterationWorker)]:
+        worker._eval_pool = _looping(worker._eval_pool)
+    component: Any = distributed_iteration_component.DistributedIterationComponent
+    component._map_run = _tolerating(component._map_run)
+    writer: Any = result_writer_decl.ResultWriter
+    writer._eval_body = _failing_as(_write_results, WRITER_ERROR)
+    reader: Any = item_reader_decl.ItemReader
+    reader._eval_body = _failing_as(_read_items, READER_ERROR)
+    kind: Any = input_type.InputType
+    kind.__init__ = _take_lines(kind.__init__)
+
+
+def _noting_input(evaluate: Callable[..., None]) -> Callable[..., None]:
+    def noting(self: Any, env_frame: Any) -> None:
+        evaluate(self, env_frame=env_frame)
+        env_frame.given = env_frame.states.get_input()
+
+    return noting
+
+
+def _marking(evaluate: Callable[..., None]) -> Callable[..., None]:
+    def marking(self: Any, env: Any, job: Any) -> None:
+        from moto.stepfunctions.parser.asl.eval.program_state import ProgramEnded
+
+        started = datetime.now(UTC)
+        evaluate(self, env=env, job=job)
+        state = env.program_state()
+        details: Any = getattr(state, "error", None) or {}
+        job.job_output = Iteration(
+            given=getattr(env, "given", job.job_input),
+            output=job.job_output,
+            has_succeeded=isinstance(state, ProgramEnded),
+            error=details.get("error"),
+            cause=details.get("cause"),
+            started=started,
+            stopped=datetime.now(UTC),
+        )
+
+    return marking
+
+
+def _tolerating(run: Callable[..., None]) -> Callable[..., None]:
+    """Leave out failed iterations (assumed), or fail when there are more than the Map tolerates."""
+
+    def tolerating(self: Any, env: Any, eval_input: Any) -> None:
+        run(self, env=env, eval_input=eval_input)
+        if not env.is_running():
+            return
+        iterations: list[Iteration] = env.stack.pop()
+        failed = sum(not each.has_succeeded for each in iterations)
+        if _is_too_much(failed, len(iterations), eval_input.map_run_record):
+            raise _failure(
+                env, THRESHOLD_ERROR, "The specified tolerated failure threshold was exceeded"
+            )
+        env.iterations = iterations
+        env.stack.append([each.output for each in iterations if each.has_succeeded])
+
+    return tolerating
+
+
+def _write_results(self: Any, env: Any) -> None:
+    """Write the iterations' results, and the manifest with the files' names, which moto's manifest lacks.
+
+    Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html.
+    """
+    self.parargs.eval(env=env)
+    given = unpacked(env.stack.pop(), lambda expression: evaluated(env, expression))
+    env.stack.pop()
+    arn: str = env.map_run_record_pool_manager.get_all()[-1].map_run_arn
+    prefix = str(given.get("Prefix", ""))
+    folder = f"{prefix}/" if prefix and not prefix.endswith("/") else prefix
+    folder += arn.rpartition(":")[2]
+    details = env.aws_execution_details
+    client = client_of_cloud(details.region, "s3", _Role(details.role_arn))
+    files: dict[str, list[dict[str, Any]]] = {"FAILED": [], "PENDING": [], "SUCCEEDED": []}
+    for status, has_succeeded in (("SUCCEEDED", True), ("FAILED", False)):
+        results = [
+            _result(each, arn, number)
+            for number, each in enumerate(env.iterations)
+            if each.has_succeeded is has_succeeded
+        ]
+        if results:
+            key, body = f"{folder}/{status}_0.json", json.dumps(results).encode()
+            client.call("PutObject", Bucket=given["Bucket"], Key=key, Body=body)
+            files[status].append({"Key": key, "Size": len(body)})
+    manifest = {"DestinationBucket": given["Bucket"], "MapRunArn": arn, "ResultFiles": files}
+    key = f"{folder}/manifest.json"
+    client.call("PutObject", Bucket=given["Bucket"], Key=key, Body=json.dumps(manifest).encode())
+    where = {"Bucket": given["Bucket"], "Key": key}
+    env.stack.append({"MapRunArn": arn, "ResultWriterDetails": where})
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    role_arn: str
+
+
+def _result(iteration: Iteration, map_run: str, number: int) -> dict[str, Any]:
+    name = f"{map_run.rpartition(':')[2]}-{number}"
+    given = {"Input": json.dumps(iteration.given), "InputDetails": {"Included": True}}
+    ended: dict[str, Any] = {"Error": iteration.error, "Cause": iteration.cause}
+    if iteration.has_succeeded:
+        text = json.dumps(iteration.output)
+        ended = {"Output": text, "OutputDetails": {"Included": True}}
+    machine = map_run.replace(":mapRun:", ":execution:").rpartition(":")[0]
+    return {
+        "ExecutionArn": f"{machine}:{name}",
+        "Name": name,
+        **given,
+        **{key: value for key, value in ended.items() if value is not None},
+        "StartDate": iteration.started.isoformat(timespec="milliseconds")[:23] + "Z",
+        "StopDate": iteration.stopped.isoformat(timespec="milliseconds")[:23] + "Z",
+        "Status": "SUCCEEDED" if iteration.has_succeeded else "FAILED",
+    }
+
+
+def _is_too_much(failed: int, of: int, record: Any) -> bool:
+    count, percentage = record.tolerated_failure_count, record.tolerated_failure_percentage
+    if not count and not percentage:
+        return failed > 0
+    return bool(
+        (count and failed > count) or (percentage and failed * 100 > percentage * max(of, 1))
+    )
+
+
+def _failure(env: Any, error: str, cause: str) -> Exception:
+    from moto.stepfunctions.parser.api import HistoryEventType
+    from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
+    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
+        FailureEvent,
+        FailureEventException,
+    )
+    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
+
+    details: Any = {"error": error, "cause": cause}
+    details_of: Any = EventDetails
+    kind: Any = HistoryEventType.MapRunFailed
+    name: Any = type("MapErrorName", (ErrorName,), {})
+    return FailureEventException(
+        FailureEvent(
+            env=env,
+            error_name=name(error),
+            event_type=kind,
+            event_details=details_of(mapRunFailedEventDetails=details),
+        )
+    )
+
+
+def _failing_as(evaluate: Callable[..., None], error: str) -> Callable[..., None]:
+    """Rename a service's error to the name that a Map's Catch knows (documented)."""
+
+    def failing(self: Any, env: Any) -> None:
+        from botocore.exceptions import ClientError
+
+        try:
+            evaluate(self, env)
+        except ClientError as refused:
+            raise _failure(env, error, str(refused)) from refused
+
+    return failing
+
+
+def _read_items(self: Any, env: Any) -> None:
+    """Read a Map's items; moto does not read JSON Lines, which Firehose writes."""
+    config = None
+    if self.reader_config:
+        self.reader_config.eval(env=env)
+        config = env.stack.pop()
+    if self.parargs:
+        self.parargs.eval(env=env)
+    else:
+        env.stack.append({})
+    self.resource_eval.eval_resource(env=env)
+    if config is None:
+        return
+    if getattr(self.reader_config.input_type, "is_lines", False):
+        try:
+            lines = [json.loads(line) for line in env.stack.pop().splitlines() if line.strip()]
+        except ValueError as error:
+            raise _failure(
+                env, READER_ERROR, f"A line of the file is no JSON value: {error}"
+            ) from error
+        env.stack.append(lines[: config["MaxItemsValue"]])
+        return
+    env.stack.append(config)
+    self.resource_output_transformer.eval(env=env)
+
+
+def _take_lines(take: Callable[..., None]) -> Callable[..., None]:
+    def taken(self: Any, input_type: str) -> None:
+        self.is_lines = input_type == "JSONL"
+        take(self, "JSON" if self.is_lines else input_type)
+
+    return taken
+
+
+def _looping(evaluate: Callable[..., None]) -> Callable[..., None]:
+    """Take the next item in a loop: moto's worker recurses, which works for a few hundred items at most."""
+
+    def looping(self: Any, job: Any, worker_frame: Any) -> None:
+        if getattr(self, "is_looping", False):
+            self.next_of_loop = job
+            return
+        self.is_looping = True
+        try:
+            while True:
+                self.next_of_loop = _NONE
+                evaluate(self, job=job, worker_frame=worker_frame)
+                if self.next_of_loop is _NONE:
+                    return
+                job = self.next_of_loop
+        finally:
+            self.is_looping = False
+
+    return looping

@@ -1,0 +1,391 @@
+"""Runs state machines in moto's interpreter of the Amazon States Language; its AWS calls go to this cloud.
+
+moto's interpreter would call AWS's clients at the address of moto's own server, keep every thread that it ever started,
+and sleep through retries; here its calls go to the control plane with the machine's role, and every wait can be
+stopped. Waits take real time.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import service_model
+from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter
+from headrace.services.stepfunctions.interpreter import jsonata_states, maps, service_calls
+from headrace.services.stepfunctions.interpreter.client import client_of_cloud
+from headrace.services.stepfunctions.interpreter.json_paths import extract_json
+from headrace.services.stepfunctions.interpreter.logs import log_of
+from headrace.services.stepfunctions.interpreter.tasks import task_maker
+from headrace.services.stepfunctions.query_languages import marked
+
+RUNTIME_ERROR = "States.Runtime"
+# Documented: the maximum number of events of a standard execution; the longest time of an express execution.
+MOST_EVENTS = 25_000
+EXPRESS_LASTS_S = 300
+LAST_EVENT_WITHIN_S = 1.0
+# Documented for an inline Map; AWS runs 10,000 iterations of a distributed one at a time, headrace as many as inline.
+MOST_ITERATIONS_AT_A_TIME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionInput:
+    """The input of an execution; `is_express` is its machine's type, `logging` its machine's configuration."""
+
+    arn: str
+    name: str
+    machine_arn: str
+    machine_name: str
+    definition: str
+    role_arn: str
+    account: str
+    region: str
+    input: str
+    is_express: bool
+    start_date: datetime
+    logging: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an execution ended: AWS's status; `output` is JSON text when it SUCCEEDED."""
+
+    status: str
+    output: str | None = None
+    error: str | None = None
+    cause: str | None = None
+
+
+class Run:
+    """One execution. `run` is called once, on a thread of the caller; any thread may call the other methods."""
+
+    def __init__(self, started: ExecutionInput, activities: Activities | None = None) -> None:
+        """Take the execution's input, and the queue in which its activity tasks wait for workers."""
+        self.started = started
+        self._activities = activities or Activities()
+        self._log = log_of(started.arn, started.machine_name, started.start_date, started.logging)
+        self._environment: Any = None
+        self._lock = threading.Lock()
+        self._stop: tuple[str | None, str | None] | None = None
+
+    def run(self) -> Outcome:
+        """Run to the end and return the outcome; what the interpreter cannot do becomes a failure with a cause."""
+        try:
+            return self._outcome()
+        finally:
+            if self._log is not None:
+                self._log.flush()
+
+    def _outcome(self) -> Outcome:
+        try:
+            program, environment = self._prepare()
+        except Exception as error:  # noqa: BLE001 - an error in the definition fails the execution
+            return Outcome("FAILED", error=RUNTIME_ERROR, cause=_words(error))
+        with self._lock:
+            self._environment = environment
+            # `stop` may have been called before the environment existed.
+            stop = self._stop
+        if stop is not None:
+            return Outcome("ABORTED", error=stop[0], cause=stop[1])
+        self._note_start()
+        try:
+            program.eval(environment)
+            outcome = _outcome_of(environment)
+        except Exception as error:  # noqa: BLE001 - as above
+            return Outcome("FAILED", error=RUNTIME_ERROR, cause=_words(error))
+        if outcome.status == "TIMED_OUT":
+            # The interpreter returns before its own thread has written the last event.
+            environment.event_manager.ended.wait(LAST_EVENT_WITHIN_S)
+        return outcome
+
+    def stop(self, error: str | None, cause: str | None) -> None:
+        """Stop the execution: waits end at once; a running function is not waited for."""
+        with self._lock:
+            self._stop = (error, cause)
+            environment = self._environment
+        if environment is not None:
+            environment.set_stop(stop_date=datetime.now(UTC), error=error, cause=cause)
+            interrupt(environment.callback_pool_manager)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the history so far, in GetExecutionHistory's form, with timestamps as ISO text."""
+        environment = self._environment
+        if environment is None:
+            return []
+        return cast(
+            "list[dict[str, Any]]",
+            json.loads(json.dumps(environment.event_manager.get_event_history(), default=str)),
+        )
+
+    def begin(self, token: str, worker: str | None) -> bool:
+        """Note that a worker has taken an activity task; False when the token is not this execution's."""
+        if self._environment is None or not self._environment.is_running():
+            return False
+        endpoint = self._environment.callback_pool_manager.get(token)
+        if endpoint is None:
+            return False
+        endpoint.notify_activity_task_start(worker)
+        return True
+
+    def tell(self, token: str, answer: str, **details: Any) -> bool:
+        """Pass on SendTask... (`answer` is success, failure or heartbeat); False for another execution's token.
+
+        Raises AwsError when the task no longer waits.
+        """
+        if self._environment is None:
+            return False
+        from moto.stepfunctions.parser.asl.eval.callback import callback
+
+        pool = self._environment.callback_pool_manager
+        try:
+            if answer == "heartbeat":
+                return bool(pool.heartbeat(callback_id=token))
+            kind: Any = {
+                "success": callback.CallbackOutcomeSuccess,
+                "failure": callback.CallbackOutcomeFailure,
+            }[answer]
+            return bool(pool.notify(callback_id=token, outcome=kind(callback_id=token, **details)))
+        except callback.CallbackNotifyConsumerError as error:
+            if isinstance(error.callback_consumer_error, callback.CallbackConsumerTimeout):
+                code, message = (
+                    "TaskTimedOut",
+                    "Task Timed Out: 'Provided task does not exist anymore'",
+                )
+            else:
+                code, message = (
+                    "TaskDoesNotExist",
+                    "Task Does Not Exist: 'Provided task does not exist'",
+                )
+            raise AwsError(code, message) from error
+
+    def _prepare(self) -> tuple[Any, Any]:
+        started = self.started
+        definition = json.loads(started.definition)
+        load_interpreter()
+        from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
+        from moto.stepfunctions.parser.asl.eval.environment import Environment
+        from moto.stepfunctions.parser.asl.eval.evaluation_details import AWSExecutionDetails
+        from moto.stepfunctions.parser.asl.eval.event.event_manager import EventHistoryContext
+        from moto.stepfunctions.parser.asl.eval.states import (
+            ContextObjectData,
+            ExecutionData,
+            StateMachineData,
+        )
+        from moto.stepfunctions.parser.asl.parse.asl_parser import AmazonStateLanguageParser
+
+        parser: Any = AmazonStateLanguageParser
+        program = parser.parse(json.dumps(marked(definition), ensure_ascii=False))[0]
+        if started.is_express:
+            own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
+            program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
+        start_time = started.start_date.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        context_of: Any = ContextObjectData
+        context: Any = context_of(
+            Execution=ExecutionData(
+                Id=started.arn,
+                Input=json.loads(started.input),
+                Name=started.name,
+                RoleArn=started.role_arn,
+                StartTime=start_time,
+            ),
+            StateMachine=StateMachineData(Id=started.machine_arn, Name=started.machine_name),
+        )
+        kind: Any = "EXPRESS" if started.is_express else "STANDARD"
+        environment = Environment(
+            aws_execution_details=AWSExecutionDetails(
+                account=started.account, region=started.region, role_arn=started.role_arn
+            ),
+            execution_type=kind,
+            context=context,
+            event_history_context=EventHistoryContext.of_program_start(),
+            cloud_watch_logging_session=cast("Any", self._log),
+            activity_store=cast("Any", self._activities),
+        )
+        manager: Any = environment.event_manager
+        manager.ended = threading.Event()
+        return program, environment
+
+    def _note_start(self) -> None:
+        environment, started = self._environment, self.started
+        environment.event_manager.add_event(
+            context=environment.event_history_context,
+            event_type="ExecutionStarted",
+            event_details={
+                "executionStartedEventDetails": {
+                    "input": started.input,
+                    "inputDetails": {"truncated": False},
+                    "roleArn": started.role_arn,
+                }
+            },
+            update_source_event_id=False,
+        )
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, NotImplementedError):
+        return str(error)
+    return f"The state machine cannot be run: {type(error).__name__}: {error}"
+
+
+def _outcome_of(environment: Any) -> Outcome:
+    from moto.stepfunctions.parser.asl.eval import program_state
+    from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
+
+    state = environment.program_state()
+    if isinstance(state, program_state.ProgramEnded):
+        output = to_json_str(environment.states.get_input(), separators=(",", ":"))
+        return Outcome("SUCCEEDED", output=output)
+    if isinstance(state, program_state.ProgramStopped):
+        return Outcome("ABORTED", error=state.error, cause=state.cause)
+    if isinstance(state, program_state.ProgramTimedOut):
+        return Outcome("TIMED_OUT")
+    details: Any = getattr(state, "error", None) or {}
+    return Outcome("FAILED", error=details.get("error"), cause=details.get("cause"))
+
+
+# --- patches of the interpreter -----------------------------------------------------------------------
+
+
+_LOADED = threading.Event()
+
+
+def load_interpreter() -> None:
+    """Import the interpreter, and connect it to this cloud. This takes a second, once."""
+    if _LOADED.is_set():
+        return
+    with IMPORTING:
+        if not _LOADED.is_set():
+            importlib.import_module("moto.stepfunctions.parser.models")
+            _patch_interpreter()
+            jsonata_states.patch()
+            maps.patch()
+            service_calls.patch()
+            patch_interpreter()
+            _LOADED.set()
+
+
+def _patch_interpreter() -> None:
+    from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import (
+        inline_iteration_component,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+        state_task_service,
+        state_task_service_factory,
+    )
+    from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
+
+    # It logs each failed execution, with the client's data, as an error of its own.
+    logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
+    # Many of its modules import these by name.
+    instead = {
+        "boto_client_for": client_of_cloud,
+        "extract_json": extract_json,
+        "TMP_THREADS": _Discarding(),
+        "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
+    }
+    for name, module in list(sys.modules.items()):
+        if name.startswith("moto.stepfunctions.parser."):
+            for attribute, value in instead.items():
+                if hasattr(module, attribute):
+                    setattr(module, attribute, value)
+    decl: Any = retrier_decl
+    decl.time = SimpleNamespace(sleep=_wait_in_retry)
+    tasks: Any = state_task_service.StateTaskService
+    tasks._normalise_response = _normalise_response
+    iterations: Any = inline_iteration_component.InlineIterationComponent
+    iterations._launch_worker = _limited(iterations._launch_worker)
+    retrier, events = decl.RetrierDecl, cast("Any", EventManager)
+    retrier._eval_body = _retrying(retrier._eval_body)
+    events._publish_history_event = _bounded(events._publish_history_event)
+
+
+def _normalise_response(
+    self: Any,
+    response: Any,
+    boto_service_name: str | None = None,
+    service_action_name: str | None = None,
+) -> None:
+    """Rename an output's members as Step Functions does: with a capital letter (documented)."""
+    from botocore import xform_name
+
+    service = self._get_boto_service_name(boto_service_name)
+    action = self._get_boto_service_action(service_action_name)
+    model = service_model(service)
+    operation = next((each for each in model.operation_names if xform_name(each) == action), None)
+    shape: Any = None if operation is None else model.operation_model(operation).output_shape
+    if shape is not None and isinstance(response, dict):
+        self._from_boto_response(response, shape)
+
+
+class _Discarding:
+    """A list that discards what is appended."""
+
+    def append(self, value: Any) -> None:
+        """Discard `value`."""
+
+
+class _Retrying(threading.local):
+    """The environment of the execution whose retry this thread waits for."""
+
+    environment: Any = None
+
+
+_RETRYING = _Retrying()
+
+
+def _retrying(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def retrying(self: Any, env: Any) -> None:
+        _RETRYING.environment = env
+        evaluate(self, env)
+
+    return retrying
+
+
+def _wait_in_retry(seconds: float) -> None:
+    """Wait, but only while the execution runs."""
+    environment = _RETRYING.environment
+    until = time.monotonic() + seconds
+    while environment.is_running() and (left := until - time.monotonic()) > 0:
+        # A stop just before this wait is seen after at most a second.
+        environment.program_state_event.wait(min(left, 1.0))
+
+
+def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
+    def bounded(self: Any, *args: Any, **named: Any) -> None:
+        kind = str(named.get("event_type")).rpartition(".")[2]
+        ends = kind.startswith("Execution") and kind != "ExecutionStarted"
+        if len(self._history_event_list) >= MOST_EVENTS and not ends:
+            raise RuntimeError(
+                f"The execution reached the maximum number of history events ({MOST_EVENTS})."
+            )
+        publish(self, *args, **named)
+        if ends:
+            self.ended.set()
+
+    return bounded
+
+
+def _limited(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a Map start a limited number of threads; they share its items."""
+
+    def launched(self: Any, env: Any, eval_input: Any, job_pool: Any) -> Any:
+        job_pool.workers = getattr(job_pool, "workers", 0) + 1
+        if job_pool.workers > MOST_ITERATIONS_AT_A_TIME:
+            return None
+        return launch(self, env=env, eval_input=eval_input, job_pool=job_pool)
+
+    return launched

@@ -1,0 +1,392 @@
+"""Runs tasks that moto's interpreter lacks: EMR, EMR Serverless, Athena, HTTP endpoints, and this cloud's own APIs.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/connect-emr.html, connect-emr-serverless.html,
+connect-athena.html, call-https-apis.html and connect-api-gateway.html; the names of their errors are assumed.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
+# pyright: reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from headrace.aws.calls.errors import AwsError
+from headrace.deliveries.http_targets import HttpCall, connection_call, exchanged
+from headrace.deliveries.json_path import first_value
+from headrace.services.stepfunctions.interpreter.client import client_of_cloud
+from headrace.services.stepfunctions.interpreter.service_calls import failure
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How a `.sync` task waits: it calls `operation` until the state is one of `done` or `failed`."""
+
+    operation: str
+    params: Callable[[Parameters, Parameters], dict[str, Any]]
+    state: str
+    done: frozenset[str]
+    failed: frozenset[str] = frozenset()
+    result: Callable[[Parameters, Parameters], Any] = lambda answer, seen: {**answer, **seen}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task's API call: its operation, and how it converts parameters and the answer."""
+
+    operation: str
+    params: Callable[[Parameters], dict[str, Any]] = dict
+    answer: Callable[[Parameters, dict[str, Any]], dict[str, Any]] = lambda _, answer: answer
+    waiting: Waiting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service's tasks, by their names in a state's Resource."""
+
+    service: str
+    error: str
+    tasks: Mapping[str, Task] = field(default_factory=dict[str, Task])
+
+
+def _words(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def _job(given: Parameters) -> dict[str, Any]:
+    return {"applicationId": given["ApplicationId"]}
+
+
+_CLUSTER_OVER = _words("TERMINATED", "TERMINATED_WITH_ERRORS")
+_EMR = Service(
+    "emr",
+    "ElasticMapReduce",
+    {
+        "createCluster": Task(
+            "RunJobFlow",
+            answer=lambda _, answer: {
+                "ClusterId": answer["JobFlowId"],
+                "ClusterArn": answer.get("ClusterArn"),
+            },
+            waiting=Waiting(
+                "DescribeCluster",
+                lambda _, answer: {"ClusterId": answer["ClusterId"]},
+                "$.Cluster.Status.State",
+                _words("WAITING", "RUNNING"),
+                _CLUSTER_OVER,
+            ),
+        ),
+        "terminateCluster": Task(
+            "TerminateJobFlows",
+            lambda given: {"JobFlowIds": [given["ClusterId"]]},
+            waiting=Waiting(
+                "DescribeCluster",
+                lambda given, _: {"ClusterId": given["ClusterId"]},
+                "$.Cluster.Status.State",
+                _CLUSTER_OVER,
+            ),
+        ),
+        "addStep": Task(
+            "AddJobFlowSteps",
+            lambda given: {
+                "JobFlowId": given["ClusterId"],
+                "Steps": [given["Step"]],
+                **{n: given[n] for n in ("ExecutionRoleArn",) if n in given},
+            },
+            lambda _, answer: {"StepId": answer["StepIds"][0]},
+            Waiting(
+                "DescribeStep",
+                lambda given, answer: {
+                    "ClusterId": given["ClusterId"],
+                    "StepId": answer["StepId"],
+                },
+                "$.Step.Status.State",
+                _words("COMPLETED"),
+                _words("FAILED", "CANCELLED", "INTERRUPTED"),
+            ),
+        ),
+        "cancelStep": Task(
+            "CancelSteps",
+            lambda given: {"ClusterId": given["ClusterId"], "StepIds": [given["StepId"]]},
+            lambda _, answer: {"CancelStepsInfo": answer["CancelStepsInfoList"][0]},
+        ),
+        "setClusterTerminationProtection": Task(
+            "SetTerminationProtection",
+            lambda given: {
+                "JobFlowIds": [given["ClusterId"]],
+                "TerminationProtected": given["TerminationProtected"],
+            },
+        ),
+    },
+)
+_APPLICATION = functools.partial(
+    Waiting, "GetApplication", lambda given, answer: {"applicationId": _id(given, answer)}
+)
+
+
+def _id(given: Parameters, answer: Parameters) -> str:
+    return str(given.get("ApplicationId") or answer.get("ApplicationId") or answer["applicationId"])
+
+
+_SERVERLESS = Service(
+    "emr-serverless",
+    "EMRServerless",
+    {
+        "createApplication": Task(
+            "CreateApplication",
+            waiting=_APPLICATION(
+                "$.application.state", _words("CREATED", "STARTED"), _words("TERMINATED")
+            ),
+        ),
+        "startApplication": Task(
+            "StartApplication",
+            waiting=_APPLICATION("$.application.state", _words("STARTED"), _words("TERMINATED")),
+        ),
+        "stopApplication": Task(
+            "StopApplication",
+            waiting=_APPLICATION("$.application.state", _words("STOPPED"), _words("TERMINATED")),
+        ),
+        "deleteApplication": Task(
+            "DeleteApplication",
+            waiting=_APPLICATION("$.application.state", _words("TERMINATED")),
+        ),
+        "startJobRun": Task(
+            "StartJobRun",
+            waiting=Waiting(
+                "GetJobRun",
+                lambda given, answer: {**_job(given), "jobRunId": answer["JobRunId"]},
+                "$.jobRun.state",
+                _words("SUCCESS"),
+                _words("FAILED", "CANCELLED"),
+            ),
+        ),
+        "cancelJobRun": Task("CancelJobRun"),
+    },
+)
+_ATHENA = Service(
+    "athena",
+    "Athena",
+    {
+        "startQueryExecution": Task(
+            "StartQueryExecution",
+            waiting=Waiting(
+                "GetQueryExecution",
+                lambda _, answer: {"QueryExecutionId": answer["QueryExecutionId"]},
+                "$.QueryExecution.Status.State",
+                _words("SUCCEEDED"),
+                _words("FAILED", "CANCELLED"),
+                lambda _, seen: seen,
+            ),
+        ),
+        "stopQueryExecution": Task("StopQueryExecution"),
+        "getQueryExecution": Task("GetQueryExecution"),
+        "getQueryResults": Task("GetQueryResults"),
+    },
+)
+SERVICES = {"elasticmapreduce": _EMR, "emr-serverless": _SERVERLESS, "athena": _ATHENA}
+
+
+def task_maker(make: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the constructor of a service's task: one from this module, or else the interpreter's."""
+
+    def task_for(service_name: str) -> Any:
+        if service_name in SERVICES:
+            return _waiting_task()(SERVICES[service_name])
+        if service_name in ("http", "apigateway"):
+            return _http_task()()
+        return make(service_name=service_name)  # pyright: ignore[reportCallIssue]
+
+    return task_for
+
+
+@functools.cache
+def _waiting_task() -> Any:
+    from botocore.exceptions import ClientError
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+        resource,
+        state_task_service_callback,
+    )
+
+    conditions: Any = resource.ResourceCondition
+
+    class WaitingTask(state_task_service_callback.StateTaskServiceCallback):
+        """A task of a `Service`."""
+
+        def __init__(self, service: Service) -> None:
+            super().__init__(
+                supported_integration_patterns={conditions.WaitForTaskToken, conditions.Sync}
+            )
+            self._service = service
+
+        def _get_supported_parameters(self) -> set[str] | None:
+            # None makes the interpreter refuse the definition.
+            return set() if self.resource.api_action in self._service.tasks else None
+
+        def _from_error(self, env: Any, ex: Exception) -> Any:
+            if isinstance(ex, ClientError):
+                details = cast("dict[str, Any]", ex.response)["Error"]
+                return failure(
+                    self, env, f"{self._service.error}.{details['Code']}", details["Message"]
+                )
+            return super()._from_error(env=env, ex=ex)
+
+        def _normalise_response(self, *args: Any, **named: Any) -> None:
+            """Keep the answer unchanged."""
+
+        def _eval_service_task(
+            self,
+            env: Any,
+            resource_runtime_part: Any,
+            normalised_parameters: dict[str, Any],
+            state_credentials: Any,
+        ) -> None:
+            task = self._service.tasks[self.resource.api_action]
+            client = client_of_cloud(
+                resource_runtime_part.region, self._service.service, state_credentials
+            )
+            answer = client.call(task.operation, **task.params(normalised_parameters))
+            answer.pop("ResponseMetadata", None)
+            env.stack.append(task.answer(normalised_parameters, _capital(answer)))
+
+        def _build_sync_resolver(
+            self,
+            env: Any,
+            resource_runtime_part: Any,
+            normalised_parameters: dict[str, Any],
+            state_credentials: Any,
+        ) -> Callable[[], Any]:
+            answer = env.stack.pop()
+            task = self._service.tasks[self.resource.api_action]
+            client = client_of_cloud(
+                resource_runtime_part.region, self._service.service, state_credentials
+            )
+            waiting = task.waiting
+
+            def resolve() -> Any:
+                if waiting is None:
+                    return answer
+                seen = client.call(
+                    waiting.operation, **waiting.params(normalised_parameters, answer)
+                )
+                state = str(first_value(waiting.state, seen))
+                if state in waiting.failed:
+                    raise _failed(self, env, json.dumps(_capital(seen), default=str))
+                if state not in waiting.done:
+                    return None
+                return waiting.result(answer, _capital(seen))
+
+            return resolve
+
+    return WaitingTask
+
+
+def _capital(value: Any) -> Any:
+    """Return an answer with Step Functions' names of its members; times become text."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {f"{name[:1].upper()}{name[1:]}": _capital(each) for name, each in members.items()}
+    if isinstance(value, list):
+        return [_capital(each) for each in cast("list[Any]", value)]
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _failed(task: Any, env: Any, cause: str) -> Exception:
+    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
+        FailureEventException,
+    )
+
+    return FailureEventException(failure(task, env, "States.TaskFailed", cause))
+
+
+# --- HTTP -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _http_task() -> Any:
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+        resource,
+        state_task_service_callback,
+    )
+
+    conditions: Any = resource.ResourceCondition
+
+    class HttpTask(state_task_service_callback.StateTaskServiceCallback):
+        """Calls an HTTP endpoint through an EventBridge connection (`http:invoke`), or an API (`apigateway:invoke`)."""
+
+        def __init__(self) -> None:
+            super().__init__(supported_integration_patterns={conditions.WaitForTaskToken})
+
+        def _normalise_response(self, *args: Any, **named: Any) -> None:
+            """Keep the answer unchanged."""
+
+        def _get_supported_parameters(self) -> set[str] | None:
+            return set() if self.resource.api_action == "invoke" else None
+
+        def _from_error(self, env: Any, ex: Exception) -> Any:
+            if isinstance(ex, AwsError | OSError):
+                status = ex.status if isinstance(ex, AwsError) else 0
+                is_api = self.resource.service_name == "apigateway"
+                prefix = "ApiGateway" if is_api else "States.Http.StatusCode"
+                error = f"{prefix}.{status}" if status else "States.Http.Socket"
+                return failure(self, env, error, str(ex))
+            return super()._from_error(env=env, ex=ex)
+
+        def _eval_service_task(
+            self,
+            env: Any,
+            resource_runtime_part: Any,
+            normalised_parameters: dict[str, Any],
+            state_credentials: Any,
+        ) -> None:
+            account = str(state_credentials.role_arn).split(":")[4]
+            call = _call_of(normalised_parameters, self.resource.service_name, account)
+            given = normalised_parameters.get("RequestBody")
+            body = b"" if given is None else json.dumps(given).encode()
+            status, headers, answer = exchanged(call, body)
+            if status >= 300:
+                raise AwsError("HTTP", answer.decode(errors="replace"), status)
+            env.stack.append(
+                {
+                    "Headers": {name: [value] for name, value in headers},
+                    "ResponseBody": _json(answer),
+                    "StatusCode": status,
+                    "StatusText": HTTPStatus(status).phrase,
+                }
+            )
+
+    return HttpTask
+
+
+def _call_of(given: Mapping[str, Any], service: str, account: str) -> HttpCall:
+    headers = {
+        name: ",".join(map(str, cast("list[Any]", value)))
+        if isinstance(value, list)
+        else str(value)
+        for name, value in (given.get("Headers") or {}).items()
+    }
+    headers.setdefault("Content-Type", "application/json")
+    query = dict(given.get("QueryParameters") or {})
+    method = str(given.get("Method") or "GET")
+    if service == "apigateway":
+        asked = f"?{urlencode(query, doseq=True)}" if query else ""
+        path = f"/{str(given.get('Path') or '').lstrip('/')}"
+        stage = f"/{given['Stage']}" if given.get("Stage") else ""
+        api = str(given["ApiEndpoint"]).removeprefix("https://").partition(".")[0]
+        return HttpCall(method, f"{stage}{path}{asked}", headers, api=api, account=account)
+    arn = str((given.get("Authentication") or {}).get("ConnectionArn") or "")
+    return connection_call(arn, method, str(given["ApiEndpoint"]), headers, query)
+
+
+def _json(answer: bytes) -> Any:
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return answer.decode(errors="replace")

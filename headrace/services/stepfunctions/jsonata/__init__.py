@@ -1,0 +1,1 @@
+"""Evaluates JSONata in child processes."""

@@ -1,0 +1,404 @@
+"""Step Functions: runs executions, which moto only records, and stores their outcomes."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import json
+import random
+import uuid
+import zlib
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import CURRENT
+from headrace.services.stepfunctions import activity_patches, aliases, test_state
+from headrace.services.stepfunctions.definition_checks import (
+    MOST_DIAGNOSTICS,
+    problems_of,
+    sentence_of,
+)
+from headrace.services.stepfunctions.executions import end, settle, trim
+from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
+
+DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
+
+
+def patch(responses: Any) -> None:
+    """Replace methods of `moto.stepfunctions.responses` and of its models."""
+    from moto.stepfunctions import models
+
+    machine: Any = models.StateMachine
+    machine.start_execution = _starting(machine.start_execution)
+    backend: Any = models.StepFunctionBackend
+    backend.describe_execution = _describing(backend.describe_execution)
+    backend.list_executions = _listing(backend.list_executions)
+    backend.start_execution = _of_version(backend.start_execution)
+    response = responses.StepFunctionResponse
+    aliases.patch(response, backend)
+    for change in ("create_state_machine", "update_state_machine"):
+        setattr(response, change, _checked(getattr(response, change)))
+    response.validate_state_machine_definition = _validate_state_machine_definition
+    activity_patches.patch(response, backend)
+    for name in ("list_map_runs", "describe_map_run", "update_map_run"):
+        setattr(response, name, _no_map_runs)
+    for answer in ("success", "failure", "heartbeat"):
+        setattr(response, f"send_task_{answer}", _sending(answer))
+    backend.update_state_machine = _revising(backend.update_state_machine)
+    response._describe_state_machine = _whole_machine(response._describe_state_machine)
+    response.describe_execution = _with_stop_date(response.describe_execution)
+    response.list_executions = _with_stop_dates(response.list_executions)
+    response.stop_execution = _stop_execution
+    response.get_execution_history = _get_execution_history
+    response.start_sync_execution = _start_sync_execution
+    response.test_state = test_state.test_state
+    response.publish_state_machine_version = _publish_version
+    response.list_state_machine_versions = _list_versions
+    response.delete_state_machine_version = _delete_version
+
+
+def _checked(change: Any) -> Any:
+    """Refuse definitions that AWS refuses."""
+
+    def checked(self: Any) -> Any:
+        definition = self._get_param("definition")
+        problems = [] if definition is None else problems_of(definition)
+        if problems:
+            raise AwsError("InvalidDefinition", sentence_of(problems))
+        return change(self)
+
+    return checked
+
+
+def _validate_state_machine_definition(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    problems = problems_of(self._get_param("definition"))
+    # Documented: 0 means the default.
+    most = min(self._get_int_param("maxResults") or MOST_DIAGNOSTICS, MOST_DIAGNOSTICS)
+    return ActionResult(
+        {
+            "result": "FAIL" if problems else "OK",
+            "diagnostics": [
+                {
+                    "severity": "ERROR",
+                    "code": problem.code,
+                    "message": problem.message,
+                    "location": problem.location,
+                }
+                for problem in problems[:most]
+            ],
+            "truncated": len(problems) > most,
+        }
+    )
+
+
+def _of_version(start: Any) -> Any:
+    """Make a version's or alias's ARN run that version's definition, as an execution of its machine."""
+
+    def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
+        machine_arn, _, qualifier = state_machine_arn.rpartition(":")
+        machine = next((each for each in self.state_machines if each.arn == machine_arn), None)
+        if machine is None:
+            return start(self, state_machine_arn, name, execution_input)
+        version = _version_of(machine, state_machine_arn, qualifier)
+        now = machine.definition, machine.roleArn
+        # moto's lock is held: nobody else sees the machine in this state.
+        machine.definition, machine.roleArn = version.definition, version.roleArn
+        try:
+            return start(self, machine_arn, name, execution_input)
+        finally:
+            machine.definition, machine.roleArn = now
+
+    return start_execution
+
+
+def _version_of(machine: Any, arn: str, qualifier: str) -> Any:
+    alias = machine.aliases.get(qualifier)
+    number = qualifier
+    if alias is not None:
+        routes = alias.routing_configuration
+        weights = [int(route.get("weight", 100)) for route in routes]
+        chosen = random.choices(routes, weights)[0]
+        number = str(chosen["stateMachineVersionArn"]).rpartition(":")[2]
+    version = machine.versions.get(int(number)) if number.isdecimal() else None
+    if version is None:
+        raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
+    return version
+
+
+def _publish_version(self: Any) -> Any:
+    """Publish a machine's current state as a version; without a change, the last version is returned (documented)."""
+    from moto.core.responses import ActionResult
+
+    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    wanted = self._get_param("revisionId")
+    if wanted and wanted != getattr(machine, "revision_id", ""):
+        raise AwsError(
+            "ConflictException",
+            f"Failed to publish the State Machine version for revision {wanted}. The current State"
+            f" Machine revision is {getattr(machine, 'revision_id', '') or 'INITIAL'}.",
+        )
+    last = machine.latest_version
+    is_same = last is not None and (last.definition, last.roleArn) == (
+        machine.definition,
+        machine.roleArn,
+    )
+    if not is_same:
+        machine.publish(self._get_param("description"))
+    made = machine.latest_version
+    return ActionResult({"stateMachineVersionArn": made.arn, "creationDate": made.creation_date})
+
+
+def _list_versions(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    versions = [
+        {"stateMachineVersionArn": each.arn, "creationDate": each.creation_date}
+        for _, each in sorted(machine.versions.items(), reverse=True)
+    ]
+    return ActionResult({"stateMachineVersions": versions})
+
+
+def _delete_version(self: Any) -> Any:
+    """Delete a version; one that an alias uses is kept (documented), a missing one is no error."""
+    from moto.core.responses import EmptyResult
+
+    arn = str(self._get_param("stateMachineVersionArn"))
+    machine_arn, _, number = arn.rpartition(":")
+    machine = next(
+        (each for each in self.stepfunction_backend.state_machines if each.arn == machine_arn), None
+    )
+    if machine is None or not number.isdecimal():
+        return EmptyResult()
+    for alias in machine.aliases.values():
+        routes = alias.routing_configuration
+        if any(route["stateMachineVersionArn"] == arn for route in routes):
+            raise AwsError(
+                "ConflictException",
+                "Version to be deleted must not be referenced by an alias. Current list of aliases"
+                f" referencing this version: [{alias.name}]",
+            )
+    gone = machine.versions.pop(int(number), None)
+    if gone is not None and machine.latest_version is gone:
+        left = machine.versions
+        machine.latest_version = left[max(left)] if left else None
+    return EmptyResult()
+
+
+def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> ExecutionInput:
+    parts = arn.split(":")
+    return ExecutionInput(
+        arn=arn,
+        name=name,
+        machine_arn=machine.arn,
+        machine_name=machine.name,
+        definition=machine.definition,
+        role_arn=machine.roleArn,
+        account=parts[4],
+        region=parts[3],
+        input=given,
+        is_express=machine.type == "EXPRESS",
+        start_date=start_date,
+        logging=machine.loggingConfiguration,
+    )
+
+
+def _starting(start: Any) -> Any:
+    def start_execution(
+        self: Any, region_name: str, account_id: str, execution_name: str, execution_input: str
+    ) -> Any:
+        for each in self.executions:
+            settle(each, CURRENT.executions)
+        known = len(self.executions)
+        execution = start(self, region_name, account_id, execution_name, execution_input)
+        if len(self.executions) == known or CURRENT.executions is None:
+            return execution
+        # moto's setting for the outcome of its simulated executions has no effect here.
+        execution.status = "RUNNING"
+        try:
+            CURRENT.executions.start(
+                _started(
+                    self,
+                    execution.execution_arn,
+                    execution.name,
+                    execution_input,
+                    execution.start_date,
+                )
+            )
+        except AwsError:
+            self.executions.remove(execution)
+            raise
+        trim(self.executions)
+        return execution
+
+    return start_execution
+
+
+def _describing(describe: Any) -> Any:
+    def describe_execution(self: Any, execution_arn: str) -> Any:
+        execution = describe(self, execution_arn)
+        settle(execution, CURRENT.executions)
+        return execution
+
+    return describe_execution
+
+
+def _listing(list_executions: Any) -> Any:
+    def settled(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
+        for each in self.describe_state_machine(state_machine_arn).executions:
+            settle(each, CURRENT.executions)
+        return list_executions(self, state_machine_arn, *args, **named)
+
+    return settled
+
+
+def _revising(update: Any) -> Any:
+    """Give a machine a new revision with each update, as AWS does."""
+
+    def update_state_machine(self: Any, *args: Any, **named: Any) -> Any:
+        machine = update(self, *args, **named)
+        machine.revision_id = str(uuid.uuid4())
+        return machine
+
+    return update_state_machine
+
+
+def _whole_machine(describe: Any) -> Any:
+    """Describe a machine as AWS does (recorded): with its revision, once it was updated, and its logging."""
+
+    def describe_state_machine(self: Any, state_machine_arn: str) -> Any:
+        answer = describe(self, state_machine_arn)
+        machine = self.stepfunction_backend.describe_state_machine(state_machine_arn)
+        logging: dict[str, Any] = answer.result["loggingConfiguration"] or {}
+        unless_given = {"level": "OFF", "includeExecutionData": False}
+        answer.result["loggingConfiguration"] = {**unless_given, **logging}
+        if revision := getattr(machine, "revision_id", ""):
+            answer.result["revisionId"] = revision
+        return answer
+
+    return describe_state_machine
+
+
+def _with_stop_date(describe: Any) -> Any:
+    """Show the end of a TIMED_OUT execution, which moto omits."""
+
+    def describe_execution(self: Any) -> Any:
+        answer = describe(self)
+        execution = self.stepfunction_backend.describe_execution(answer.result["executionArn"])
+        if execution.status == "TIMED_OUT":
+            answer.result["stopDate"] = execution.stop_date
+        return answer
+
+    return describe_execution
+
+
+def _with_stop_dates(list_executions: Any) -> Any:
+    def with_stop_dates(self: Any) -> Any:
+        answer = list_executions(self)
+        for each in answer.result["executions"]:
+            if each["status"] == "TIMED_OUT":
+                execution = self.stepfunction_backend.describe_execution(each["executionArn"])
+                each["stopDate"] = execution.stop_date
+        return answer
+
+    return with_stop_dates
+
+
+def _stop_execution(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
+    if execution.status == "RUNNING":
+        error, cause = self._get_param("error"), self._get_param("cause")
+        end(execution, Outcome("ABORTED", error=error, cause=cause))
+        running = CURRENT.executions
+        run = None if running is None else running.run_of(execution.execution_arn)
+        if run:
+            run.stop(error, cause)
+    return ActionResult({"stopDate": execution.stop_date})
+
+
+def _get_execution_history(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    execution = self.stepfunction_backend.describe_execution(self._get_param("executionArn"))
+    running = CURRENT.executions
+    run = None if running is None else running.run_of(execution.execution_arn)
+    stored = getattr(execution, "events", None)
+    events: list[dict[str, Any]] = json.loads(zlib.decompress(stored)) if stored else []
+    if run:
+        events = run.events()
+    for event in events:
+        event["timestamp"] = datetime.fromisoformat(event["timestamp"])
+    if self._get_param("reverseOrder"):
+        events.reverse()
+    token = self._get_param("nextToken") or "0"
+    if not token.isdecimal():
+        raise AwsError("InvalidToken", f"Invalid Token: '{token}'")
+    first = int(token)
+    # Documented: 0 means the default.
+    last = first + min(self._get_int_param("maxResults") or DEFAULT_EVENTS, MOST_EVENTS_A_PAGE)
+    more = {"nextToken": str(last)} if last < len(events) else {}
+    return ActionResult({"events": events[first:last], **more})
+
+
+def _no_map_runs(self: Any) -> Any:
+    # moto returns an empty success.
+    raise NotImplementedError("map runs: the results of one are in its ResultWriter's files")
+
+
+def _sending(answer: str) -> Any:
+    def send_task(self: Any) -> Any:
+        from moto.core.responses import EmptyResult
+
+        details: dict[str, Any] = {}
+        if answer == "success":
+            details = {"output": self._get_param("output")}
+        elif answer == "failure":
+            details = {"error": self._get_param("error"), "cause": self._get_param("cause")}
+        if CURRENT.executions is not None:
+            CURRENT.executions.tell(self._get_param("taskToken"), answer, **details)
+        return EmptyResult()
+
+    return send_task
+
+
+def _start_sync_execution(self: Any) -> Any:
+    """Run an express machine while the caller waits; the execution is not stored, as on AWS."""
+    from moto.core.responses import ActionResult
+
+    machine_arn = self._get_param("stateMachineArn")
+    given = self._get_param("input", if_none="{}")
+    name = self._get_param("name") or str(uuid.uuid4())
+    machine = self.stepfunction_backend.describe_state_machine(machine_arn)
+    if machine.type != "EXPRESS":
+        raise AwsError(
+            "StateMachineTypeNotSupported",
+            "This operation is not supported by this type of state machine",
+        )
+    try:
+        json.loads(given)
+    except ValueError as error:
+        raise AwsError(
+            "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
+        ) from error
+    arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
+    started = _started(machine, arn, name, given, datetime.now(UTC))
+    outcome = Run(started).run()
+    found = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
+    return ActionResult(
+        {
+            "executionArn": arn,
+            "stateMachineArn": machine.arn,
+            "name": name,
+            "startDate": started.start_date,
+            "stopDate": datetime.now(UTC),
+            # Here AWS has no status ABORTED.
+            "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
+            "input": given,
+            **{key: value for key, value in found.items() if value is not None},
+        }
+    )

@@ -1,0 +1,272 @@
+"""Finds a state machine's JSONata expressions, and their errors before the machine runs.
+
+A state's query language is its own, else the machine's, also inside a Map or a Parallel. Documented:
+https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html; the sentences, and the places that they
+name: observed by others on AWS (github.com/floci-io/floci, issues 2670, 2745 and 2968).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, QueryFailed
+
+JSONATA, JSONPATH = "JSONata", "JSONPath"
+SCHEMA = "SCHEMA_VALIDATION_FAILED"
+INVALID, UNSUPPORTED = "INVALID_JSONATA_EXPRESSION", "UNSUPPORTED_JSONATA_EXPRESSION"
+# The fields that only one of the two languages has.
+_ONLY_JSONPATH = (
+    "InputPath", "OutputPath", "ResultPath", "ResultSelector", "Parameters", "Result", "ItemsPath",
+    "MaxConcurrencyPath", "TimeoutSecondsPath", "HeartbeatSecondsPath", "SecondsPath", "TimestampPath",
+    "ErrorPath", "CausePath", "ToleratedFailureCountPath", "ToleratedFailurePercentagePath",
+)  # fmt: skip
+_ONLY_JSONATA = ("Arguments", "Output", "Items")
+_NO_EXPRESSIONS = {"Comment", "Type", "Resource", "Next", "Default", "QueryLanguage", "Retry"}
+# The member that holds arguments where moto's grammar knows only Parameters.
+PACKED = "headrace-arguments"
+_MACHINES = {"Branches", "ItemProcessor", "Iterator"}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A JSONata expression without its `{%` and `%}`; `location` is its place in its state, in AWS's form."""
+
+    text: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem: AWS's code, a sentence, and its path from the definition's root."""
+
+    code: str
+    message: str
+    location: str
+
+
+def language_of(state: dict[str, Any], machine: str) -> str:
+    """Return a state's query language; `machine` is the whole machine's."""
+    if "QueryLanguage" not in state:
+        return machine
+    return JSONPATH if state["QueryLanguage"] == JSONPATH else JSONATA
+
+
+def _text_of(value: str) -> str | None:
+    """Return the expression in a text, or None."""
+    if len(value) >= 4 and value.startswith("{%") and value.endswith("%}"):
+        return value[2:-2].strip()
+    return None
+
+
+def _mapped(value: Any, location: str, change: Callable[[Expression], Any]) -> Any:
+    if isinstance(value, str):
+        text = _text_of(value)
+        return value if text is None else change(Expression(text, location))
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [_mapped(each, f"{location}[{n}]", change) for n, each in enumerate(items)]
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {key: _mapped(each, f"{location}/{key}", change) for key, each in members.items()}
+    return value
+
+
+def _mapped_state(state: dict[str, Any], change: Callable[[Expression], str]) -> dict[str, Any]:
+    return {
+        name: value
+        if name in _NO_EXPRESSIONS or name in _MACHINES
+        else _mapped(value, name, change)
+        for name, value in state.items()
+    }
+
+
+def expressions_of(state: dict[str, Any]) -> list[Expression]:
+    """Return the expressions of a JSONata state, without those of nested states."""
+    found: list[Expression] = []
+
+    def note(expression: Expression) -> str:
+        found.append(expression)
+        return ""
+
+    _mapped_state(state, note)
+    return found
+
+
+# --- for the interpreter ------------------------------------------------------------------------------
+
+
+def marked(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return a definition for moto's interpreter: states carry their language, expressions their place."""
+    return _marked_machine(definition, language_of(definition, JSONPATH))
+
+
+def _marked_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
+    states = cast("dict[str, dict[str, Any]]", machine.get("States") or {})
+    return {
+        **machine,
+        "States": {name: _marked_state(state, language) for name, state in states.items()},
+    }
+
+
+def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
+    own = language_of(state, language)
+    found = {**state, "QueryLanguage": own}
+    _fit_map(found)
+    if own == JSONATA:
+        if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:
+            # Documented: a Map iterates over its input by default.
+            found["Items"] = "{% $states.input %}"
+        found = _mapped_state(found, _mark)
+    for name in _MACHINES & found.keys():
+        inner: Any = found[name]
+        found[name] = (
+            [_marked_machine(each, language) for each in inner]
+            if name == "Branches"
+            else _marked_machine(inner, language)
+        )
+    return found
+
+
+def _fit_map(state: dict[str, Any]) -> None:
+    """Rewrite a Map state, in place, into an equivalent that moto's grammar accepts.
+
+    Raises NotImplementedError with the name of what the interpreter lacks.
+    """
+    if "ItemBatcher" in state:
+        raise NotImplementedError("headrace does not batch the items of a Map (ItemBatcher)")
+    percentage = state.get("ToleratedFailurePercentage")
+    if isinstance(percentage, int):
+        # The grammar takes only numbers with a decimal point.
+        state["ToleratedFailurePercentage"] = float(percentage)
+    processor: dict[str, Any] = state.get("ItemProcessor") or {}
+    config: dict[str, Any] = processor.get("ProcessorConfig") or {}
+    if config.get("ExecutionType") == "EXPRESS":
+        # Both kinds run in this process, and their histories are not visible.
+        config = {**config, "ExecutionType": "STANDARD"}
+        state["ItemProcessor"] = {**processor, "ProcessorConfig": config}
+    writer = state.get("ResultWriter")
+    if isinstance(writer, dict) and "Arguments" in writer:
+        members = cast("dict[str, Any]", writer)
+        others = {name: each for name, each in members.items() if name != "Arguments"}
+        packed = json.dumps(members["Arguments"]).encode()
+        state["ResultWriter"] = {
+            **others,
+            "Parameters": {PACKED: base64.urlsafe_b64encode(packed).decode()},
+        }
+
+
+def unpacked(parameters: dict[str, Any], change: Callable[[Expression], Any]) -> dict[str, Any]:
+    """Return the arguments packed into a result writer's parameters, with their expressions changed."""
+    if PACKED not in parameters:
+        return parameters
+    arguments = json.loads(base64.urlsafe_b64decode(parameters[PACKED]))
+    return _mapped(arguments, "ResultWriter/Arguments", change)
+
+
+def _mark(expression: Expression) -> str:
+    packed = json.dumps([expression.text, expression.location]).encode()
+    return "{%" + base64.urlsafe_b64encode(packed).decode() + "%}"
+
+
+def unmarked(text: str) -> Expression:
+    """Return the expression that the interpreter holds as text."""
+    return Expression(*json.loads(base64.urlsafe_b64decode(text)))
+
+
+# --- for CreateStateMachine ---------------------------------------------------------------------------
+
+
+def problems_of_machine(machine: dict[str, Any]) -> Iterator[Problem]:
+    """Return the problems of a machine's query language."""
+    yield from _of_language(machine, "")
+
+
+def problems_of_state(state: dict[str, Any], at: str, machine: str) -> Iterator[Problem]:
+    """Return the problems of a state's query language and of its expressions.
+
+    Args:
+        state: the state.
+        at: its path in the definition.
+        machine: the query language of the whole machine.
+    """
+    yield from _of_language(state, at)
+    if machine == JSONATA and state.get("QueryLanguage") == JSONPATH:
+        message = (
+            f"'QueryLanguage' can not be '{JSONPATH}' if set to '{JSONATA}' for whole state machine"
+        )
+        yield Problem(SCHEMA, message, at)
+        return
+    own = language_of(state, machine)
+    yield from _of_fields(state, at, own)
+    if own == JSONATA:
+        for expression in expressions_of(state):
+            kind = str(state.get("Type"))
+            yield from _of_expression(expression, f"{at}/{expression.location}", kind)
+
+
+def _of_language(place: dict[str, Any], at: str) -> Iterator[Problem]:
+    if "QueryLanguage" not in place:
+        return
+    value = place["QueryLanguage"]
+    where = f"{at}/QueryLanguage"
+    if not isinstance(value, str):
+        yield Problem(SCHEMA, "Expected value of type [STRING]", where)
+    elif value not in (JSONATA, JSONPATH):
+        yield Problem(
+            SCHEMA, f"Value should be one of the following: [{JSONPATH}, {JSONATA}]", where
+        )
+
+
+def _of_fields(state: dict[str, Any], at: str, own: str) -> Iterator[Problem]:
+    other = JSONATA if own == JSONPATH else JSONPATH
+    fields = _ONLY_JSONATA if own == JSONPATH else _ONLY_JSONPATH
+    # The problems inside rules and catchers are assumed to have the same sentences.
+    inside: dict[str, tuple[str, ...]] = {
+        "Choices": ("Condition", "Output") if own == JSONPATH else ("Variable", "And", "Or", "Not"),
+        "Catch": ("Output",) if own == JSONPATH else ("ResultPath",),
+    }
+    places: list[tuple[dict[str, Any], tuple[str, ...], str]] = [(state, fields, at)]
+    for name, names in inside.items():
+        rules = state.get(name)
+        if isinstance(rules, list):
+            for number, rule in enumerate(cast("list[Any]", rules)):
+                if isinstance(rule, dict):
+                    places.append((cast("dict[str, Any]", rule), names, f"{at}/{name}[{number}]"))
+    for place, names, where in places:
+        for field in names:
+            if field in place:
+                yield Problem(
+                    SCHEMA,
+                    f"The QueryLanguage is set to '{own}', but field '{field}' is only supported"
+                    f" for the '{other}' QueryLanguage",
+                    where,
+                )
+
+
+def _of_expression(expression: Expression, at: str, kind: str) -> Iterator[Problem]:
+    try:
+        roots = EVALUATOR.roots(expression.text)
+    except QueryFailed as error:
+        yield Problem(INVALID, error.message, at)
+        return
+    for root in roots:
+        message = _unsupported(root, expression.location, kind)
+        if message:
+            yield Problem(UNSUPPORTED, message, at)
+
+
+def _unsupported(root: str, location: str, kind: str) -> str:
+    if root == "$$":
+        return "Reference to '$$' is not supported."
+    if not root.startswith("$states."):
+        return f"Reference to '{root}' at the top level is not supported."
+    name = root.removeprefix("$states.")
+    is_in_catcher = location.startswith("Catch[")
+    # Documented: only a Task, Parallel or Map has a result; that AWS says this here is assumed.
+    has_result = kind in ("Task", "Parallel", "Map") and location.startswith(("Output", "Assign"))
+    is_there = {"errorOutput": is_in_catcher, "result": has_result, "input": True, "context": True}
+    return "" if is_there.get(name) else f"Field '{root}' does not exist."

@@ -1,0 +1,158 @@
+"""Step Functions' TestState: runs one state as an execution of its own, and returns the next state.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/test-state-isolation.html. Other inspection levels
+(`inspectionLevel` DEBUG and TRACE) and mocks are refused by name.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.services.stepfunctions.definition_checks import problems_of, sentence_of
+from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
+from headrace.services.stepfunctions.query_languages import JSONPATH
+
+_NAME = "TestState"
+_SET, _ITSELF = "headrace-variables", "headrace-itself"
+_NOT_HERE = ("mock", "context", "stateConfiguration", "revealSecrets")
+
+
+def test_state(self: Any) -> Any:
+    """Answer TestState; called without moto's lock, since the state's task may call moto."""
+    from moto.core.responses import ActionResult
+
+    for name in _NOT_HERE:
+        if self._get_param(name):
+            raise NotImplementedError(f"TestState's {name}")
+    if (self._get_param("inspectionLevel") or "INFO") != "INFO":
+        raise NotImplementedError("TestState's inspectionLevel other than INFO")
+    given = self._get_param("input") or "{}"
+    name, state, language = _state_of(self._get_param("definition"), self._get_param("stateName"))
+    retriers = cast("list[dict[str, Any]]", state.pop("Retry", None) or [])
+    definition = json.dumps(_machine(name, state, language, self._get_param("variables")))
+    problems = problems_of(definition)
+    if problems:
+        raise AwsError("InvalidDefinition", sentence_of(problems))
+    try:
+        json.loads(given)
+    except ValueError as error:
+        raise AwsError(
+            "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
+        ) from error
+    account, region = self.current_account, self.region
+    run = Run(
+        ExecutionInput(
+            arn=f"arn:aws:states:{region}:{account}:express:{_NAME}:{name}:{uuid.uuid4()}",
+            name=name,
+            machine_arn=f"arn:aws:states:{region}:{account}:stateMachine:{_NAME}",
+            machine_name=_NAME,
+            definition=definition,
+            role_arn=self._get_param("roleArn") or "",
+            account=account,
+            region=region,
+            input=given,
+            is_express=True,
+            start_date=datetime.now(UTC),
+        )
+    )
+    outcome = run.run()
+    return ActionResult(_answer(outcome, run.events(), name, state, retriers))
+
+
+def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], str]:
+    """Return the state's name, its definition, and the query language of its machine. Raises AwsError."""
+    try:
+        value: Any = json.loads(definition)
+    except ValueError as error:
+        text = f"Invalid State Machine Definition: 'INVALID_JSON_DESCRIPTION: {error}'"
+        raise AwsError("InvalidDefinition", text) from error
+    if not isinstance(value, dict):
+        text = "Invalid State Machine Definition: 'INVALID_JSON_DESCRIPTION: no JSON object'"
+        raise AwsError("InvalidDefinition", text)
+    found = cast("dict[str, Any]", value)
+    if "States" not in found:
+        return name or _NAME, dict(found), str(found.get("QueryLanguage", JSONPATH))
+    states = cast("dict[str, dict[str, Any]]", found["States"])
+    if name not in states:
+        raise AwsError("ValidationException", f"State '{name}' not found in definition")
+    return name, dict(states[name]), str(found.get("QueryLanguage", JSONPATH))
+
+
+def _machine(
+    name: str, state: dict[str, Any], language: str, variables: str | None
+) -> dict[str, Any]:
+    """Return a machine with the state, a Succeed state for each target, and a Pass state for the variables."""
+    targets: set[str] = set()
+
+    def follow(place: dict[str, Any]) -> dict[str, Any]:
+        found = dict(place)
+        for field in ("Next", "Default"):
+            if isinstance(place.get(field), str):
+                # A state that names itself as the next one must not run twice.
+                found[field] = _ITSELF if place[field] == name else place[field]
+                targets.add(found[field])
+        return found
+
+    state = follow(state)
+    for field in ("Catch", "Choices"):
+        if isinstance(state.get(field), list):
+            state[field] = [follow(each) for each in state[field]]
+    ends: dict[str, Any] = {target: {"Type": "Succeed"} for target in targets}
+    machine = {"QueryLanguage": language, "StartAt": name, "States": {**ends, name: state}}
+    if variables:
+        first = {"Type": "Pass", "Assign": json.loads(variables), "Next": name}
+        return {**machine, "StartAt": _SET, "States": {**ends, name: state, _SET: first}}
+    return machine
+
+
+def _answer(
+    outcome: Outcome,
+    events: list[dict[str, Any]],
+    name: str,
+    state: dict[str, Any],
+    retriers: list[dict[str, Any]],
+) -> dict[str, Any]:
+    entered = [
+        each["stateEnteredEventDetails"] for each in events if "stateEnteredEventDetails" in each
+    ]
+    place = next((n for n, each in enumerate(entered) if each["name"] == name), len(entered))
+    after = entered[place + 1] if len(entered) > place + 1 else None
+    failures = [
+        details
+        for each in events
+        for key, details in each.items()
+        if key.endswith("EventDetails") and isinstance(details, dict) and "error" in details
+    ]
+    error = failures[-1].get("error") if failures else outcome.error
+    cause = failures[-1].get("cause") if failures else outcome.cause
+    failure = {key: each for key, each in (("error", error), ("cause", cause)) if each is not None}
+    if (failures or outcome.status != "SUCCEEDED") and _is_retried(str(error), retriers):
+        return {"status": "RETRIABLE", **failure}
+    if outcome.status != "SUCCEEDED":
+        return {"status": "FAILED", **failure}
+    if after is None:
+        return {"status": "SUCCEEDED", "output": outcome.output}
+    answer = {
+        "output": after["input"],
+        "nextState": name if after["name"] == _ITSELF else after["name"],
+    }
+    is_caught = bool(failures) and state.get("Catch")
+    return (
+        {"status": "CAUGHT_ERROR", **failure, **answer}
+        if is_caught
+        else {"status": "SUCCEEDED", **answer}
+    )
+
+
+def _is_retried(error: str, retriers: list[dict[str, Any]]) -> bool:
+    names = {
+        name for each in retriers if each.get("MaxAttempts", 3) for name in each["ErrorEquals"]
+    }
+    is_task = "States.TaskFailed" in names and error != "States.Timeout"
+    return error in names or "States.ALL" in names or is_task

@@ -1,0 +1,174 @@
+"""Metric data: a point a minute after a while, within a bound, and the statistics stay what they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from headrace.services.cloudwatch import patches
+from tests.support.moto_lab import MotoLab
+
+
+def now(lab: MotoLab) -> datetime:
+    return datetime.fromtimestamp(lab.clock.now_ms() / 1000, UTC)
+
+
+def put(lab: MotoLab, *values: float, name: str = "m", **dimensions: str) -> None:
+    lab.client("cloudwatch").put_metric_data(
+        Namespace="n",
+        MetricData=[
+            {
+                "MetricName": name, "Value": value, "Timestamp": now(lab), "Unit": "Count",
+                "Dimensions": [{"Name": k, "Value": v} for k, v in dimensions.items()],
+            }
+            for value in values
+        ],
+    )  # fmt: skip
+
+
+def statistics(lab: MotoLab, start: datetime, period_s: int = 60) -> list[dict[str, Any]]:
+    answer = lab.client("cloudwatch").get_metric_statistics(
+        Namespace="n", MetricName="m", StartTime=start, EndTime=now(lab) + timedelta(minutes=1), Period=period_s,
+        Statistics=["Sum", "Minimum", "Maximum", "SampleCount", "Average"],
+    )  # fmt: skip
+    names = ("Sum", "Minimum", "Maximum", "SampleCount", "Average")
+    points = sorted(answer["Datapoints"], key=lambda point: point["Timestamp"])
+    return [{name: point[name] for name in names} for point in points]
+
+
+def held(lab: MotoLab) -> int:
+    from moto.cloudwatch.models import cloudwatch_backends
+
+    return len(cloudwatch_backends["000000000000"]["us-east-1"].metric_data)
+
+
+def test_values_of_a_minute_become_one_point_of_the_same_statistics(lab: MotoLab):
+    lab.clock.advance(40)  # the start of a minute
+    start = now(lab)
+    put(lab, 1.0, 5.0)
+    lab.clock.advance(20)
+    put(lab, 3.0)
+    lab.clock.advance(40)
+    put(lab, 10.0)
+    before = statistics(lab, start)
+    assert before[0] == {
+        "Sum": 9.0,
+        "Minimum": 1.0,
+        "Maximum": 5.0,
+        "SampleCount": 3.0,
+        "Average": 3.0,
+    }
+    assert held(lab) == 4
+    lab.clock.advance(300)
+    put(lab, 0.0, name="other")
+    assert held(lab) == 3
+    assert statistics(lab, start)[:2] == before[:2]
+
+
+def test_metrics_of_other_dimensions_stay_apart(lab: MotoLab):
+    for shard in ("a", "b"):
+        put(lab, 1.0, 2.0, shard=shard)
+    lab.clock.advance(300)
+    put(lab, 0.0, name="other")
+    assert held(lab) == 3
+    client = lab.client("cloudwatch")
+    listed = client.list_metrics(Namespace="n", MetricName="m")["Metrics"]
+    assert sorted(m["Dimensions"][0]["Value"] for m in listed) == ["a", "b"]
+    (result,) = client.get_metric_data(
+        StartTime=now(lab) - timedelta(hours=1), EndTime=now(lab),
+        MetricDataQueries=[{
+            "Id": "q", "MetricStat": {"Stat": "Sum", "Period": 3600, "Metric": {
+                "Namespace": "n", "MetricName": "m", "Dimensions": [{"Name": "shard", "Value": "b"}]}},
+        }],
+    )["MetricDataResults"]  # fmt: skip
+    assert result["Values"] == [3.0]
+
+
+def test_old_points_grow_coarse_and_go(lab: MotoLab):
+    start = now(lab) - timedelta(days=2)
+    for _ in range(10):
+        put(lab, 1.0)
+        lab.clock.advance(60)
+    lab.clock.advance(16 * 86_400)
+    put(lab, 0.0, name="other")
+    # Ten points of a minute are two or three of five minutes.
+    assert held(lab) in (3, 4)
+    assert sum(point["Sum"] for point in statistics(lab, start, 3600)) == 10.0
+    lab.clock.advance(50 * 86_400)
+    put(lab, 0.0, name="other")
+    assert sum(point["Sum"] for point in statistics(lab, start, 86_400)) == 10.0
+    lab.clock.advance(460 * 86_400)
+    put(lab, 0.0, name="other")
+    lab.clock.advance(300)
+    put(lab, 0.0, name="other")
+    assert statistics(lab, start, 86_400) == []
+
+
+def test_there_is_a_bound(lab: MotoLab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(patches, "MOST_RAW", 10)
+    monkeypatch.setattr(patches, "MOST_POINTS", 20)
+    for n in range(100):
+        put(lab, float(n), name=f"m{n}")
+    assert held(lab) <= 31
+    names = {m["MetricName"] for m in lab.client("cloudwatch").list_metrics()["Metrics"]}
+    assert "m99" in names
+    assert "m0" not in names
+
+
+def test_alarms_last_and_data_does_not(lab: MotoLab):
+    put(lab, 1.0)
+    lab.client("cloudwatch").put_metric_alarm(
+        AlarmName="a", MetricName="m", Namespace="n", Statistic="Sum", Period=60,
+        EvaluationPeriods=1, Threshold=1.0, ComparisonOperator="GreaterThanThreshold",
+    )  # fmt: skip
+    lab.restart()
+    client = lab.client("cloudwatch")
+    assert [a["AlarmName"] for a in client.describe_alarms()["MetricAlarms"]] == ["a"]
+    assert client.list_metrics()["Metrics"] == []
+
+
+def data_of(lab: MotoLab, start: datetime, end: datetime, *periods_s: int) -> list[list[float]]:
+    queries = [
+        {
+            "Id": f"q{number}",
+            "MetricStat": {
+                "Metric": {"Namespace": "n", "MetricName": "m"}, "Period": period_s, "Stat": "Sum",
+            },
+        }
+        for number, period_s in enumerate(periods_s)
+    ]  # fmt: skip
+    answer = lab.client("cloudwatch").get_metric_data(
+        MetricDataQueries=queries, StartTime=start, EndTime=end, ScanBy="TimestampAscending"
+    )
+    return [one["Values"] for one in answer["MetricDataResults"]]
+
+
+def test_a_thousand_years_of_seconds_are_answered_at_once(lab: MotoLab):
+    lab.clock.advance(40)
+    put(lab, 1.0, 2.0)
+    lab.clock.advance(120)
+    put(lab, 4.0)
+    start, end = datetime(1970, 1, 1, tzinfo=UTC), datetime(2970, 1, 1, tzinfo=UTC)
+    assert data_of(lab, start, end, 1, 60, 86_400) == [[3.0, 4.0], [3.0, 4.0], [7.0]]
+    assert data_of(lab, now(lab) - timedelta(seconds=180), end, 60, 300) == [[3.0, 4.0], [7.0]]
+
+
+@pytest.mark.parametrize("period_s", [0, 7, 61])
+def test_a_period_that_cloudwatch_does_not_have_is_refused(lab: MotoLab, period_s: int):
+    put(lab, 1.0)
+    with pytest.raises(ClientError, match=r"InvalidParameterValue.*MetricDataQueries\.member\.2"):
+        data_of(lab, now(lab) - timedelta(hours=1), now(lab), 60, period_s)
+    with pytest.raises(ClientError, match=r"InvalidParameterValue.*The parameter Period must be"):
+        statistics(lab, now(lab) - timedelta(hours=1), period_s)
+
+
+def test_more_than_1440_datapoints_are_refused_with_awss_words(lab: MotoLab):
+    start = now(lab) + timedelta(minutes=1) - timedelta(minutes=1441)
+    with pytest.raises(
+        ClientError, match="requested up to 1,441 datapoints, which exceeds the limit of 1,440"
+    ):
+        statistics(lab, start)
+    assert statistics(lab, start + timedelta(minutes=1)) == []

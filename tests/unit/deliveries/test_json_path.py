@@ -1,0 +1,48 @@
+"""JSON paths of EventBridge's input transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.deliveries.json_path import NoValue, first_value
+
+EVENT = {
+    "detail": {"a-b": 1, "l": [{"v": "x"}, {"v": "y"}], "none": None, "dots.in": 2, "empty": []}
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("$", EVENT),
+        ("$.detail.a-b", 1),
+        ("$.detail['a-b']", 1),
+        ('$["detail"]["dots.in"]', 2),
+        ("$.detail.l[1].v", "y"),
+        ("$.detail.l[*].v", "x"),
+        ("$.detail.*.v", None),
+        ("$.*.l[0].v", "x"),
+        ("$.detail.none", None),
+    ],
+)
+def test_a_path_leads_to_its_first_value(path: str, value: Any):
+    if path == "$.detail.*.v":
+        with pytest.raises(NoValue):
+            first_value(path, EVENT)
+        return
+    assert first_value(path, EVENT) == value
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "detail", "$detail", "$..v", "$.", "$.detail.l[2]", "$.detail.l[-1]", "$.detail.l[0:1]", "$.detail.l[",
+        "$.detail.l[?(@.v)]", "$.detail.a-b.c", "$.detail.l[0].v.`str()`", "$.empty[*]", "$" + ".a" * 600,
+        "$.detail.l[99999999999]", "$[]", "$['']",
+    ],
+)  # fmt: skip
+def test_what_leads_nowhere_says_so(path: str):
+    with pytest.raises(NoValue):
+        first_value(path, EVENT)

@@ -1,0 +1,26 @@
+"""The table of IAM and STS names operations and parameters that there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.aws.calls.model import operation_model
+from headrace.services.iam.fidelity import FIDELITY, NOTES
+
+ROWS = [
+    (service, operation, name)
+    for service, table in FIDELITY.items()
+    for operation, parameters in table.items()
+    for name in parameters
+]
+
+
+@pytest.mark.parametrize(("service", "operation", "name"), ROWS)
+def test_a_row_is_of_a_parameter(service: str, operation: str, name: str):
+    shape = operation_model(service, operation).input_shape
+    assert shape is not None
+    assert name in shape.members
+
+
+def test_a_note_is_of_a_row():
+    assert set(NOTES) <= {f"{operation}.{name}" for _, operation, name in ROWS}

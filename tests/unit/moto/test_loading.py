@@ -1,0 +1,154 @@
+"""While the state of moto's services is loaded: said, waited for, and not for ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from headrace.aws.calls.http import HttpRequest
+from headrace.cli.health_words import moto_phrase
+from headrace.composition import moto as moto_services
+from headrace.moto.requests import conversion
+from headrace.moto.storage.storage import KeptState
+from tests.support.cloud import InProcessCloud
+from tests.support.moto_lab import MotoLab
+from tests.support.server import wait_until
+from tests.unit.moto.test_storage import old_data_directory
+
+
+class Gate:
+    """Holds loading up until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+        load = KeptState.load
+
+        def held_up(kept: KeptState, *args: Any) -> None:
+            kept.progress.done, kept.progress.all = 1_200, 50_000
+            self.reached.set()
+            self.opened.wait(30)
+            load(kept, *args)
+
+        monkeypatch.setattr(KeptState, "load", held_up)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    return Gate(monkeypatch)
+
+
+def health(cloud: InProcessCloud) -> dict[str, Any]:
+    return json.loads(bytes(cloud.handle(HttpRequest("GET", "/_headrace/health")).body))
+
+
+def test_health_says_loading_with_a_count_and_a_call_waits_and_succeeds(tmp_path: Path, gate: Gate):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        assert gate.reached.wait(30)
+        page = health(cloud)
+        assert (page["status"], page["moto"]) == ("loading", "loading")
+        assert page["moto_loading"] == {"done": 1_200, "all": 50_000}
+        assert moto_phrase(page) == "loading, 1,200 of 50,000"
+        answers = list[Any]()
+        waiting = threading.Thread(
+            target=lambda: answers.append(cloud.client("sqs").create_queue(QueueName="q")),
+            daemon=True,
+        )
+        waiting.start()
+        # What headrace owns does not wait.
+        assert cloud.client("kinesis").list_streams()["StreamNames"] == []
+        assert answers == []
+        gate.opened.set()
+        waiting.join(30)
+        assert answers[0]["QueueUrl"].endswith("/q")
+        page = wait_until(lambda: (found := health(cloud))["status"] == "ok" and found)
+        assert page["moto"] == "ready"
+        assert moto_phrase(page) == "ready"
+
+
+def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(moto_services, "LONGEST_WAIT_S", 0.05)
+    with InProcessCloud(tmp_path / "data") as cloud:
+        assert gate.reached.wait(30)
+        with pytest.raises(ClientError) as caught:
+            cloud.client("sqs").list_queues()
+        assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+        assert "loading the state of moto's services: 1200 of 50000" in str(caught.value)
+        gate.opened.set()
+
+
+def test_a_request_that_takes_long_does_not_hang_the_others(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(moto_services, "LONGEST_WAIT_S", 0.05)
+    lab.client("sqs").list_queues()
+    errors = list[str]()
+
+    def ask() -> None:
+        try:
+            lab.client("sqs").create_queue(QueueName="q")
+        except ClientError as error:
+            errors.append(str(error))
+
+    with moto_services.MOTO_LOCK:
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join(30)
+    assert "busy with another request" in errors[0]
+
+
+def test_a_load_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: Any) -> None:
+        raise OSError("the file is no database")
+
+    monkeypatch.setattr(KeptState, "load", broken)
+    with InProcessCloud(tmp_path / "data") as cloud:
+        page = wait_until(lambda: (found := health(cloud))["status"] == "failed" and found)
+        assert moto_phrase(page) == "failed: OSError: the file is no database"
+        with pytest.raises(ClientError, match="the file is no database"):
+            cloud.client("sqs").list_queues()
+
+
+def test_up_waits_for_an_old_journal(tmp_path: Path):
+    old_data_directory(tmp_path / "data")
+    command = [sys.executable, "-m", "headrace.cli.main"]
+    there = ["--data-dir", str(tmp_path / "data")]
+    up = subprocess.run(
+        [*command, "up", "--detach", "--port", "0", *there], capture_output=True, text=True, timeout=60
+    )  # fmt: skip
+    try:
+        assert up.returncode == 0, up.stderr
+        assert "headrace is listening on" in up.stdout
+        status = subprocess.run(
+            [*command, "status", "--json", *there], capture_output=True, text=True, timeout=60
+        )
+        assert json.loads(status.stdout)["moto"] == "ready"
+    finally:
+        subprocess.run([*command, "down", *there], capture_output=True, timeout=60)
+
+
+def test_who_imports_a_service_holds_the_order_of_requests_first(
+    lab: MotoLab, monkeypatch: pytest.MonkeyPatch
+):
+    """Who holds that order may have to import; a first request the other way round would wait for it for ever."""
+    import moto.backends
+
+    lab.client("sqs").list_queues()
+    get_backend, owned = moto.backends.get_backend, list[bool]()
+
+    def noted(name: Any) -> Any:
+        owned.append(moto_services.MOTO_LOCK._is_owned())  # type: ignore[attr-defined]
+        return get_backend(name)
+
+    monkeypatch.setattr(moto.backends, "get_backend", noted)
+    monkeypatch.setattr(conversion, "_URL_TABLES", {})
+    conversion.method_for.cache_clear()
+    lab.client("kms").list_keys()
+    assert owned
+    assert all(owned)

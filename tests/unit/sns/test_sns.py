@@ -1,0 +1,144 @@
+"""Topics: a subscriber that cannot be reached is nobody else's trouble, and nothing of a message stays."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from headrace.aws.calls.errors import AwsError
+from headrace.deliveries.outside_http import post
+from tests.support.moto_lab import MotoLab
+
+TOPIC = "arn:aws:sns:us-east-1:000000000000:t"
+
+
+@pytest.fixture
+def topic(lab: MotoLab) -> Any:
+    client = lab.client("sns")
+    client.create_topic(Name="t")
+    return client
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]], list[int]]]:
+    """An address, what was posted to it, and what it answers next."""
+    posted, answers = list[tuple[dict[str, str], bytes]](), list[int]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            self.send_response(answers.pop(0) if answers else 200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/here", posted, answers
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_missing_queue_does_not_fail_the_publisher(lab: MotoLab, topic: Any):
+    sqs = lab.client("sqs")
+    there, dead = (sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("there", "dead"))
+    redrive = json.dumps({"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead"})
+    for name in ("gone", "there"):
+        topic.subscribe(
+            TopicArn=TOPIC, Protocol="sqs", Endpoint=f"arn:aws:sqs:us-east-1:000000000000:{name}",
+            Attributes={"RedrivePolicy": redrive},
+        )  # fmt: skip
+    assert topic.publish(TopicArn=TOPIC, Message="m")["MessageId"]
+    for url in (there, dead):
+        (message,) = sqs.receive_message(QueueUrl=url)["Messages"]
+        assert json.loads(message["Body"])["Message"] == "m"
+
+
+def test_an_address_is_posted_to_after_the_answer(lab: MotoLab, topic: Any, endpoint: Any):
+    url, posted, answers = endpoint
+    topic.subscribe(TopicArn=TOPIC, Protocol="http", Endpoint=url)
+    sent = topic.publish(TopicArn=TOPIC, Message="m", Subject="about")["MessageId"]
+    assert posted == []
+    lab.restart()
+    lab.moto.warm_up()
+    answers.append(503)
+    lab.outbox.step()
+    lab.clock.advance(10)
+    lab.outbox.step()
+    assert len(posted) == 2
+    headers, body = posted[-1]
+    assert headers["x-amz-sns-message-id"] == sent
+    told = json.loads(body)
+    assert (told["Message"], told["Subject"], told["MessageId"]) == ("m", "about", sent)
+
+
+def test_posting_has_a_scheme_and_says_what_was_answered(endpoint: Any):
+    url, _, answers = endpoint
+    with pytest.raises(AwsError, match="is not an HTTP address"):
+        post("file:///etc/passwd", b"", {})
+    answers.append(404)
+    with pytest.raises(AwsError, match="answered 404"):
+        post(url, b"", {})
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_signatures_fit_a_certificate_that_can_be_fetched(lab: MotoLab, topic: Any, version: str):
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+    from moto.sns.models import sns_backends
+
+    url = lab.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    topic.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:000000000000:q")
+    if version == "2":
+        topic.set_topic_attributes(
+            TopicArn=TOPIC, AttributeName="SignatureVersion", AttributeValue="2"
+        )
+    names = set[str]()
+    for n in range(2):
+        topic.publish(TopicArn=TOPIC, Message=str(n), Subject="s")
+        (message,) = lab.client("sqs").receive_message(QueueUrl=url)["Messages"]
+        told = json.loads(message["Body"])
+        assert told["SignatureVersion"] == version
+        name = told["SigningCertURL"].rpartition("/")[2]
+        names.add(name)
+        lab.restart()
+        lab.moto.warm_up()
+        pem = sns_backends["123456789012"]["us-east-1"]._message_public_keys[name]
+        key = x509.load_pem_x509_certificate(pem).public_key()
+        assert isinstance(key, rsa.RSAPublicKey)
+        signed = "".join(
+            f"{part}\n{told[part]}\n"
+            for part in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
+        )
+        key.verify(
+            base64.b64decode(told["Signature"]),
+            signed.encode(),
+            padding.PKCS1v15(),
+            hashes.SHA256() if version == "2" else hashes.SHA1(),
+        )
+    # A key a start: the private half is not kept.
+    assert len(names) == 2
+
+
+def test_nothing_of_what_was_sent_stays(lab: MotoLab, topic: Any):
+    from moto.sns.models import sns_backends
+
+    for n in range(20):
+        topic.publish(TopicArn=TOPIC, Message="x" * 1000)
+        topic.publish(PhoneNumber="+15550100", Message=str(n))
+    backend = sns_backends["000000000000"]["us-east-1"]
+    kept = (
+        backend.topics[TOPIC].sent_notifications,
+        backend.sms_messages,
+        backend.sms_message_objects,
+    )
+    assert [len(each) for each in kept] == [0, 0, 0]

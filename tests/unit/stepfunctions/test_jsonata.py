@@ -1,0 +1,570 @@
+"""State machines in JSONata: what each field gives, what fails and how, and that expressions are bounded.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html and workflow-variables.html.
+Causes, and values of the functions: observed by others on AWS (github.com/floci-io/floci, issues 2662, 2665 and 2736).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, NoValue, QueryFailed
+from headrace.services.stepfunctions.query_languages import (
+    expressions_of,
+    language_of,
+    marked,
+    unmarked,
+)
+from tests.support.moto_lab import MotoLab
+from tests.support.server import wait_until
+
+ROLE = "arn:aws:iam::000000000000:role/r"
+
+
+class Runs:
+    """Runs definitions in one cloud."""
+
+    def __init__(self, lab: MotoLab) -> None:
+        self.lab = lab
+        self.client = lab.client("stepfunctions")
+        self._number = 0
+
+    def __call__(
+        self, states: dict[str, Any], given: Any = None, *, language: str = "JSONata"
+    ) -> dict[str, Any]:
+        self._number += 1
+        definition = {"QueryLanguage": language, "StartAt": next(iter(states)), "States": states}
+        states_arn = self.client.create_state_machine(
+            name=f"m{self._number}", definition=json.dumps(definition), roleArn=ROLE
+        )["stateMachineArn"]
+        text = json.dumps({} if given is None else given)
+        run = self.client.start_execution(stateMachineArn=states_arn, input=text)["executionArn"]
+
+        def described() -> dict[str, Any]:
+            return self.client.describe_execution(executionArn=run)
+
+        wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")
+        return described()
+
+    def cause(self, states: dict[str, Any], given: Any = None) -> str:
+        done = self(states, given)
+        assert (done["status"], done["error"]) == ("FAILED", "States.QueryEvaluationError")
+        return done["cause"]
+
+    def output(self, states: dict[str, Any], given: Any = None, **how: Any) -> Any:
+        done = self(states, given, **how)
+        assert done["status"] == "SUCCEEDED", done.get("cause")
+        return json.loads(done["output"])
+
+    def events(self, done: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+        answer = self.client.get_execution_history(executionArn=done["executionArn"])
+        return [each for each in answer["events"] if each["type"] == kind]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    with MotoLab(tmp_path_factory.mktemp("jsonata") / "data") as lab:
+        yield Runs(lab)
+
+
+def passing(**fields: Any) -> dict[str, Any]:
+    return {"A": {"Type": "Pass", "End": True, **fields}}
+
+
+def sending(queue: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::sqs:sendMessage",
+        "Arguments": {"QueueUrl": queue, "MessageBody": "{% $states.input %}"},
+        "End": True,
+        **fields,
+    }
+
+
+DONE = {"Type": "Succeed"}
+
+
+# --- what fields give -----------------------------------------------------------------------------------
+
+
+def test_output_is_made_of_expressions_and_what_stands_between_them(runs: Runs):
+    output = {
+        "sum": "{% $states.input.n + 1 %}",
+        "list": ["{% $states.input.none %}", {"text": "{% 'q\"' %}"}],
+        "plain": ["$.n", "$$.n", "States.UUID()", 'a\n"\u00e9\U0001f600', " {% 1 %}"],
+    }
+    assert runs.output(passing(Output=output), {"n": 1, "none": None}) == {
+        "sum": 2,
+        "list": [None, {"text": 'q"'}],
+        "plain": ["$.n", "$$.n", "States.UUID()", 'a\n"\u00e9\U0001f600', " {% 1 %}"],
+    }
+    assert runs.output(passing(), {"n": 1}) == {"n": 1}
+
+
+def test_variables_are_those_before_the_state_until_it_is_left(runs: Runs):
+    states = {
+        "A": {"Type": "Pass", "Assign": {"x": "{% $states.input %}", "t": 'q"\n\\'}, "Next": "B"},
+        "B": {
+            "Type": "Pass",
+            "Assign": {"x": "{% $x + 1 %}", "y": "{% $x %}"},
+            "Output": "{% $x %}",
+            "Next": "C",
+        },
+        "C": {"Type": "Succeed", "Output": "{% [$states.input, $x, $y, $t] %}"},
+    }
+    assert runs.output(states, 1) == [1, 2, 1, 'q"\n\\']
+
+
+def test_a_choice_goes_by_conditions_and_sets_for_its_rule(runs: Runs):
+    choices = [
+        {"Condition": "{% $states.input > 5 %}", "Next": "B"},
+        {"Condition": "{% $states.input = 1 %}", "Assign": {"v": 7}, "Output": "{% 'rule' %}", "Next": "C"},
+    ]  # fmt: skip
+    states = {
+        "A": {"Type": "Choice", "Choices": choices, "Default": "C", "Assign": {"v": 8}},
+        "B": {"Type": "Fail", "Error": "{% 'E' & $states.input %}", "Cause": "{% 'c' %}"},
+        "C": {"Type": "Succeed", "Output": "{% [$states.input, $v] %}"},
+    }
+    assert runs.output(states, 1) == ["rule", 7]
+    assert runs.output(states, 2) == [2, 8]
+    done = runs(states, 6)
+    assert (done["status"], done["error"], done["cause"]) == ("FAILED", "E6", "c")
+    del states["A"]["Default"]
+    assert runs(states, 2)["error"] == "States.NoChoiceMatched"
+
+
+def test_a_wait_lasts_as_long_as_an_expression_says(runs: Runs):
+    states = {
+        "A": {"Type": "Wait", "Seconds": "{% $states.input - 1 %}", "Next": "B"},
+        "B": {"Type": "Wait", "Timestamp": "{% $now() %}", "Output": "{% 'waited' %}", "Next": "C"},
+        # Two o'clock, two hours east of Greenwich, is long ago.
+        "C": {"Type": "Wait", "Timestamp": "2016-08-18T02:00:00+02:00", "End": True},
+    }
+    assert runs.output(states, 1) == "waited"
+
+
+def test_a_task_takes_arguments_and_its_result_makes_the_output(runs: Runs):
+    queue = runs.lab.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    task = sending(
+        queue,
+        TimeoutSeconds="{% $states.input.limit %}",
+        Assign={"id": "{% $states.result.MessageId %}"},
+        Output="{% $exists($states.result.MessageId) %}",
+        Next="B",
+    )
+    del task["End"]
+    after = {"Type": "Pass", "Output": "{% [$states.input, $id] %}", "End": True}
+    given = {"limit": 60, "text": 'q"'}
+    made, identifier = runs.output({"A": task, "B": after}, given)
+    (message,) = runs.lab.client("sqs").receive_message(QueueUrl=queue)["Messages"]
+    assert (made, identifier) == (True, message["MessageId"])
+    assert json.loads(message["Body"]) == given
+
+
+def test_a_catcher_has_the_error_and_no_result(runs: Runs):
+    catch = {
+        "ErrorEquals": ["States.ALL"],
+        "Assign": {"e": "{% $states.errorOutput.Cause %}"},
+        "Output": "{% {'had': $exists($states.errorOutput.Error), 'in': $states.input} %}",
+        "Next": "B",
+    }
+    states = {
+        "A": sending("nowhere", Catch=[catch]),
+        "B": {"Type": "Succeed", "Output": "{% [$states.input, $type($e)] %}"},
+    }
+    assert runs.output(states, 1) == [{"had": True, "in": 1}, "string"]
+
+
+def test_an_output_that_fails_is_caught_with_its_cause(runs: Runs):
+    branch = {"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}}
+    catch = [{"ErrorEquals": ["States.QueryEvaluationError"], "Next": "B"}]
+    for field in ("Output", "Arguments"):
+        parallel = {"Type": "Parallel", "Branches": [branch], "Catch": catch, "Next": "B"}
+        states = {"A": {**parallel, field: "{% $states.input.no %}"}, "B": DONE}
+        found = runs.output(states)
+        assert found["Error"] == "States.QueryEvaluationError"
+        assert found["Cause"].startswith(
+            "An error occurred while executing the state 'A' (entered at the event id #2). The"
+            f" JSONata expression '$states.input.no' specified for the field '{field}'"
+        )
+
+
+def test_branches_and_iterations_have_variables_of_their_own(runs: Runs):
+    branch = {"StartAt": "P", "States": {"P": {
+        "Type": "Pass", "Assign": {"own": 1}, "Output": "{% $states.input.k + $out %}", "End": True,
+    }}}  # fmt: skip
+    states = {
+        "Z": {"Type": "Pass", "Assign": {"out": 10}, "Next": "A"},
+        "A": {
+            "Type": "Parallel",
+            "Arguments": {"k": "{% $states.input.n %}"},
+            "Branches": [branch],
+            "Output": {"l": "{% $append($states.result, 5) %}", "add": 100},
+            "Next": "M",
+        },
+        "M": {
+            "Type": "Map",
+            "Items": "{% $states.input.l %}",
+            "MaxConcurrency": "{% 1 %}",
+            "ItemSelector": {
+                "k": "{% $states.context.Map.Item.Value + $states.context.Map.Item.Index"
+                " + $states.input.add %}"
+            },
+            "ItemProcessor": branch,
+            "Output": {"made": "{% $states.result %}", "own": "{% $exists($own) %}"},
+            "End": True,
+        },
+    }
+    assert runs.output(states, {"n": 1}) == {"made": [121, 116], "own": False}
+
+
+def test_a_map_goes_over_its_input_or_over_items_that_are_written_out(runs: Runs):
+    inner = {"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}}
+    state = {"Type": "Map", "ItemProcessor": inner, "End": True}
+    assert runs.output({"A": state}, [1, 2]) == [1, 2]
+    assert runs.output({"A": {**state, "Items": [0, "{% $states.input %}"]}}, 7) == [0, 7]
+
+
+def test_a_distributed_map_fails_when_more_fails_than_it_tolerates(runs: Runs):
+    inner = {
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+        "StartAt": "P",
+        "States": {"P": {"Type": "Pass", "Output": "{% $states.input.v %}", "End": True}},
+    }
+    state = {"Type": "Map", "Items": "{% [{'v': 1}, 2, 3] %}", "ItemProcessor": inner, "End": True}
+    for tolerated in ({}, {"ToleratedFailureCount": "{% 1 %}"}, {"ToleratedFailurePercentage": 60}):
+        done = runs({"A": {**state, **tolerated}})
+        assert done.get("error") == "States.ExceedToleratedFailureThreshold"
+    for tolerated in (
+        {"ToleratedFailureCount": "{% 2 %}"},
+        {"ToleratedFailureCount": 2},
+        {"ToleratedFailurePercentage": 70},
+        {"ToleratedFailurePercentage": "{% 70 %}"},
+    ):
+        assert runs.output({"A": {**state, **tolerated}}) == [1]
+
+
+def test_items_that_are_to_be_batched_fail_by_name(runs: Runs):
+    inner = {"StartAt": "P", "States": {"P": DONE}}
+    batcher = {"MaxItemsPerBatch": 2}
+    done = runs({"A": {"Type": "Map", "ItemProcessor": inner, "ItemBatcher": batcher, "End": True}})
+    assert done["error"] == "States.Runtime"
+    assert done["cause"] == "headrace does not batch the items of a Map (ItemBatcher)"
+
+
+def test_a_state_has_the_machines_language_unless_it_says_its_own(runs: Runs):
+    inner = {
+        "StartAt": "P",
+        "States": {"P": {"Type": "Pass", "Parameters": {"p.$": "$"}, "End": True}},
+    }
+    states = {
+        "A": {
+            "Type": "Pass",
+            "QueryLanguage": "JSONata",
+            "Assign": {"v": {"k": [5, 6]}},
+            "Output": "{% [1, 2] %}",
+            "Next": "M",
+        },
+        "M": {"Type": "Map", "QueryLanguage": "JSONata", "ItemProcessor": inner, "Next": "B"},
+        "B": {
+            "Type": "Pass",
+            "Parameters": {"m.$": "$", "one.$": "$v.k[1]", "all.$": "$v", "t": "{% 1 %}"},
+            "Assign": {"w.$": "$.m[0].p"},
+            "Next": "C",
+        },
+        "C": {
+            "Type": "Choice",
+            "Choices": [{"Variable": "$w", "NumericEquals": 1, "Next": "D"}],
+        },
+        "D": DONE,
+    }
+    assert runs.output(states, language="JSONPath") == {
+        "m": [{"p": 1}, {"p": 2}],
+        "one": 6,
+        "all": {"k": [5, 6]},
+        "t": "{% 1 %}",
+    }
+
+
+@pytest.mark.slow
+def test_a_map_takes_more_items_than_python_calls_itself(runs: Runs):
+    inner = {"StartAt": "P", "States": {"P": {"Type": "Succeed"}}}
+    state = {"Type": "Map", "MaxConcurrency": 1, "ItemProcessor": inner, "End": True}
+    items = list(range(1100))
+    assert runs.output({"A": state}, items, language="JSONPath") == items
+
+
+# --- what fails -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            {"Type": "Pass", "Output": {"a": {"b": [1, "{% $states.input.no %}"]}}, "End": True},
+            "$states.input.no' specified for the field 'Output/a/b[1]' returned nothing (undefined).",
+        ),
+        (
+            {"Type": "Pass", "Assign": {"x": "{% $no %}"}, "End": True},
+            "$no' specified for the field 'Assign/x' returned nothing (undefined).",
+        ),
+        (
+            {"Type": "Pass", "Output": "{% $sum(['a']) %}", "End": True},
+            (
+                "$sum(['a'])' specified for the field 'Output' threw an error during evaluation. T0412:"
+                ' Argument 1 of function "sum" must be an array of "numbers"'
+            ),
+        ),
+        (
+            {"Type": "Pass", "Output": "{% $sum %}", "End": True},
+            "$sum' specified for the field 'Output' returned an unsupported result type.",
+        ),
+        (
+            {"Type": "Choice", "Choices": [{"Condition": "{% 1 %}", "Next": "B"}], "Default": "B"},
+            (
+                "1' specified for the field 'Choices[0]/Condition' returned an unexpected result type."
+                " Expected 'boolean', but was 'number' for value: 1"
+            ),
+        ),
+        (
+            {"Type": "Wait", "Seconds": "{% 's' %}", "End": True},
+            (
+                "'s'' specified for the field 'Seconds' returned an unexpected result type. Expected"
+                " 'number', but was 'string' for value: \"s\""
+            ),
+        ),
+        (
+            {"Type": "Fail", "Error": "{% $states.input.no %}"},
+            "$states.input.no' specified for the field 'Error' returned nothing (undefined).",
+        ),
+        (
+            {
+                "Type": "Map",
+                "Items": "{% {} %}",
+                "ItemProcessor": {"StartAt": "P", "States": {"P": DONE}},
+                "End": True,
+            },
+            (
+                "{}' specified for the field 'Items' returned an unexpected result type. Expected 'array',"
+                " but was 'object' for value: {}"
+            ),
+        ),
+        (
+            {
+                "Type": "Task",
+                "Resource": "arn:aws:states:::sqs:sendMessage",
+                "Arguments": {"QueueUrl": "{% $states.input.no %}"},
+                "End": True,
+            },
+            (
+                "$states.input.no' specified for the field 'Arguments/QueueUrl' returned nothing"
+                " (undefined)."
+            ),
+        ),
+    ],
+)
+def test_an_expression_that_fails_says_where(runs: Runs, state: dict[str, Any], said: str):
+    states = {"A": state, **({"B": DONE} if state["Type"] == "Choice" else {})}
+    assert runs.cause(states) == (
+        "An error occurred while executing the state 'A' (entered at the event id #2). The JSONata"
+        f" expression '{said}"
+    )
+
+
+def test_a_failure_is_one_event_with_its_place(runs: Runs):
+    done = runs({"A": sending("q", Arguments={"QueueUrl": "{% $states.input.no %}"})})
+    (event,) = runs.events(done, "EvaluationFailed")
+    details = event["evaluationFailedEventDetails"]
+    assert (details["location"], details["state"]) == ("Arguments/QueueUrl", "A")
+    assert details["cause"] == done["cause"]
+
+
+def test_a_failure_inside_of_a_parallel_and_a_map_keeps_its_name(runs: Runs):
+    inner = {"StartAt": "P", "States": {"P": {
+        "Type": "Pass", "Output": "{% $states.input.no %}", "End": True,
+    }}}  # fmt: skip
+    for outer in (
+        {"Type": "Parallel", "Branches": [inner], "End": True},
+        {"Type": "Map", "Items": [1], "ItemProcessor": inner, "End": True},
+    ):
+        cause = runs.cause({"A": outer})
+        assert cause.startswith("An error occurred while executing the state 'P'")
+        assert cause.count("An error occurred") == 1
+
+
+def test_variables_are_bounded(runs: Runs):
+    done = runs(passing(Assign={"x": "{% $pad('', 300000, 'x') %}"}))
+    assert done["error"] == "States.DataLimitExceeded"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (
+            {"Output": "{% phone %}"},
+            (
+                "UNSUPPORTED_JSONATA_EXPRESSION: Reference to 'phone' at the top level is not supported."
+                " at /States/A/Output"
+            ),
+        ),
+        (
+            {"Output": {"v": ["{% 1 + %}"]}},
+            "INVALID_JSONATA_EXPRESSION: Unexpected end of expression at /States/A/Output/v[0]",
+        ),
+        (
+            {"Output": "{% $$ %}"},
+            (
+                "UNSUPPORTED_JSONATA_EXPRESSION: Reference to '$$' is not supported. at"
+                " /States/A/Output"
+            ),
+        ),
+        (
+            {"Output": "{% $states.errorOutput %}"},
+            (
+                "UNSUPPORTED_JSONATA_EXPRESSION: Field '$states.errorOutput' does not exist. at"
+                " /States/A/Output"
+            ),
+        ),
+        (
+            {"Output": "{% $states.result %}"},
+            (
+                "UNSUPPORTED_JSONATA_EXPRESSION: Field '$states.result' does not exist. at"
+                " /States/A/Output"
+            ),
+        ),
+        (
+            {"Output": "{% States.UUID() %}"},
+            (
+                "UNSUPPORTED_JSONATA_EXPRESSION: Reference to 'States' at the top level is not"
+                " supported. at /States/A/Output"
+            ),
+        ),
+        (
+            {"InputPath": "$.x"},
+            (
+                "SCHEMA_VALIDATION_FAILED: The QueryLanguage is set to 'JSONata', but field 'InputPath'"
+                " is only supported for the 'JSONPath' QueryLanguage at /States/A"
+            ),
+        ),
+        (
+            {"QueryLanguage": "JSONPath"},
+            (
+                "SCHEMA_VALIDATION_FAILED: 'QueryLanguage' can not be 'JSONPath' if set to 'JSONata' for"
+                " whole state machine at /States/A"
+            ),
+        ),
+        (
+            {"QueryLanguage": "jsonata"},
+            (
+                "SCHEMA_VALIDATION_FAILED: Value should be one of the following: [JSONPath, JSONata] at"
+                " /States/A/QueryLanguage"
+            ),
+        ),
+    ],
+)
+def test_a_definition_is_refused(runs: Runs, state: dict[str, Any], said: str):
+    with pytest.raises(ClientError) as caught:
+        runs(passing(**state))
+    error: Any = cast("Any", caught.value).response["Error"]
+    assert error["Code"] == "InvalidDefinition"
+    assert error["Message"] == f"Invalid State Machine Definition: '{said}'"
+
+
+def test_a_jsonpath_state_has_no_fields_of_jsonata(runs: Runs):
+    definition = {"StartAt": "A", "States": passing(Output=1)}
+    answer = runs.client.validate_state_machine_definition(definition=json.dumps(definition))
+    (problem,) = answer["diagnostics"]
+    assert problem["message"] == (
+        "The QueryLanguage is set to 'JSONPath', but field 'Output' is only supported for the"
+        " 'JSONata' QueryLanguage"
+    )
+
+
+# --- expressions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ('$parse("{\\"a\\":[1,null]}").a', [1, None]),
+        ("$partition([1,2,3,4,5], 2.9)", [[1, 2], [3, 4], [5]]),
+        ("$range(0, 6, 2)", [0, 2, 4, 6]),
+        ("$range(5, 1, -2)", [5, 3, 1]),
+        ("$range(1, 1, 1)", 1),
+        ('$hash("input", "SHA-1")', "140f86aae51ab9e1cda9b4254fe98a74eb54c1a1"),
+        ("$random(42)", 0.7275636800328681),
+        ("$length($uuid())", 36),
+        ('$match("\u00e9", /\\p{L}/).match', "\u00e9"),
+        ("$type($n)", "null"),
+        ("$count([1..873782])", 873782),
+        ("+".join(["1"] * 100), 100),
+    ],
+)
+def test_an_expression_has_a_value(expression: str, value: Any):
+    assert EVALUATOR.value(expression, {"n": None}) == value
+
+
+@pytest.mark.parametrize(
+    "expression", ["$partition([], 2)", "$partition([1], 0)", "$range(1, 5)", '$hash("x")', "$no.a"]
+)
+def test_an_expression_gives_nothing(expression: str):
+    assert EVALUATOR.value(expression, {}) == NoValue(is_nothing=True)
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "said"),
+    [
+        ('$eval("1")', "T1006", "Attempted to invoke a non-function"),
+        ('-"a"', "D1002", 'Cannot negate a non-numeric value: "a"'),
+        ('$number("x")', "D3030", 'Unable to cast value to a number: "x"'),
+        ('$error("no")', "D3137", "no"),
+        ("[1..873783] ~> $count()", "", "Expression evaluation memory limit exceeded"),
+        ("$range(1, 360146, 1)", "", "Expression evaluation memory limit exceeded"),
+        ("+".join(["1"] * 101), "", "Depth=101 max=100"),
+        ("(" * 3000 + "1" + ")" * 3000, "", ""),
+    ],
+)
+def test_an_expression_fails(expression: str, code: str, said: str):
+    with pytest.raises(QueryFailed) as caught:
+        EVALUATOR.value(expression, {})
+    assert caught.value.code == code
+    assert said in caught.value.message
+
+
+def test_names_are_found_that_have_no_context():
+    assert EVALUATOR.roots("$states.input.items[value > 3].{'n': name}") == ["$states.input"]
+    assert EVALUATOR.roots("{'k': a} ~> $f(function($x){ b })") == ["a", "b"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "expression", ["($f := function(){ $f() }; $f())", '$match("' + "a" * 40 + '!", /(a|a)+$/)']
+)
+def test_an_endless_expression_ends(expression: str):
+    with pytest.raises(QueryFailed, match="timeout"):
+        EVALUATOR.value(expression, {})
+    assert EVALUATOR.value("1", {}) == 1
+
+
+# --- definitions ----------------------------------------------------------------------------------------
+
+
+def test_expressions_are_found_with_their_places():
+    state = {
+        "Type": "Map",
+        "Comment": "{% 1 %}",
+        "Items": "{% $a %}",
+        "Catch": [{"Output": {"e": "{%$b%}"}, "Next": "N"}],
+        "ItemProcessor": {"States": {"P": {"Output": "{% $c %}"}}},
+    }
+    found = [(each.text, each.location) for each in expressions_of(state)]
+    assert found == [("$a", "Items"), ("$b", "Catch[0]/Output/e")]
+    machine = marked({"QueryLanguage": "JSONata", "States": {"M": state}})
+    inner = machine["States"]["M"]["ItemProcessor"]["States"]["P"]
+    assert unmarked(inner["Output"][2:-2]).text == "$c"
+    assert language_of({"QueryLanguage": 7}, "JSONPath") == "JSONata"
