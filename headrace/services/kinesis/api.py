@@ -26,10 +26,9 @@ from headrace.services.kinesis.fast_path import RawRequests
 from headrace.services.kinesis.fault_targets import fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
-from headrace.services.kinesis.profile import PROFILE
+from headrace.services.kinesis.profile import PROFILE, QUEUE_DATA
 from headrace.services.kinesis.queues.page import queues_page
 from headrace.services.kinesis.queues.queues import Queues
-from headrace.services.kinesis.queues.receiving import RECEIVES
 from headrace.services.kinesis.queues.store import QueueStore
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.shards.growth import Growth
@@ -90,17 +89,6 @@ def build_kinesis(
 
 def _workers(kinesis: Kinesis) -> list[Worker]:
     return [Retention(kinesis), MinuteMetrics(kinesis, Growth(kinesis))]
-
-
-# Their answers wait for the round that stores the deliveries; no thread waits.
-QUEUE_DATA = (
-    *RECEIVES,
-    "AcknowledgeQueueRecords",
-    "AcknowledgeDeadLetterQueueRecords",
-    "UpdateQueueRecordsVisibility",
-    "UpdateDeadLetterQueueRecordsVisibility",
-    "RestoreDeadLetterQueueRecords",
-)
 
 
 def kinesis_api(kinesis: Kinesis) -> ServiceApi:

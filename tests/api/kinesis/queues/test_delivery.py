@@ -11,7 +11,9 @@ import cbor2
 import pytest
 
 from headrace.aws.protocols.codec_json import CBOR_1_1, decode_body
-from tests.api.kinesis.queues.lab import STREAM, QueueLab, entries, texts_of
+from headrace.services.kinesis.queues.store import QueueStore
+from headrace.store.disk_space import DiskFull
+from tests.api.kinesis.queues.lab import STREAM, QueueLab, configuration, entries, texts_of
 from tests.api.kinesis.streams import failure
 from tests.support.clock import HandClock
 from tests.support.cloud import InProcessCloud
@@ -496,3 +498,54 @@ class TestTheStream:
             clock.advance(30)
             (again,) = lab.receive(queue)
             assert (again["Data"], again["ReceiveCount"]) == (b"busy", 2)
+
+
+class TestFailures:
+    def test_what_cannot_be_stored_is_refused_and_stored_later(
+        self, lab: QueueLab, kinesis: Any, monkeypatch: pytest.MonkeyPatch
+    ):
+        queue = lab.queue()
+        lab.put("a")
+        (record,) = lab.receive(queue)
+        with monkeypatch.context() as patch:
+            patch.setattr(QueueStore, "commit", _full_disk)
+            error = failure(
+                kinesis.acknowledge_queue_records, QueueARN=queue, Entries=entries([record])
+            )
+            assert error.status == 500
+        lab.clock.advance(2)
+        lab.put("b")
+        # The acknowledgement is stored with the next round, at the latest with this one.
+        assert texts_of(lab.receive(queue)) == ["b"]
+        backend = lab.cloud.cloud.kinesis
+        opened = backend.queues.by_arn(queue)
+        assert opened is not None
+        assert not opened.deliveries.has_changes
+        lab.clock.advance(60)
+        assert texts_of(lab.receive(queue)) == ["b"]
+
+    def test_a_fault_on_the_stream_concerns_its_queues(self, lab: QueueLab, kinesis: Any):
+        queue = lab.queue()
+        faults = lab.cloud.cloud.gateway.faults
+        for name, code in (("throttle", "ThrottlingException"), ("error", "InternalFailure")):
+            faults.add({"fault": name, "service": "kinesis", "stream": STREAM, "count": 1})
+            error = failure(kinesis.receive_queue_records, QueueARN=queue)
+            assert code in error.code
+        lab.stream("other")
+        faults.add({"fault": "throttle", "service": "kinesis", "stream": "other", "count": 1})
+        lab.put("a")
+        assert len(lab.receive(queue)) == 1
+
+    def test_a_stream_that_is_being_deleted_takes_no_queue(self, data_dir: Path, clock: HandClock):
+        with InProcessCloud(data_dir / "slow", clock=clock, state_delay_ms=5000) as cloud:
+            lab = QueueLab(cloud, clock)
+            lab.stream()
+            clock.advance(6)
+            lab.kinesis.delete_stream(StreamName=STREAM)
+            params = {"QueueName": "jobs", "StreamConfigurationList": configuration()}
+            error = failure(lab.kinesis.create_queue, **params)
+            assert error.code == "ResourceInUseException"
+
+
+def _full_disk(*_: object) -> None:
+    raise DiskFull
