@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.model import service_model
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_json
 from headrace.aws.protocols.service import RawAnswer
@@ -43,7 +44,8 @@ class _RecordJson(msgspec.Struct, gc=False, omit_defaults=True):
 
 def answer(kinesis: Kinesis, request: HttpRequest, call: Call, operation: str) -> RawAnswer:
     """Answer a receive, or return the Future of its answer while it waits for a record. Raises AwsError."""
-    if request.body_file is not None:
+    # Also when the installed botocore is too old to know queues, the generic path says so.
+    if request.body_file is not None or operation not in service_model("kinesis").operation_names:
         return None
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)
     params = codec_json.decode_input("kinesis", operation, request.body, content_type)
