@@ -48,7 +48,7 @@ SENTENCES = (
     (r"validation errors? detected: Value ", "observed (kinesalite)"),
     (r"^Stream .* under account .* not found\.", "observed (kinesalite)"),
     (r"^Stream .* under account .* already exists", "observed (kinesalite)"),
-    (r"not ACTIVE, instead in state", "observed (kinesalite)"),
+    (r"^Stream .* not ACTIVE, instead in state", "observed (kinesalite)"),
     (r"^Could not find shard ", "observed (kinesalite)"),
     (r"^Invalid ExplicitHashKey", "observed (kinesalite)"),
     (r"^ExclusiveMinimumSequenceNumber ", "observed (kinesalite)"),
