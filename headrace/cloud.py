@@ -12,6 +12,7 @@ from headrace.aws.server.server import Server
 from headrace.composition.parts import build_parts
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
+from headrace.core.evaluation import stop_evaluations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.deliveries.schedule_worker import ScheduleWorker
@@ -144,6 +145,7 @@ class Cloud:
         for service in reversed(self._parts.services.in_order()):
             service.stop()
         self.supervisor.stop_all()
+        stop_evaluations()
         self._parts.moto.executions.join()
         if self.config.iam != "off":
             self.report.close()

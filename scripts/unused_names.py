@@ -39,6 +39,7 @@ CALLBACK_OF_HTTPTOOLS = re.compile(
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 # Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
+    "answer": "headrace.core.evaluation.child",
     "DECLARED": "headrace.services.cloudformation.resources.types",
     "READINGS": "headrace.services.cloudformation.resources.types",
     "TYPES": "headrace.services.cloudformation.resources",

@@ -33,7 +33,8 @@ def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
     """Verify the data of a stopped cloud; exit 1 when something is wrong.
 
     Shard logs: checksums, order, missing segments. The state database, and that of OpenSearch's indexes. S3's objects
-    against their ETags. The code of functions and layers against its hash.
+    against their ETags. The code of functions and layers against its hash. And what does not belong there: names in
+    stored state, files and settings of servers, links that lead elsewhere.
     """
     usable(data_dir)
     if not data_dir.is_dir():
@@ -73,6 +74,12 @@ def _alone(data_dir: Path) -> Generator[None]:
 
 def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     from headrace.cli.check_code import check_code
+    from headrace.cli.check_foreign import (
+        foreign_servers,
+        foreign_state,
+        outward_links,
+        waiting_code,
+    )
     from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
     from headrace.store.check import STATE_FILE
     from headrace.store.check import check as check_logs
@@ -82,6 +89,8 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     damage = damage_of(indexes) if indexes.exists() else ""
     if damage:
         yield f"{indexes}: {damage}"
+    yield from outward_links(data_dir)
+    yield from foreign_servers(data_dir)
     database, is_reported = data_dir / STATE_FILE, False
     for problem in check_logs(data_dir):
         is_reported |= problem.path == database
@@ -95,6 +104,9 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     if damage:
         yield f"{database}: {damage}"
         return
+    yield from foreign_state(database)
+    for what in waiting_code(database):
+        click.echo(f"{what} runs at the next start, with your rights")
     yield from map(str, check_code(data_dir, database))
     if objects:
         yield from _damaged_objects(data_dir, database)

@@ -107,7 +107,7 @@ PATCHES = Patches(
         ],
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
-        "moto.iot.models": [iot_bounds.match_by_wildcards],
+        "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
         "moto.iotdata.models": [iot_rules.patch],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],
@@ -118,6 +118,7 @@ PATCHES = Patches(
         "moto.rds.models": [
             rds.undo_partial_clusters,
             rds.keep_subnet_groups,
+            rds.store_no_classes,
             rds.replace_automatic_snapshots,
         ],
         "moto.redshift.models": [redshift_patches.patch],

@@ -83,7 +83,7 @@ def build_parts(
     )
     gateway, engine = base.gateway, base.moto.engine
     judge = build_judge(base)
-    gateway.ask_first(None if config.iam == "off" else judge)
+    gateway.ask_first(None if config.iam == "off" else judge, judge)
     services = build_services(base, judge)
     for api in services.apis(strict=config.strict):
         gateway.register(api)
@@ -198,7 +198,11 @@ def _build_entrance(
         buckets=BucketRules(services.s3, gateway.service_of_head),
         exposed_headers=gateway.exposed_headers,
     )
-    guard = None if authentication is None else PageAccess(authentication)
+    guard = (
+        None
+        if authentication is None
+        else PageAccess(authentication, for_operators=config.iam == "enforce")
+    )
     pages = build_pages(
         base, services, judge=judge, guard=guard, history=history, is_started=is_started
     )
@@ -207,7 +211,6 @@ def _build_entrance(
         gateway=gateway,
         own_addresses=addresses,
         pages=pages.answer,
-        authentication=authentication,
         page_guard=guard,
         clock=base.clock,
     )

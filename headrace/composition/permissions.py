@@ -49,7 +49,9 @@ def build_judge(base: Foundation) -> Judge:
             "kinesis": functools.partial(gateway.policy_of, "kinesis"),
             "s3": functools.partial(gateway.policy_of, "s3"),
             # Read from moto's state directly: moto's services need them too, in the middle of their requests.
-            **dict.fromkeys(("sqs", "sns", "events", "logs", "kms"), memory.policy_of),
+            **dict.fromkeys(
+                ("sqs", "sns", "events", "logs", "kms", "execute-api"), memory.policy_of
+            ),
         },
         version=lambda: memory.policies_version,
     )

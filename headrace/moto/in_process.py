@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -19,6 +18,7 @@ from botocore.validate import ParamValidator
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.model import service_model
+from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import answer_from, has_note
 from headrace.core.ids import Ids
@@ -76,8 +76,7 @@ class InProcessCalls:
 
         http_request = http_request_of(request)
         http_request.call = Call(account, region, self._ids.uuid(), self._clock.now_ms(), service)
-        scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
-        response = self._handle(http_request, scope.group(1) if scope else service)
+        response = self._handle(http_request, scope_of(http_request).service or service)
         return aws_response(request.url, response)
 
 

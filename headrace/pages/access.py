@@ -12,10 +12,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.permits import is_restricted
 from headrace.aws.gateway.documents import restrained
 from headrace.aws.gateway.refusals import refuse_large, refused
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.service_names import scope_of
+from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sigv4 import is_same
 from headrace.pages.s3_access import PATH as ACCESS_PATH
 from headrace.services.cloudformation.custom_responses import PATH as ANSWERS_PATH
@@ -38,8 +39,10 @@ MOST_ACCESS_BYTES = 16 * 1024 * 1024
 class PageAccess:
     """Allows or refuses requests to headrace's own paths. Thread-safe."""
 
-    def __init__(self, authentication: Authentication) -> None:
+    def __init__(self, authentication: Authentication, *, for_operators: bool = False) -> None:
+        """With `for_operators`, keys of users and sessions open nothing: no policy is about these pages."""
         self._authentication = authentication
+        self._for_operators = for_operators
         token = authentication.keys.page_token
         self._token = token
         self._cookie = hmac.digest(token.encode(), COOKIE.encode(), "sha256").hex()
@@ -76,10 +79,11 @@ class PageAccess:
             if scope_of(request).service != SERVICE:
                 return False
             try:
-                self._authentication.verify(request, SERVICE, now_ms)
+                key = self._authentication.verify(request, SERVICE, now_ms)
             except AwsError:
                 return False
-            return True
+            is_operator = key in self._authentication.keys.operators or not is_restricted(key.id)
+            return is_operator or not self._for_operators
         return request.method in _READING and is_same(self._cookie, _cookie_of(request))
 
     @staticmethod

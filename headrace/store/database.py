@@ -15,6 +15,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from headrace.core.commit_notes import has_note, write_note
 from headrace.store.disk_space import DiskFull, DiskReserve
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
+_INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 _GROWING = ("INSERT", "UPDATE", "REPLACE")
 # Made once: `json.dumps` makes an encoder for each call with separators other than the default ones.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -31,6 +33,14 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 class NewerFormat(Exception):
     """The file was last written by a later version of headrace, whose format this version does not know."""
+
+
+class QueryTooLong(Exception):
+    """A query takes more processor time than it may."""
+
+
+class QueryTooComplex(Exception):
+    """A query exceeds one of SQLite's limits; the message is SQLite's."""
 
 
 class Database:
@@ -148,6 +158,27 @@ class Database:
         """Return all rows of a SELECT."""
         with self._lock:
             return self._run(sql, args).fetchall()
+
+    def query_within(
+        self, sql: str, args: Sequence[_SQLITE_VARIABLE], most_cpu_s: float
+    ) -> list[tuple[Any, ...]]:
+        """Return all rows of a SELECT that a client wrote. Raises QueryTooLong, QueryTooComplex."""
+        with self._lock:
+            until_s = time.thread_time() + most_cpu_s
+            self._connection.set_progress_handler(
+                lambda: time.thread_time() > until_s, _INSTRUCTIONS_BETWEEN_LOOKS
+            )
+            try:
+                return self._connection.execute(sql, args).fetchall()
+            except sqlite3.OperationalError as error:
+                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+                if code == sqlite3.SQLITE_INTERRUPT:
+                    raise QueryTooLong from error
+                if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM):
+                    raise QueryTooComplex(str(error)) from error
+                raise _system_error(error) from error
+            finally:
+                self._connection.set_progress_handler(None, 0)
 
     def documents(self, name: str) -> Documents:
         """Return the document table `name` (letters and underscores); it is created when it is missing."""

@@ -28,10 +28,14 @@ HOST = urlsplit(ENDPOINT_URL).netloc
 class Guarded:
     """A cloud, by default with --auth."""
 
-    def __init__(self, data_dir: Path, *, auth: bool = True) -> None:
+    def __init__(self, data_dir: Path, *, auth: bool = True, **config: Any) -> None:
         self.clock = ShiftedClock()
         self.cloud = InProcessCloud(
-            data_dir, clock=self.clock, auth=auth, allow_origins=("http://localhost:3000",)
+            data_dir,
+            clock=self.clock,
+            auth=auth,
+            allow_origins=("http://localhost:3000",),
+            **config,
         )
         # moto is one in a process: it becomes this cloud's now, not in the middle of some test.
         self.cloud.cloud.moto.warm_up()

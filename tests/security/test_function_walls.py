@@ -173,7 +173,7 @@ def test_a_machine_without_walls_says_so_once_and_runs_functions(
 ) -> None:
     broken = tmp_path / "launcher.py"
     broken.write_text("raise OSError('unshare: Operation not permitted')\n")
-    monkeypatch.setattr(namespaces, "_LAUNCHER", broken)
+    monkeypatch.setattr(namespaces, "command_of", lambda _: [sys.executable, "-I", str(broken)])
     with caplog.at_level(logging.WARNING), LambdaLab(tmp_path / "data") as lab:
         lab.create(
             "f", "import os\ndef handler(e, c):\n    return os.environ['LAMBDA_TASK_ROOT']\n"
@@ -241,10 +241,10 @@ def test_a_machine_that_lacks_something_for_now_lets_no_function_out(
     """The first start of a launcher may meet a full disk or too many processes: that says nothing about walls."""
     short = tmp_path / "launcher.py"
     short.write_text(KILLED if why == "killed" else SHORT)
-    launcher = namespaces._LAUNCHER
+    command_of = namespaces.command_of
     stage = tmp_path / "data" / "lambda" / "root"
     if why in ("no memory", "killed"):
-        monkeypatch.setattr(namespaces, "_LAUNCHER", short)
+        monkeypatch.setattr(namespaces, "command_of", lambda _: [sys.executable, "-I", str(short)])
     else:
         stage.parent.mkdir(parents=True)
         stage.write_text("")
@@ -253,7 +253,7 @@ def test_a_machine_that_lacks_something_for_now_lets_no_function_out(
         failed = json.loads(lab.lambda_.invoker.invoke("f", b"{}").payload)
         assert failed["errorType"] == "Runtime.InvalidEntrypoint"
         assert lab.lambda_.fidelity_remarks() == []
-        monkeypatch.setattr(namespaces, "_LAUNCHER", launcher)
+        monkeypatch.setattr(namespaces, "command_of", command_of)
         if stage.is_file():
             stage.unlink()
         lab.lambda_.pools._walls.view()
@@ -283,7 +283,7 @@ def test_a_launcher_that_fails_later_lets_no_function_out(
         end_launcher()
         broken = tmp_path / "launcher.py"
         broken.write_text("raise OSError('fork: Resource temporarily unavailable')\n")
-        monkeypatch.setattr(namespaces, "_LAUNCHER", broken)
+        monkeypatch.setattr(namespaces, "command_of", lambda _: [sys.executable, "-I", str(broken)])
         failed = lab.lambda_.invoker.invoke("f", b"{}")
         assert json.loads(failed.payload)["errorType"] == "Runtime.InvalidEntrypoint"
         assert lab.lambda_.fidelity_remarks() == []

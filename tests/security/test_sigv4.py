@@ -25,6 +25,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.signatures.access_keys import AccessKey, KeyRing, Secrets
 from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sessions import RoleSession, RoleSessions
 from headrace.moto.requests.conversion import http_request_of
 
@@ -192,13 +193,21 @@ def signed(service: str = "kinesis", **headers: str) -> HttpRequest:
 
 
 def test_a_name_that_is_there_twice_deceives_nobody():
-    """The gateway goes by the first credential; so does the signature."""
+    """All go by the last credential, as AWS does; S3 refuses the header."""
     request = signed("iam")
     one = request.headers["authorization"]
-    request.headers["authorization"] = one.replace(
-        "Credential=", "Credential=x/1/r/iam/aws4_request, Credential="
-    )
+    other = "Credential=x/1/r/iam/aws4_request"
+    request.headers["authorization"] = one.replace("Credential=", f"{other}, Credential=")
+    assert VERIFIER.verify(request, "iam", now_ms()).id == scope_of(request).access_key == KEY
+    request = signed("iam")
+    request.headers["authorization"] = f"{one}, {other}"
     assert refusal(request, "iam").code == "InvalidClientTokenId"
+    request = signed("s3")
+    request.headers["authorization"] += f", {other}"
+    assert refusal(request, "s3").message == (
+        "The authorization header is malformed; the authorization header requires three components: Credential,"
+        " SignedHeaders, and Signature."
+    )
 
 
 def test_sessions_that_are_nowhere_kept_are_known_by_their_token():

@@ -266,7 +266,10 @@ class LambdaLab:
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         urls = self.lambda_.url_endpoints()
-        response = urls.answer(request) if urls.has(request) else self.gateway.handle(request)
+        if urls.has(request):
+            response = self.gateway.admit(request, urls.signing_name) or urls.answer(request)
+        else:
+            response = self.gateway.handle(request)
         assert isinstance(response, HttpResponse)
         if isinstance(response.body, FileSlice):
             response.body = response.body.path.read_bytes()

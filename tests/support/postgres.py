@@ -7,11 +7,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import psycopg
+
 from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER, PostgresServer
 
 
 class SharedPostgres:
-    """A server that is made when the first test asks for its URL."""
+    """A server that is made when the first test asks for its URL: a developer's own, with a superuser who logs in."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
@@ -19,9 +21,14 @@ class SharedPostgres:
 
     @functools.cached_property
     def url(self) -> str:
-        """The superuser's URL of it."""
+        """Its developer's URL."""
         self._server.start()
-        return f"postgresql://{SUPERUSER}:{self._server.password()}@{HOST}:{self._server.port}/postgres"
+        port, word = self._server.port, self._server.password()
+        with psycopg.connect(
+            host=str(self._server.socket_folder), port=port, user=SUPERUSER, dbname="postgres"
+        ) as connection:
+            connection.execute(f"create role developer superuser login password '{word}'".encode())
+        return f"postgresql://developer:{word}@{HOST}:{port}/postgres"
 
     def stop(self) -> None:
         """Stop it and remove its files."""

@@ -10,6 +10,7 @@ from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
 from headrace.aws.calls.operation import Call
+from headrace.aws.signatures.signers import Signer
 
 
 class ChunkSignatures(Protocol):
@@ -46,11 +47,26 @@ Body = bytes | FileSlice | Iterator[bytes] | AsyncGenerator[bytes, None]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The parts of a request's credential scope; empty for an unsigned request."""
+    """What a request says about its signature; empty when it is unsigned. `credential_scopes` reads it.
+
+    Attributes:
+        access_key, date, region, service: the parts of the credential; empty when it is malformed.
+        algorithm: such as `AWS4-HMAC-SHA256`; `AWS` for Signature Version 2.
+        token: the session token; empty without one.
+        credential: the whole text of the credential.
+        is_query: the signature is in the query, not in the Authorization header.
+        is_whole: an Authorization header has all components.
+    """
 
     access_key: str = ""
     region: str = ""
     service: str = ""
+    date: str = ""
+    algorithm: str = ""
+    token: str = field(default="", repr=False)
+    credential: str = ""
+    is_query: bool = False
+    is_whole: bool = True
 
 
 @dataclass(slots=True)
@@ -64,8 +80,10 @@ class HttpRequest:
         body: empty when `body_file` is set.
         body_file: a body over 16 MiB, as a temporary file under the data directory. The receiver may move it; otherwise
             it is deleted after the answer.
-        scope, service: the credential scope, and botocore's name of the service; `ServiceNames.service_of` sets them.
+        scope: who signed it; `headrace.aws.signatures.credential_scopes.scope_of` sets it.
+        service: botocore's name of the service; `ServiceNames.service_of` sets it.
         call: set by the gateway.
+        signer: who signed a request to a resource's own endpoint; set by `Gateway.admit`, None for nobody.
         chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
     """
 
@@ -78,6 +96,7 @@ class HttpRequest:
     scope: Scope | None = None
     service: str = ""
     call: Call | None = None
+    signer: Signer | None = None
     chunk_signatures: ChunkSignatures | None = None
 
     @property

@@ -40,6 +40,8 @@ def operation_model(service: str, operation: str) -> OperationModel:
 
 def protocol_of(service: str) -> str:
     """Return the name of a service's protocol, such as `rest-xml`; `json` for an unknown service."""
+    if service == "execute-api":
+        return "rest-json"  # the APIs that users make; botocore has no model of them
     try:
         return str(service_model(service).metadata["protocol"])
     except UnknownServiceError:

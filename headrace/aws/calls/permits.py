@@ -38,6 +38,24 @@ class Permit(Protocol):
         """
         ...
 
+    def denial(self, action: str, resource: str, context: Mapping[str, tuple[str, ...]]) -> str:
+        """Note the use of an action on a resource; return AWS's sentence when it is to be refused, else "".
+
+        `context`: further condition keys, in lower case. For endpoints, which refuse in a form of their own.
+        """
+        ...
+
+
+class Callers(Protocol):
+    """Names the holders of access keys, whether or not permissions are checked. Thread-safe."""
+
+    def name_of(self, access_key: str, token: str) -> tuple[str, str] | None:
+        """Return the ARN and the unique id of a user or of a session; None for the account itself.
+
+        Waits until IAM is loaded.
+        """
+        ...
+
 
 class Permissions(Protocol):
     """Returns the permits of callers. Thread-safe."""

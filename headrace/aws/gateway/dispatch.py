@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from headrace.aws.calls.errors import AwsError, internal_failure
 from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
 from headrace.aws.calls.operation import Call
-from headrace.aws.calls.permits import Permissions
+from headrace.aws.calls.permits import Callers, Permissions, Permit, is_restricted
 from headrace.aws.faults.fault_injection import answer_with_faults
 from headrace.aws.faults.faults import Faults
 from headrace.aws.gateway.inline_requests import InlineRequests
@@ -29,8 +29,10 @@ from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.aws.signatures import incomplete_signatures, presigned
 from headrace.aws.signatures.auth_errors import wording_of
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.service_names import ServiceNames, scope_of
-from headrace.aws.signatures.sessions import KEY_PREFIX, RoleSessions, token_of
+from headrace.aws.signatures.credential_scopes import SIGV2, scope_of
+from headrace.aws.signatures.service_names import ServiceNames
+from headrace.aws.signatures.sessions import KEY_PREFIX, RoleSessions
+from headrace.aws.signatures.signers import Signer, name_of_root
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -100,6 +102,7 @@ class Gateway:
         self.faults = Faults(ids)
         self.inline = InlineRequests(self.faults, authentication)
         self.permissions: Permissions | None = None
+        self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
         self.names = ServiceNames()
         for name, profile in fallback.profiles.items():
@@ -118,9 +121,13 @@ class Gateway:
         if api.shards_by_stream is not None:
             self.faults.know_streams(api.shards_by_stream)
 
-    def ask_first(self, permissions: Permissions | None) -> None:
-        """Set the permissions, before the first request. Without permissions, everybody may do everything."""
+    def ask_first(self, permissions: Permissions | None, callers: Callers) -> None:
+        """Set who checks permissions and names callers, before the first request.
+
+        Without permissions, everybody may do everything.
+        """
         self.permissions = self.inline.permissions = permissions
+        self._callers = callers
 
     def _add(self, name: str, profile: Profile) -> None:
         self.names.add(name, profile)
@@ -172,8 +179,7 @@ class Gateway:
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
         service = self.names.service_of(request)
-        scope = request.scope
-        assert scope is not None
+        scope = scope_of(request)
         owned = self._services.get(service)
         call = self._call(scope, service, request.headers)
         request.call = call
@@ -183,9 +189,7 @@ class Gateway:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
-        # All keys but those of users and sessions belong to the account itself, which may do everything.
-        if scope.access_key[:1] == "A" and self.permissions is not None:
-            call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
+        call.permit = self._permit_of(scope, call.account)
         answered = self._handle_fallback if owned is None else owned.answer
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
@@ -206,6 +210,43 @@ class Gateway:
             # This callback runs before those of the Future's waiters.
             answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
+
+    def admit(self, request: HttpRequest, service: str) -> HttpResponse | None:
+        """Note who signed a request to a resource's own endpoint, in `request.signer`; return a wrong one's refusal.
+
+        `service` is the one that the signature must name. A request that nobody signed has no signer; the resource
+        decides about it.
+        """
+        scope = scope_of(request)
+        if scope.algorithm in ("", SIGV2):
+            return None
+        call = self._call(scope, service, request.headers)
+        refusal = self._refusal(None, request, call)
+        if refusal is not None:
+            return refusal
+        if self._authentication is not None and scope.service != service:
+            error = wording_of(request, service).other_service(service)
+            return error_answer(request, service, error, call.request_id)
+        request.signer = self._signer_of(scope, call.account)
+        return None
+
+    def _signer_of(self, scope: Scope, account: str) -> Signer:
+        callers = self._callers if is_restricted(scope.access_key) else None
+        name = None if callers is None else callers.name_of(scope.access_key, scope.token)
+        name = name or name_of_root(account)
+        return Signer(scope.access_key, account, *name, self._permit_of(scope, account))
+
+    def _permit_of(self, scope: Scope, account: str) -> Permit | None:
+        permissions = self.permissions
+        if permissions is None:
+            return None
+        permit = None
+        if scope.access_key[:1] == "A":
+            permit = permissions.permit_of(scope.access_key, scope.token)
+        # All other keys belong to an account itself, which may do everything in its own account.
+        if permit is None and account != self._account and permissions.enforces:
+            return permissions.permit_as(CallerIdentity(name_of_root(account)[0]))
+        return permit
 
     def _refusal(
         self, owned: OwnedService | None, request: HttpRequest, call: Call
@@ -301,7 +342,7 @@ class Gateway:
         sessions = self._sessions
         if sessions is None or sessions.account_of(call.access_key) is None:
             return
-        session = sessions.find(call.access_key, token_of(request))
+        session = sessions.find(call.access_key, scope_of(request).token)
         if session is None:
             raise wording_of(request, call.service).wrong_token()
         if call.now_ms >= session.expires_ms:

@@ -12,17 +12,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Protocol
 
-from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call
 from headrace.aws.gateway.browser_rules import FrontDoor, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.gateway.own_addresses import OwnAddresses
-from headrace.aws.gateway.refusals import error_answer, refuse_large
+from headrace.aws.gateway.refusals import refuse_large
 from headrace.aws.server.server_errors import internal_failure
-from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.service_names import scope_of
 from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -45,11 +41,11 @@ class PageGuard(Protocol):
 
 
 class Entrance:
-    """Checks requests and passes them on. Without `authentication` signatures are not verified.
+    """Checks requests and passes them on.
 
     Args:
         pages: answers a request to one of the cloud's own paths.
-        page_guard: with `authentication` only.
+        page_guard: with `--auth` only.
     """
 
     def __init__(
@@ -59,7 +55,6 @@ class Entrance:
         gateway: Gateway,
         own_addresses: OwnAddresses,
         pages: Callable[[HttpRequest], HttpResponse],
-        authentication: Authentication | None,
         page_guard: PageGuard | None,
         clock: Clock,
     ) -> None:
@@ -68,7 +63,6 @@ class Entrance:
         self._gateway = gateway
         self._own_addresses = own_addresses
         self._pages = pages
-        self._authentication = authentication
         self._page_guard = page_guard
         self._clock = clock
 
@@ -174,19 +168,9 @@ class Entrance:
 
     def _caller_refusal(self, request: HttpRequest, service: str) -> HttpResponse | None:
         """Refuse a wrongly signed request to a resource's endpoint, which itself decides about unsigned requests."""
-        if self._authentication is None or self._page_guard is None:
-            return None
-        self._page_guard.hide_cookie(request)
-        if not scope_of(request).access_key:
-            return None
-        now_ms = self._clock.now_ms()
-        try:
-            key = self._authentication.verify(request, service, now_ms)
-        except AwsError as error:
-            return error_answer(request, service, error, "")
-        account = key.account or self._gateway.account_of(key.id)
-        request.call = Call(account, "", "", now_ms, service, access_key=key.id)
-        return None
+        if self._page_guard is not None:
+            self._page_guard.hide_cookie(request)
+        return self._gateway.admit(request, service)
 
 
 def _add_browser_headers(

@@ -7,7 +7,7 @@ from headrace.aws.calls.permits import Permissions, is_restricted
 from headrace.aws.faults.faults import Faults
 from headrace.aws.protocols.service import ServiceApi
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.service_names import scope_of
+from headrace.aws.signatures.credential_scopes import scope_of
 
 
 class InlineRequests:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
 from headrace.aws.protocols import codec_json
+from headrace.aws.signatures.credential_scopes import scope_of_headers
 
 _TEXT = [("Content-Type", "text/plain")]
 
@@ -62,17 +63,10 @@ def body_not_stored(headers: Mapping[str, str]) -> HttpResponse:
     return _shaped(headers, AwsError(code, message, 500))
 
 
-def _service(headers: Mapping[str, str]) -> str:
-    """Return the service that the signature names; empty when none does."""
-    _, _, credential = headers.get("authorization", "").partition("Credential=")
-    parts = credential.partition(",")[0].split("/")
-    return parts[3] if len(parts) == 5 else ""
-
-
 def _is_s3(headers: Mapping[str, str]) -> bool:
     if "x-amz-target" in headers or _is_form(headers):
         return False
-    return _service(headers) in ("", "s3", "s3express")
+    return scope_of_headers(headers).service in ("", "s3", "s3express")
 
 
 def _is_form(headers: Mapping[str, str]) -> bool:

@@ -17,9 +17,12 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.model import service_model
 from headrace.aws.protocols.codec_json import is_cbor
+from headrace.aws.signatures.credential_scopes import SIGV4, SIGV4A
 from headrace.aws.signatures.sigv4 import Claim, Signed
 from headrace.core.values import iso_seconds_of
 
+# The service that signatures of requests to APIs of API Gateway name.
+API_SERVICE = "execute-api"
 SKEW_MINUTES = 15
 MOST_EXPIRES_S = 604_800
 _TIMESTAMP = "%Y%m%dT%H%M%SZ"
@@ -28,8 +31,7 @@ _WRONG = (
     "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key"
     " and signing method. Consult the service documentation for details."
 )
-_SIGV4A = "AWS4-ECDSA-P256-SHA256"
-_NO_SIGV4A = f"headrace does not verify SigV4A ({_SIGV4A}). Please use AWS4-HMAC-SHA256."
+_NO_SIGV4A = f"headrace does not verify SigV4A ({SIGV4A}). Please use {SIGV4}."
 _EXPECTED_CREDENTIAL = "<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request"
 
 
@@ -39,9 +41,10 @@ class Wording:
     JSON protocols add `Exception` to some of the codes; those with an `X-Amz-Target` use status 400 for every error.
     """
 
-    def __init__(self, *, query: bool, status: int) -> None:
+    def __init__(self, *, query: bool, status: int, incomplete_status: int = 400) -> None:
         self._query = query
         self._status = status
+        self._incomplete_status = incomplete_status
 
     def missing(self) -> AwsError:
         """The request is not signed."""
@@ -98,7 +101,17 @@ class Wording:
     def incomplete(self, sentence: str) -> AwsError:
         """Parts of the signature are missing or malformed."""
         code = "IncompleteSignature" if self._query else "IncompleteSignatureException"
-        return AwsError(code, sentence, 400)
+        return AwsError(code, sentence, self._incomplete_status)
+
+    def no_pair(self, component: str, authorization: str) -> AwsError:
+        """A component of the Authorization header has no equal sign.
+
+        Source: API Gateway's and IAM's answers, such as in AstronomyAPI/Samples#20 (observed by others).
+        """
+        return self.incomplete(
+            f"'{component}' not a valid key=value pair (missing equal-sign) in Authorization header:"
+            f" '{authorization}'."
+        )
 
     def credential(self, credential: str) -> AwsError:
         """The credential does not have five parts that end in aws4_request."""
@@ -106,6 +119,10 @@ class Wording:
             "Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term,"
             f" got '{credential}'"
         )
+
+    def other_service(self, service: str) -> AwsError:
+        """The credential is for another service. Source: IAM's signature-v4-troubleshooting.html (documented)."""
+        return self._wrong(f"Credential should be scoped to correct service: '{service}'. ")
 
     def date_of_scope(self, claim: Claim) -> AwsError:
         """The day of the credential is not the day of the request."""
@@ -198,6 +215,16 @@ class S3Wording(Wording):
         text = f"The authorization header is malformed; {sentence}"
         return AwsError("AuthorizationHeaderMalformed", text, 400)
 
+    def component(self, component: str) -> AwsError:
+        """A component of the authorization header has no value, or a malformed one."""
+        return self.incomplete(f'the authorization component "{component}" is malformed.')
+
+    def three_components(self) -> AwsError:
+        """The authorization header has other components than these, fewer, or one twice."""
+        return self.incomplete(
+            "the authorization header requires three components: Credential, SignedHeaders, and Signature."
+        )
+
     def credential(self, credential: str) -> AwsError:
         """See `Wording.credential`."""
         return self.incomplete(f'the Credential is mal-formed; expecting "{_EXPECTED_CREDENTIAL}".')
@@ -248,12 +275,16 @@ S3 = S3Wording()
 _JSON = Wording(query=False, status=400)
 _REST_JSON = Wording(query=False, status=403)
 _QUERY = Wording(query=True, status=403)
+# API Gateway answers 403 for these too (observed by others, as for `Wording.no_pair`).
+_API = Wording(query=False, status=403, incomplete_status=403)
 
 
 def wording_of(request: HttpRequest, service: str) -> Wording:
     """Return the wording of the errors of the service that a request is for."""
     if service == "s3":
         return S3
+    if service == API_SERVICE:
+        return _API
     if "x-amz-target" in request.headers or is_cbor(request.headers.get("content-type", "")):
         return _JSON
     try:

@@ -14,14 +14,13 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest, Scope
 from headrace.aws.signatures import incomplete_signatures, presigned, sigv2
 from headrace.aws.signatures.access_keys import AccessKey, KeyRing, WrongToken
 from headrace.aws.signatures.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
-from headrace.aws.signatures.signers import whole_credential
+from headrace.aws.signatures.credential_scopes import SIGV2, SIGV4, SIGV4A, parameters_of, scope_of
 from headrace.aws.signatures.sigv2 import OldClaim
 from headrace.aws.signatures.sigv4 import (
-    ALGORITHM,
     AUTHORITY,
     UNSIGNED_PAYLOAD,
     Claim,
@@ -109,57 +108,64 @@ class Authentication:
         return key
 
 
+# Parameters that S3 does not accept beside an Authorization header.
+_IN_QUERY = ("X-Amz-Algorithm", "X-Amz-Signature", "Signature", "AWSAccessKeyId")
+
+
 def _claim_of(request: HttpRequest, wording: Wording, now_ms: int) -> Claim | OldClaim:
     authorization = request.headers.get("authorization", "")
-    params = presigned.parameters_of(request) if request.query else {}
-    old = presigned.old_claim_of(params) if wording is S3 else None
-    if wording is not S3 and authorization and "X-Amz-Algorithm" in params:
-        raise wording.both()
-    claim = None if old is not None else presigned.claim_of(params, wording)
-    if authorization and (old is not None or claim is not None):
-        raise wording.both()
-    if old is not None:
+    params = parameters_of(request) if request.query else {}
+    scope = scope_of(request)
+    if authorization:
+        names = _IN_QUERY if wording is S3 else _IN_QUERY[:1]
+        if any(name in params for name in names):
+            raise wording.both()
+        if wording is S3 and scope.algorithm == SIGV2:
+            return _old_header_claim(request, scope, authorization, now_ms)
+        return _header_claim(request, scope, authorization, wording, now_ms)
+    if wording is S3 and scope.algorithm == SIGV2:
+        old = presigned.old_claim_of(params, scope)
         presigned.check_old_time(old, now_ms)
         return old
-    if claim is not None:
-        presigned.check_time(claim, wording, now_ms)
-        return claim
-    if not authorization:
+    claim = presigned.claim_of(params, scope, wording)
+    if claim is None:
         raise wording.missing()
-    if wording is S3 and authorization.startswith("AWS "):
-        return _old_header_claim(request, authorization, now_ms)
-    return _header_claim(request, authorization, wording, now_ms)
+    presigned.check_time(claim, wording, now_ms)
+    return claim
 
 
-def _header_claim(request: HttpRequest, authorization: str, wording: Wording, now_ms: int) -> Claim:
+def _header_claim(
+    request: HttpRequest, scope: Scope, authorization: str, wording: Wording, now_ms: int
+) -> Claim:
     algorithm = authorization.partition(" ")[0]
-    if algorithm == presigned.SIGV4A:
+    if algorithm == SIGV4A:
         raise wording.sigv4a()
-    if wording is S3 and algorithm != ALGORITHM:
+    if wording is S3 and algorithm != SIGV4:
         raise wording.algorithm(algorithm)
     timestamp = _timestamp(request)
     if wording is S3 and timestamp is None:
         sentence = "AWS authentication requires a valid Date or x-amz-date header"
         raise AwsError("AccessDenied", sentence, 403)
-    missing = incomplete_signatures.missing_of(authorization, has_time=timestamp is not None)
-    if missing or timestamp is None:
-        shown = algorithm if wording is S3 else authorization
-        raise wording.incomplete(f"{missing}Authorization={shown}")
-    if algorithm != ALGORITHM:
+    components = incomplete_signatures.header_components(
+        authorization, wording, has_time=timestamp is not None
+    )
+    assert timestamp is not None
+    if algorithm != SIGV4:
         raise wording.algorithm(algorithm)
-    parts = incomplete_signatures.parts_of(authorization)
-    credential = whole_credential(parts["Credential"])
-    if credential is None:
-        raise wording.credential(parts["Credential"])
+    if not scope.access_key:
+        raise wording.credential(scope.credential)
     signed_ms = presigned.time_ms(timestamp)
     if abs(signed_ms - now_ms) > _SKEW_MS:
         raise wording.skewed(timestamp, signed_ms, now_ms, SKEW_MINUTES)
     return Claim(
-        *credential,
-        signed_headers=tuple(parts["SignedHeaders"].lower().split(";")),
-        signature=parts["Signature"],
+        scope.access_key,
+        scope.date,
+        scope.region,
+        scope.service,
+        signed_headers=tuple(components["SignedHeaders"].lower().split(";")),
+        signature=components["Signature"],
         timestamp=timestamp,
-        token=request.headers.get("x-amz-security-token"),
+        token=scope.token or None,
     )
 
 
@@ -182,9 +188,11 @@ def _timestamp(request: HttpRequest) -> str | None:
     return None
 
 
-def _old_header_claim(request: HttpRequest, authorization: str, now_ms: int) -> OldClaim:
-    key_id, colon, signature = authorization.removeprefix("AWS ").strip().partition(":")
-    if not colon or not key_id or not signature:
+def _old_header_claim(
+    request: HttpRequest, scope: Scope, authorization: str, now_ms: int
+) -> OldClaim:
+    signature = authorization.partition(":")[2].strip()
+    if not scope.access_key or not signature:
         sentence = "AWS authorization header is invalid. Expected AwsAccessKeyId:signature"
         raise AwsError("InvalidArgument", sentence)
     timestamp = _timestamp(request)
@@ -194,7 +202,7 @@ def _old_header_claim(request: HttpRequest, authorization: str, now_ms: int) -> 
     signed_ms = presigned.time_ms(timestamp)
     if abs(signed_ms - now_ms) > _SKEW_MS:
         raise S3.skewed(timestamp, signed_ms, now_ms, SKEW_MINUTES)
-    return OldClaim(key_id, signature, token=request.headers.get("x-amz-security-token"))
+    return OldClaim(scope.access_key, signature, token=scope.token or None)
 
 
 # --- the signed content ---------------------------------------------------------------------------

@@ -7,33 +7,51 @@ test/connection.js, whose author compared it with Kinesis (observed).
 
 from __future__ import annotations
 
-import re
-
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.signatures import presigned
-from headrace.aws.signatures.auth_errors import Wording
+from headrace.aws.signatures.auth_errors import S3, Wording
+from headrace.aws.signatures.credential_scopes import NoPair, components_of, parameters_of, scope_of
 
-_PARTS = re.compile(r"([A-Za-z]+)=([^,\s]*)")
-
-
-def parts_of(authorization: str) -> dict[str, str]:
-    """Return the parts of an Authorization header; when a part is there twice, the first, as the gateway does."""
-    return dict(reversed(_PARTS.findall(authorization.partition(" ")[2])))
+_COMPONENTS = ("Credential", "Signature", "SignedHeaders")
 
 
-def missing_of(authorization: str, *, has_time: bool) -> str:
-    """Return AWS's sentences about the missing parts of an Authorization header; empty when none is missing."""
-    parts = parts_of(authorization)
-    missing = [
+def header_components(authorization: str, wording: Wording, *, has_time: bool) -> dict[str, str]:
+    """Return the components of a Version 4 Authorization header, by name. Raises AwsError when it is malformed."""
+    rest = authorization.partition(" ")[2]
+    if wording is S3:
+        _check_of_s3(rest)
+    try:
+        components = components_of(rest)
+    except NoPair as error:
+        raise wording.no_pair(str(error), authorization) from None
+    missing = "".join(
         f"Authorization header requires '{name}' parameter. "
-        for name in ("Credential", "Signature", "SignedHeaders")
-        if not parts.get(name)
-    ]
+        for name in _COMPONENTS
+        if not components.get(name)
+    )
     if not has_time:
-        missing.append(
+        missing += (
             "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header. "
         )
-    return "".join(missing)
+    if missing:
+        raise wording.incomplete(f"{missing}Authorization={authorization}")
+    return components
+
+
+def _check_of_s3(rest: str) -> None:
+    """Refuse what is not exactly three components. Raises AwsError.
+
+    Source of both sentences: S3's answers in ex-aws/ex_aws#537, TTLabs/EvaporateJS#353 and zendesk/apt-s3#10 (observed
+    by others).
+    """
+    components = rest.split(",")
+    for component in components:
+        name, _, value = component.strip().partition("=")
+        if name in _COMPONENTS and (not value or "=" in value or " " in value):
+            raise S3.component(component)
+    names = sorted(component.strip().partition("=")[0] for component in components)
+    if names != sorted(_COMPONENTS):
+        raise S3.three_components()
 
 
 def is_half_signed(request: HttpRequest) -> bool:
@@ -41,30 +59,27 @@ def is_half_signed(request: HttpRequest) -> bool:
     headers = request.headers
     if "x-amz-target" not in headers:
         return False
-    authorization = headers.get("authorization")
-    if authorization is None:
+    if not headers.get("authorization"):
         return "X-Amz-Algorithm" in request.query
-    return (
-        "Signature=" not in authorization
-        or "SignedHeaders=" not in authorization
-        or "Credential=" not in authorization
-        or "X-Amz-Algorithm" in request.query
-    )
+    scope = scope_of(request)
+    return not (scope.algorithm and scope.is_whole) or "X-Amz-Algorithm" in request.query
 
 
 def check(request: HttpRequest, wording: Wording) -> None:
     """Refuse a half-signed request, as far as that applies without `--auth`. Raises AwsError."""
     headers = request.headers
     authorization = headers.get("authorization", "")
-    claim_in_query = "X-Amz-Algorithm" in presigned.parameters_of(request)
-    if authorization and claim_in_query:
+    parameters = parameters_of(request)
+    if authorization and "X-Amz-Algorithm" in parameters:
         raise wording.both()
-    if claim_in_query:
-        presigned.check_present(presigned.parameters_of(request), wording)
+    if "X-Amz-Algorithm" in parameters:
+        presigned.check_present(parameters, wording)
     elif authorization:
-        parts = parts_of(authorization)
-        if not missing_of(authorization, has_time=True) or list(parts) == ["Credential"]:
+        try:
+            components = components_of(authorization.partition(" ")[2])
+        except NoPair as error:
+            raise wording.no_pair(str(error), authorization) from None
+        if list(components) == ["Credential"] or all(components.get(n) for n in _COMPONENTS):
             return
         has_time = "x-amz-date" in headers or "date" in headers
-        missing = missing_of(authorization, has_time=has_time)
-        raise wording.incomplete(f"{missing}Authorization={authorization}")
+        header_components(authorization, wording, has_time=has_time)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from calendar import timegm
 from datetime import datetime
-from urllib.parse import parse_qsl
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest, Scope
 from headrace.aws.signatures.auth_errors import MOST_EXPIRES_S, S3, SKEW_MINUTES, Wording
-from headrace.aws.signatures.signers import whole_credential
+from headrace.aws.signatures.credential_scopes import SIGV2, SIGV4, SIGV4A, parameters_of, scope_of
 from headrace.aws.signatures.sigv2 import OldClaim
-from headrace.aws.signatures.sigv4 import ALGORITHM, Claim
+from headrace.aws.signatures.sigv4 import Claim
 
-SIGV4A = "AWS4-ECDSA-P256-SHA256"
 _SKEW_MS = SKEW_MINUTES * 60_000
 _REQUIRED = (
     "X-Amz-Algorithm",
@@ -30,12 +28,7 @@ _REQUIRED = (
 )
 
 
-def parameters_of(request: HttpRequest) -> dict[str, str]:
-    """Return the query's parameters; of a repeated one the last."""
-    return dict(parse_qsl(request.query, keep_blank_values=True))
-
-
-def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
+def claim_of(params: dict[str, str], scope: Scope, wording: Wording) -> Claim | None:
     """Return the signature parameters of a presigned URL; None when the URL is not presigned. Raises AwsError."""
     is_s3 = wording is S3
     # For services other than S3, a request without an algorithm is not signed (observed by kinesalite).
@@ -45,24 +38,26 @@ def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
     algorithm = params["X-Amz-Algorithm"]
     if algorithm == SIGV4A:
         raise wording.sigv4a()
-    if algorithm != ALGORITHM:
+    if algorithm != SIGV4:
         raise (
-            S3.query_parameters(f'X-Amz-Algorithm only supports "{ALGORITHM} and {SIGV4A}"')
+            S3.query_parameters(f'X-Amz-Algorithm only supports "{SIGV4} and {SIGV4A}"')
             if is_s3
             else wording.algorithm(algorithm)
         )
-    credential = whole_credential(params["X-Amz-Credential"])
-    if credential is None:
-        raise S3.query_credential() if is_s3 else wording.credential(params["X-Amz-Credential"])
+    if not scope.access_key:
+        raise S3.query_credential() if is_s3 else wording.credential(scope.credential)
     _signed_ms(params["X-Amz-Date"], wording)
     return Claim(
-        *credential,
+        scope.access_key,
+        scope.date,
+        scope.region,
+        scope.service,
         signed_headers=tuple(params["X-Amz-SignedHeaders"].lower().split(";")),
         signature=params["X-Amz-Signature"],
         timestamp=params["X-Amz-Date"],
         is_query=True,
         expires_s=_expires_s(params.get("X-Amz-Expires"), wording),
-        token=params.get("X-Amz-Security-Token"),
+        token=scope.token or None,
     )
 
 
@@ -138,11 +133,9 @@ def check_time(claim: Claim, wording: Wording, now_ms: int) -> None:
         raise wording.skewed(claim.timestamp, signed_ms, now_ms, minutes)
 
 
-def old_claim_of(params: dict[str, str]) -> OldClaim | None:
-    """Return the parameters of a URL presigned with S3's old signature; None when it is not. Raises AwsError."""
+def old_claim_of(params: dict[str, str], scope: Scope) -> OldClaim:
+    """Return the parameters of a URL presigned with S3's old signature. Raises AwsError."""
     names = ("Signature", "Expires", "AWSAccessKeyId")
-    if "AWSAccessKeyId" not in params and "Signature" not in params:
-        return None
     if not all(params.get(name) for name in names):
         sentence = "Query-string authentication requires the Signature, Expires and AWSAccessKeyId parameters"
         raise AwsError("AccessDenied", sentence, 403)
@@ -152,10 +145,10 @@ def old_claim_of(params: dict[str, str]) -> OldClaim | None:
         sentence = f"Invalid date (should be seconds since epoch): {expires}"
         raise AwsError("AccessDenied", sentence, 403)
     return OldClaim(
-        access_key=params["AWSAccessKeyId"],
+        access_key=scope.access_key,
         signature=params["Signature"],
         expires_s=int(expires),
-        token=params.get("x-amz-security-token"),
+        token=scope.token or None,
     )
 
 
@@ -167,20 +160,13 @@ def check_old_time(claim: OldClaim, now_ms: int) -> None:
 
 def check(request: HttpRequest, wording: Wording, now_ms: int) -> None:
     """Refuse a presigned URL that is malformed or not valid now. Its signature is not verified. Raises AwsError."""
-    if (
-        "Signature" not in request.query
-        and "Key" not in request.query
-        and "X-Amz" not in request.query
-    ):
+    scope = scope_of(request)
+    if not scope.is_query:
         return
     params = parameters_of(request)
-    if wording is S3:
-        old = old_claim_of(params)
-        if old is not None:
-            check_old_time(old, now_ms)
-            return
-    elif "X-Amz-Expires" not in params:
-        return
-    claim = claim_of(params, wording)
-    if claim is not None:
-        check_time(claim, wording, now_ms)
+    if wording is S3 and scope.algorithm == SIGV2:
+        check_old_time(old_claim_of(params, scope), now_ms)
+    elif wording is S3 or "X-Amz-Expires" in params:
+        claim = claim_of(params, scope, wording)
+        if claim is not None:
+            check_time(claim, wording, now_ms)

@@ -2,33 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-from urllib.parse import unquote
-
 from headrace.aws.calls.http import HttpRequest, Scope
 from headrace.aws.protocols.service import Profile
-from headrace.aws.signatures import sigv2
-
-
-@functools.lru_cache(maxsize=1024)
-def _parse_scope(credential: str) -> Scope:
-    parts = credential.split("/")
-    if len(parts) != 5:
-        return Scope()
-    return Scope(parts[0], parts[2], parts[3])
-
-
-def scope_of(request: HttpRequest) -> Scope:
-    """Return the credential scope from the Authorization header or a presigned query."""
-    authorization = request.headers.get("authorization", "")
-    _, found, rest = authorization.partition("Credential=")
-    if found:
-        return _parse_scope(rest.partition(",")[0].strip())
-    if "X-Amz-Credential=" in request.query:
-        return _parse_scope(unquote(request.query_params().get("X-Amz-Credential", "")))
-    if authorization.startswith("AWS ") or "AWSAccessKeyId=" in request.query:
-        return Scope(service=sigv2.SERVICE)
-    return Scope()
+from headrace.aws.signatures.credential_scopes import scope_of
 
 
 class ServiceNames:
@@ -56,9 +32,8 @@ class ServiceNames:
 
     def service_of(self, request: HttpRequest) -> str:
         """Return botocore's name of a request's service, computed once; empty when it is unknown."""
-        if request.scope is None:
-            request.scope = scope_of(request)
-            known = self.of_head(request, request.scope)
+        if not request.service:
+            known = self.of_head(request, scope_of(request))
             request.service = known or self.of_body(request.body)
         return request.service
 

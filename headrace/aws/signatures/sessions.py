@@ -20,8 +20,6 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from headrace.aws.calls.http import HttpRequest
-
 log = logging.getLogger(__name__)
 
 SECRET_FILE = "session-secret"
@@ -183,14 +181,6 @@ def _sealed(session: RoleSession) -> list[Any]:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, cast("list[Any]", value))) if isinstance(value, list) else value
-
-
-def token_of(request: HttpRequest) -> str:
-    """Return the session token of a request, empty without one."""
-    token = request.headers.get("x-amz-security-token")
-    if token is None and "X-Amz-Security-Token" in request.query:
-        token = request.query_params().get("X-Amz-Security-Token")
-    return token or ""
 
 
 def role_name(role_arn: str) -> str:

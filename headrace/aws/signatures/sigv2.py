@@ -17,8 +17,6 @@ from botocore.auth import HmacV1Auth
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.signatures.sigv4 import wire_bytes
 
-# The only service that still accepts these signatures.
-SERVICE = "s3"
 # Botocore's list of the query parameters that are signed with the path.
 _SUBRESOURCES = frozenset(HmacV1Auth.QSAOfInterest)
 

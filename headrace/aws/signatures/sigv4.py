@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote
 from botocore.utils import normalize_url_path
 
 from headrace.aws.calls.http import HttpRequest
+from headrace.aws.signatures.credential_scopes import SIGV4
 
-ALGORITHM = "AWS4-HMAC-SHA256"
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 EMPTY_SHA256 = hashlib.sha256().hexdigest()
 AUTHORITY = ":authority"
@@ -100,7 +100,7 @@ def signatures(
             continue
         seen.add(canonical)
         digest = hashlib.sha256(canonical).hexdigest()
-        text = f"{ALGORITHM}\n{claim.timestamp}\n{claim.scope}\n{digest}"
+        text = f"{SIGV4}\n{claim.timestamp}\n{claim.scope}\n{digest}"
         yield Signed(sign(key, text), canonical, text)
 
 
@@ -166,12 +166,12 @@ class SigV4Chunks:
 
     def is_right(self, sha256: str, signature: str) -> bool:
         """Whether the next chunk, whose SHA-256 is given in hexadecimal, has this signature."""
-        return self._follows(f"{ALGORITHM}-PAYLOAD", f"{EMPTY_SHA256}\n{sha256}", signature)
+        return self._follows(f"{SIGV4}-PAYLOAD", f"{EMPTY_SHA256}\n{sha256}", signature)
 
     def is_right_trailer(self, trailers: bytes, signature: str) -> bool:
         """Whether the trailers, `name:value` and a line feed each, have this signature."""
         digest = hashlib.sha256(trailers).hexdigest()
-        return self._follows(f"{ALGORITHM}-TRAILER", digest, signature)
+        return self._follows(f"{SIGV4}-TRAILER", digest, signature)
 
     def _follows(self, kind: str, what: str, signature: str) -> bool:
         claim = self._claim

@@ -53,17 +53,29 @@ def _key(account: str, region: str, resource: str) -> Any:
     return _backend(kms_backends, account, region).keys[resource.removeprefix("key/")].policy
 
 
+def _api(account: str, region: str, resource: str) -> Any:
+    """REST APIs: their policies may write `execute-api:/STAGE/METHOD/PATH` for the ARN of a method."""
+    from moto.apigateway.models import apigateway_backends
+
+    api_id = resource.partition("/")[0]
+    policy = _backend(apigateway_backends, account, region).apis[api_id].policy
+    text = policy if isinstance(policy, str) else json.dumps(policy)
+    arn = f"arn:aws:execute-api:{region}:{account}:{api_id}/"
+    return text.replace('"execute-api:/', f'"{arn}') if policy else None
+
+
 _READERS: dict[str, Callable[[str, str, str], Any]] = {
     "sqs": _queue,
     "sns": _topic,
     "events": _bus,
     "logs": _group,
     "kms": _key,
+    "execute-api": _api,
 }
 
 
 def policy_in_moto(arn: str) -> str | None:
-    """Return the policy, as JSON, of a resource of SQS, SNS, EventBridge, Logs or KMS by its ARN; None without one."""
+    """Return the policy, as JSON, of a resource of one of these services by its ARN; None without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
     try:
         found = _READERS[service](account, region, resource)

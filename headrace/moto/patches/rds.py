@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from headrace.moto.storage import pickles
 from headrace.moto.updating import create_wholly
 
 
@@ -49,3 +50,21 @@ def keep_subnet_groups(module: Any) -> None:
         return group
 
     module.RDSBackend.modify_db_subnet_group = modify_db_subnet_group
+
+
+def store_no_classes(_: Any) -> None:
+    """Store RDS' collections without the mapping of classes to them, which is made again."""
+    pickles.register_filter("rds", lambda _, state: {**state, "resource_map": {}})
+    pickles.register_restorer("rds", _with_resource_map)
+
+
+def _with_resource_map(backend: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Return stored attributes with the collections by their classes: a class is no data."""
+    known = vars(backend)
+    by_class = {
+        kind: state.get(name, known[name])
+        for kind, collection in backend.resource_map.items()
+        for name in known
+        if known[name] is collection
+    }
+    return {**state, "resource_map": by_class}

@@ -17,6 +17,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.protocols.codec_moto import without_controls
 from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.aws.signatures.credential_scopes import SIGV4, scope_of
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.moto.storage.journal import Entry
 
@@ -28,6 +29,8 @@ SCOPE_TO_HOST = {
     "dynamodbstreams": "streams.dynamodb",
     "iotdata": "data-ats.iot",
     "memorydb": "memory-db",
+    "opensearch": "es",
+    "opensearchserverless": "aoss",
     "mobiletargeting": "pinpoint",
     "payment-cryptography": "controlplane.payment-cryptography",
     "sagemaker": "api.sagemaker",
@@ -41,12 +44,18 @@ WITHOUT_TARGET = {
     "sagemaker": "sagemaker-runtime",
     "servicecatalog": "servicecatalog-appregistry",
 }
+# Services whose signatures name an older service, or have a name of their own.
+SCOPE_TO_SERVICE = {"aoss": "opensearchserverless"}
+_OPENSEARCH_PATH = "/2021-01-01/"
 # Hosts without a region in their name.
 GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
 
 
 def service_of(request: HttpRequest, service: str) -> str:
-    """Return the service that a request is for; `service` is only the name in its signature."""
+    """Return botocore's name of the service that a request is for; `service` is only the name in its signature."""
+    if service == "es" and request.path.startswith(_OPENSEARCH_PATH):
+        return "opensearch"
+    service = SCOPE_TO_SERVICE.get(service, service)
     target = request.headers.get("x-amz-target", "")
     if not target:
         return WITHOUT_TARGET.get(service, service)
@@ -167,6 +176,7 @@ def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes)
         url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
         headers={
             **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
+            **_authorization_of(request),
             "host": endpoint_host,
             "x-moto-account-id": request.call.account,
         },
@@ -174,6 +184,20 @@ def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes)
         # As many bits as SQLite stores: the secrets of access keys come from it.
         seed=int.from_bytes(random, "big") >> 1,
     )
+
+
+def _authorization_of(request: HttpRequest) -> dict[str, str]:
+    """Return the Authorization header from which moto reads the caller; none for a request that nobody signed.
+
+    moto looks for a key anywhere in it, so it gets no client's text.
+    """
+    scope = scope_of(request)
+    if not scope.access_key:
+        return {}
+    credential = "/".join(
+        (scope.access_key, scope.date, scope.region, scope.service, "aws4_request")
+    )
+    return {"authorization": f"{SIGV4} Credential={credential}, SignedHeaders=host, Signature=0"}
 
 
 def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:

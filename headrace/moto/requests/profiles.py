@@ -20,6 +20,7 @@ PROFILES: Mapping[str, Profile] = {
         )
     ),
     "iam": Profile(query_version="2010-05-08"),
+    "redshift": Profile(signing_scopes=("redshift",), query_version="2012-12-01"),
     "ses": Profile(signing_scopes=("email",)),
     "sns": Profile(query_version="2010-03-31"),
     "sqs": Profile(query_version="2012-11-05"),

@@ -12,7 +12,8 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import operation_parser
-from headrace.aws.signatures.sessions import RoleSessions, token_of
+from headrace.aws.signatures.credential_scopes import token_of
+from headrace.aws.signatures.sessions import RoleSessions
 from headrace.moto.memory import iam, principals
 from headrace.permissions.policies.document import UnreadableDocument, parse_document
 from headrace.permissions.policies.grammar import PolicyError

@@ -9,8 +9,10 @@ from typing import Any
 
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
 from headrace.moto.storage.pickles import dump, load
+from headrace.moto.storage.stored_names import stored_as
 
 
+@stored_as("kept_dict")
 class KeptDict(OrderedDict[Any, Any]):
     """A dictionary of a moto model, stored as rows: each row is a pickled value.
 

@@ -1,7 +1,8 @@
 """Pickles moto's services and reads them back, without the parts that must not or cannot be pickled.
 
-A backend is pickled as its name, a collection that is stored as rows as its id, a lock as a new lock. Reading
-constructs only classes of moto and harmless ones of the standard library, whatever the bytes name.
+A backend is pickled as its name, a collection that is stored as rows as its id, a lock as a new lock. The bytes hold
+data only: the names in them are those of an explicit list (`stored_names`), and objects are rebuilt from their
+attributes without running any of their code (`shells`).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import importlib
+import inspect
 import io
 import pickle
 import threading
@@ -18,8 +20,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from headrace.aws.protocols.moto_imports import IMPORTING
-from headrace.moto.storage.allowed_names import check_module, check_name, current_module
 from headrace.moto.storage.changes import Rows
+from headrace.moto.storage.shells import READING, Shells, shell_of, shells, stand_in
+from headrace.moto.storage.stored_names import is_known, moto_names, name_of, named, stored_as
 
 # A reducer pickles an object as `__reduce__` does; NotImplemented leaves that to the object.
 Reducer = Callable[[Any], Any]
@@ -32,6 +35,8 @@ _REDUCERS: dict[type, Reducer] = {}
 _FILTERS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {}
 # moto's package -> a function that copies in-memory attributes from the old backend to one that was read again.
 _CARRIERS: dict[str, Callable[[dict[str, Any], Any], None]] = {}
+# moto's package -> a function that changes stored attributes before a backend gets them.
+_RESTORERS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {}
 # (module, qualified name) -> replacements for unnamed functions that the state refers to.
 _FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
 
@@ -52,6 +57,13 @@ def register_carrier(package: str, carry: Callable[[dict[str, Any], Any], None])
     _CARRIERS[package] = carry
 
 
+def register_restorer(
+    package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]]
+) -> None:
+    """Pass the stored attributes of a service's backends through `change`, with the backend, before it gets them."""
+    _RESTORERS[package] = change
+
+
 def register_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
     """Pickle a function that cannot be named (a lambda of moto's) as a name for `make`."""
     _FACTORIES[module, qualified_name] = make
@@ -61,6 +73,15 @@ def without(obj: Any, **instead: Any) -> tuple[Any, ...]:
     """Return a reduction of an object with some attributes replaced."""
     new_object: Any = vars(copyreg)["__newobj__"]
     return new_object, (type(obj),), {**vars(obj), **instead}
+
+
+def shell(kind: type, least: type, **attributes: Any) -> Any:
+    """Return a shell of `kind`, which must be derived from `least`, while state is read."""
+    if not issubclass(kind, least):
+        raise pickle.UnpicklingError(f"{kind} is no {least}")
+    made = shell_of(kind)
+    vars(made).update(attributes)
+    return made
 
 
 # --- backends -----------------------------------------------------------------------------------
@@ -95,14 +116,18 @@ def all_packages() -> set[str]:
     return {package_of(each.backend) for each in list(backends._instances) if each}  # noqa: SLF001
 
 
+@stored_as("backend")
 def backend_at(module: str, qualified_name: str, account: str, region: str) -> Any:
     """Return a backend, created if it does not exist. Raises LookupError when moto has no such backend."""
     return backend_dict(module, qualified_name)[account][region]
 
 
+@stored_as("backends")
 @functools.cache
 def backend_dict(module: str, qualified_name: str) -> Any:
-    """Return moto's dictionary of a service's backends."""
+    """Return moto's dictionary of a service's backends. Raises `pickle.UnpicklingError` for an unlisted name."""
+    if qualified_name not in moto_names(module):
+        raise pickle.UnpicklingError(f"{module}.{qualified_name} is no part of moto's state")
     from moto.core.base_backend import BackendDict
 
     with IMPORTING:
@@ -138,20 +163,26 @@ def _reduce_function(function: types.FunctionType) -> Any:
     return (known_factory, name) if name in _FACTORIES else NotImplemented
 
 
+@stored_as("factory")
 def known_factory(module: str, qualified_name: str) -> Callable[[], Any]:
     """Return the replacement for an unnamed function."""
-    return _FACTORIES[module, qualified_name]
+    make: Any = _FACTORIES[module, qualified_name]
+    # A dictionary may have it.
+    make.is_factory = True
+    return make
 
 
 def _reduce_method(method: types.MethodType) -> Any:
     return bound_method, (method.__self__, method.__name__)
 
 
+@stored_as("method")
 def bound_method(owner: Any, name: str) -> Any:
-    """Return a bound method of an object of moto's."""
-    if not type(owner).__module__.startswith("moto."):
-        raise pickle.UnpicklingError(f"{type(owner)} is no part of moto's state")
-    return getattr(owner, name)
+    """Return a bound method of an object of moto's, which may still be a shell; only of those that are listed."""
+    kind = shells().kind_of(owner)
+    if f"{kind.__qualname__}.{name}" not in moto_names(kind.__module__):
+        raise pickle.UnpicklingError(f"{kind}.{name} is no part of moto's state")
+    return types.MethodType(inspect.getattr_static(kind, name), owner)
 
 
 def _reduce_thread(thread: threading.Thread) -> Any:
@@ -159,12 +190,12 @@ def _reduce_thread(thread: threading.Thread) -> Any:
     return ended_thread, (type(thread),), {k: v for k, v in vars(thread).items() if k not in own}
 
 
+@stored_as("ended_thread")
 def ended_thread(kind: type) -> threading.Thread:
     """Return a thread that is not running: the restart ended it."""
-    make: Any = kind.__new__
-    thread: threading.Thread = make(kind)
-    threading.Thread.__init__(thread)
-    return thread
+    if not issubclass(kind, threading.Thread):
+        raise pickle.UnpicklingError(f"{kind} is no thread")
+    return shells().ended_thread(kind)
 
 
 def _reduce_private_key(key: Any) -> Any:
@@ -174,6 +205,7 @@ def _reduce_private_key(key: Any) -> Any:
     return private_key, (der,)
 
 
+@stored_as("private_key")
 def private_key(der: bytes) -> Any:
     """Return a private key from its PKCS #8 form."""
     from cryptography.hazmat.primitives.serialization import load_der_private_key
@@ -191,9 +223,12 @@ def _reduce_rows(rows: Rows) -> Any:
     return rows_with_id, (type(rows), rows.id)
 
 
-def rows_with_id(kind: type[Rows], rows_id: int) -> Rows:
+@stored_as("rows")
+def rows_with_id(kind: Any, rows_id: int) -> Rows:
     """Return rows with their stored id; the pickled state sets the object that they belong to."""
-    rows = kind(rows_id)
+    if not issubclass(kind, Rows):
+        raise pickle.UnpicklingError(f"{kind} has no rows")
+    rows: Rows = kind(int(rows_id))
     if _Unpickler.now is not None:
         _Unpickler.now.append(rows)
     return rows
@@ -224,6 +259,7 @@ def _reduce_new(maker: Callable[[], Any], _: Any) -> Any:
     return new_lock, (maker.__name__,)
 
 
+@stored_as("lock")
 def new_lock(name: str) -> Any:
     """Return a new `Lock`, `RLock`, `Condition` or `Event`."""
     makers: dict[str, Callable[[], Any]] = {
@@ -242,6 +278,7 @@ def _reduce_account(account: Any) -> Any:
     return backends_of_account, (kind.__module__, kind.__qualname__, account.account_id)
 
 
+@stored_as("backends_of_account")
 def backends_of_account(module: str, qualified_name: str, account: str) -> Any:
     """Return moto's dictionary of a service's backends in an account."""
     return backend_dict(module, qualified_name)[account]
@@ -263,7 +300,7 @@ def _reducer_of(kind: type) -> Reducer | None:
     return None
 
 
-_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, type(backend_dict))
 # Part of Python's message (dictionary, set, OrderedDict) when another thread adds to a collection while it is pickled.
 _CHANGED = "during iteration"
 _ATTEMPTS = 10
@@ -280,8 +317,14 @@ class _Pickler(pickle.Pickler):
         reducer = _reducer_of(type(obj))
         reduced = NotImplemented if reducer is None else reducer(obj)
         if reduced is NotImplemented and isinstance(obj, _NAMED):
+            name = name_of(obj)
+            if name is not None:
+                return named, (name,)
             # Pickled by name, so the reader must be allowed to look it up.
-            check_name(obj.__module__, obj.__qualname__, obj)
+            if not is_known(obj.__module__, obj.__qualname__):
+                raise pickle.PicklingError(
+                    f"{obj.__module__}.{obj.__qualname__} is no part of moto's state"
+                )
         return reduced
 
 
@@ -290,11 +333,7 @@ class _Unpickler(pickle.Unpickler):
     now: list[Rows] | None = None
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        module = current_module(module_name)
-        check_module(module, global_name)
-        found = super().find_class(module, global_name)
-        check_name(module, global_name, found)
-        return found
+        return stand_in(module_name, global_name)
 
 
 def dump(value: Any) -> bytes:
@@ -319,7 +358,13 @@ def _dump(value: Any) -> tuple[bytes, list[Rows]]:
 def load(data: bytes) -> Any:
     """Return the unpickled value. Raises `pickle.UnpicklingError` for anything that is not moto's."""
     _prepare()
-    return _Unpickler(io.BytesIO(data)).load()
+    outer, READING.shells = READING.shells, Shells()
+    try:
+        value = _Unpickler(io.BytesIO(data)).load()
+        READING.shells.finish()
+    finally:
+        READING.shells = outer
+    return value
 
 
 def dump_service(package: str) -> tuple[bytes, list[Rows]]:
@@ -359,7 +404,9 @@ def load_service(data: bytes) -> tuple[Collection[Where], list[Rows]]:
     finally:
         _Unpickler.now = None
     for where, state in states.items():
-        vars(backend_at(*where)).update(state)
+        backend = backend_at(*where)
+        change = _RESTORERS.get(package_of(type(backend)))
+        vars(backend).update(state if change is None else change(backend, state))
     return states.keys(), rows
 
 

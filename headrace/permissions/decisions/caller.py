@@ -11,7 +11,7 @@ from headrace.core.clock import Clock
 from headrace.core.ports import CallerIdentity
 from headrace.permissions.decisions.entries import Entries, Entry, EntryKey, access_to, key_of
 from headrace.permissions.decisions.identity import Identity
-from headrace.permissions.decisions.key_uses import use_of_key
+from headrace.permissions.decisions.key_uses import use_of_key, with_keys
 from headrace.permissions.decisions.refusals import refusal
 from headrace.permissions.policies.model import Access
 
@@ -100,6 +100,10 @@ class Caller:
             sentence = self.sentence_of((action, resource), action, resource)
         if sentence:
             raise refusal(service, sentence, action)
+
+    def denial(self, action: str, resource: str, context: Mapping[str, tuple[str, ...]]) -> str:
+        """See `Permit.denial`."""
+        return self.sentence_in(with_keys(access_to(action, resource), context))
 
     def _sentence_via(self, service: str, action: str, key: str, of: str) -> str:
         """Note the use of a key by a service; return AWS's sentence when it is to be refused."""

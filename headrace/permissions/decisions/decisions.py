@@ -146,11 +146,31 @@ class Judge:
             self._by_token[key] = permit
         return permit
 
+    def is_session(self, access_key: str, token: str) -> bool:
+        """Whether these are the key and the token of a session of this cloud that has not expired."""
+        session = self._sessions.find(access_key, token)
+        return session is not None and self.clock.now_ms() < session.expires_ms
+
     def _identity(self, access_key: str, token: str) -> Identity | None:
         session = self._sessions.find(access_key, token)
         if session is not None:
             return identity_of_session(session)
         return Identity("key", access_key) if access_key.startswith("AKIA") else None
+
+    def name_of(self, access_key: str, token: str) -> tuple[str, str] | None:
+        """See `headrace.aws.calls.permits.Callers.name_of`."""
+        identity = self._identity(access_key, token)
+        if identity is not None and identity.kind == "key":
+            identity = self.people.user_of(access_key)
+        if identity is None:
+            return None
+        principal = self.people.principal(identity)
+        if principal is not None:
+            return principal.arn, principal.user_id
+        # A session of a role that IAM does not have.
+        role_id = self._sessions.role_id(identity.account, identity.name)
+        arn = f"arn:aws:sts::{identity.account}:assumed-role/{identity.name}/{identity.session}"
+        return arn, f"{role_id}:{identity.session}"
 
     def permit_as(self, acting: CallerIdentity) -> Permit | None:
         """See `Permissions.permit_as`."""

@@ -24,10 +24,11 @@ class Identity:
     """One caller.
 
     Attributes:
-        kind: what `name` is; `key` for an access key whose user must be looked up in IAM, `federated` for a session of
-            GetFederationToken, `provider` for a user of an OpenID Connect or SAML provider.
-        name: the name of the user, role or service, or the access key id. A role's name is without its path. For a
-            federated session it is the name of the user who requested it, empty for the account itself.
+        kind: what `name` is; `root` for an account itself, `key` for an access key whose user must be looked up in
+            IAM, `federated` for a session of GetFederationToken, `provider` for a user of an OpenID Connect or SAML
+            provider.
+        name: the name of the user, role or service, the account, or the access key id. A role's name is without its
+            path. For a federated session it is the name of the user who requested it, empty for the account itself.
         account: empty for services and keys.
         session: the name of a role's session, or of a federated user.
         policy: the session policy, as it was passed to AssumeRole.
@@ -41,7 +42,7 @@ class Identity:
         issued_ms: when the session was issued, 0 when unknown; it does not count when identities are compared.
     """
 
-    kind: Literal["role", "user", "service", "key", "federated", "provider"]
+    kind: Literal["root", "role", "user", "service", "key", "federated", "provider"]
     name: str
     account: str = ""
     session: str = ""
@@ -66,6 +67,8 @@ class Identity:
         """The caller's own ARN, without a path; a service's name."""
         if self.kind in ("service", "key", "provider"):
             return self.name
+        if self.kind == "root":
+            return f"arn:aws:iam::{self.account}:root"
         if self.kind == "federated":
             return f"arn:aws:sts::{self.account}:federated-user/{self.session}"
         return f"arn:aws:iam::{self.account}:{self.kind}/{self.name}"
@@ -115,5 +118,7 @@ def identity_of(acting: CallerIdentity) -> Identity:
             source_account=acting.source_account,
         )
     account, resource = acting.arn.split(":", 5)[4:]
+    if resource == "root":
+        return Identity("root", account, account)
     kind = "user" if resource.startswith("user/") else "role"
     return Identity(kind, resource.rpartition("/")[2], account, acting.session)

@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
+from headrace.moto.storage.stored_names import stored_as
 
 # How long a value waits for others of its minute; then they become one point.
 RAW_MS = 3 * 60 * 1000
@@ -70,6 +71,7 @@ def _keep_data(before: dict[str, Any], backend: Any) -> None:
     backend.metric_data = before["metric_data"]
 
 
+@stored_as("cloudwatch_data")
 class MetricData:
     """The data of one account and region, in place of moto's list."""
 

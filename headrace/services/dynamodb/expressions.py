@@ -1,4 +1,4 @@
-"""Limits the length of DynamoDB expressions; moto does not, and its parser takes quadratic time.
+"""Limits the length and the depth of DynamoDB expressions; moto does not, and its parser takes quadratic time.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html (documented: 4 KB); the
 sentence was reported by clients of AWS (https://github.com/pynamodb/PynamoDB/issues/979).
@@ -35,7 +35,15 @@ def _checked(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
             from moto.dynamodb.exceptions import MockValidationException
 
             raise MockValidationException(refusal)
-        return act(self)
+        try:
+            return act(self)
+        except RecursionError:
+            # Documented: at most 300 operators; moto reads each one level deeper. The sentence is assumed.
+            from moto.dynamodb.exceptions import MockValidationException
+
+            name = next((name for name, _ in _expressions(self.body)), "expression")
+            message = f"Invalid {name}: The expression contains too many operators"
+            raise MockValidationException(message) from None
 
     return checked
 

@@ -20,6 +20,7 @@ import msgspec
 from headrace.moto.clock import use_clock
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 from headrace.services.dynamodb import checks
 from headrace.services.dynamodb import legacy_conditions as legacy
 from headrace.services.dynamodb.items import (
@@ -86,6 +87,7 @@ def _run_now(thread: Any) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
+@stored_as("dynamodb_rows")
 class TableRows(Rows):
     """The items of a table, by primary key."""
 
@@ -174,14 +176,14 @@ def _reduce_table(table: Any) -> Any:
     return empty_table, (type(table), rows.id), state
 
 
+@stored_as("dynamodb_table")
 def empty_table(kind: type, rows_id: int) -> Any:
     """Return a table whose attributes and rows are still to be loaded."""
-    make: Any = kind.__new__
-    table: Any = make(kind)
-    rows = pickles.rows_with_id(TableRows, rows_id)
-    assert isinstance(rows, TableRows)
-    table.kept, rows.table, table.items = rows, table, defaultdict(dict)
-    return table
+    from moto.dynamodb.models import Table
+
+    rows: Any = pickles.rows_with_id(TableRows, rows_id)
+    rows.table = pickles.shell(kind, Table, kept=rows, items=defaultdict(dict))
+    return rows.table
 
 
 def _kept(init: Any) -> Any:

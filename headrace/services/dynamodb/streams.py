@@ -19,6 +19,7 @@ import msgspec
 
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 
 # Documented: records are kept for 24 hours. The two limits are headrace's, for one stream: records are in memory.
 RETENTION_MS = 24 * 3600 * 1000
@@ -48,6 +49,7 @@ def patch() -> None:
     streams.get_records = _get_records
 
 
+@stored_as("dynamodb_stream_rows")
 class StreamRows(Rows):
     """The records of a stream, oldest first, each compressed with its time; `next` is the total number so far."""
 

@@ -27,6 +27,7 @@ from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 from headrace.services.events.inputs import whole_event
 from headrace.services.events.targets import dead_letter_arn, send_on
 
@@ -111,6 +112,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
 # --- archives ---------------------------------------------------------------------------------------
 
 
+@stored_as("events_archive_rows")
 class _Archived(Rows):
     """The events of an archive, by number; those past its retention are dropped."""
 
@@ -166,14 +168,14 @@ def _reduce_archive(archive: Any) -> Any:
     return empty_archive, (archive.events.id,), state
 
 
+@stored_as("events_archive")
 def empty_archive(rows_id: int) -> Any:
     """Return an archive whose attributes and events are still to be loaded."""
     from moto.events.models import Archive
 
-    archive: Any = Archive.__new__(Archive)
     rows: Any = pickles.rows_with_id(_Archived, rows_id)
-    archive.events, rows.archive = rows, archive
-    return archive
+    rows.archive = pickles.shell(Archive, Archive, events=rows)
+    return rows.archive
 
 
 def _with_rows(init: Any) -> Any:

@@ -114,7 +114,6 @@ class Firehose:
         with self.lock:
             for running in self._running.values():
                 self._halt(running)
-        self._ports.queries.close()
 
     def _halt(self, running: _Running) -> None:
         running.unsubscribe()

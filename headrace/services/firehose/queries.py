@@ -1,123 +1,35 @@
-"""Runs JQ 1.6 queries over records, each query in a child process with limits on time and memory."""
+"""Runs JQ 1.6 queries over records, with the engine of jq_child.py in a process of its own."""
 
 from __future__ import annotations
 
 import importlib.util
 import struct
-import subprocess
-import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from headrace.core.evaluation import POOL, Engine, Stopped, TooMuch
 from headrace.services.firehose.errors import invalid
 
 # A query's result for a record: the text of each key (None for null and the empty string), or why there is none.
 Found = dict[str, str | None] | str
-_CHILD = Path(__file__).with_name("jq_child.py")
+_ENGINE = Engine(Path(__file__).with_name("jq_child.py"))
 _BATCH_RECORDS = 2000
 _BATCH_BYTES = 4 * 1024 * 1024
 # Processor time for a batch: a hundred times what usual queries take.
 _BASE_S = 0.3
 _RECORD_S = 0.002
-# How often a process may end in one call before the remaining records fail.
+# How often a batch may fail in one call before the remaining records fail.
 _MOST_ENDS = 16
 _FEW_ENDS = 2
-# How many processes stay alive for queries in use.
-_KEPT = 32
-_LENGTH = struct.Struct("<I")
+_COMPILE_S = 5.0
 _TOO_LONG = "the query took too much time or memory"
 
 
 _decode_results = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 _decode_any = msgspec.json.Decoder().decode
 _decode_text = msgspec.json.Decoder(str).decode
-
-
-class _Ended(Exception):
-    """The process has ended: the query took too much time or memory."""
-
-
-class _Process:
-    """A child process that runs one query. Used by one thread at a time."""
-
-    def __init__(self, query: str) -> None:
-        self.query = query
-        self.lock = threading.Lock()
-        self.gave_up = False
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> str:
-        """Start the process; return why the query cannot be compiled, or an empty text."""
-        # -I ignores the environment and the user's folders; the path of the jq package is passed explicitly.
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(_CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            close_fds=True,
-        )
-        try:
-            return self._ask(self.query.encode())
-        except _Ended:
-            return "it takes too long to compile"
-
-    def end(self) -> None:
-        """End the process."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            process.wait()
-
-    def run(self, datas: Sequence[bytes]) -> list[Found]:
-        """Return the query's result for each record; records must be JSON."""
-        ends_left = _FEW_ENDS if self.gave_up else _MOST_ENDS
-        found: list[Found] = [_TOO_LONG] * len(datas)
-        waiting = [(0, len(datas))]
-        while waiting and ends_left:
-            start, end = waiting.pop()
-            try:
-                found[start:end] = self._batch(datas[start:end])
-            except _Ended:
-                self.end()
-                ends_left -= 1
-                middle = (start + end) // 2
-                if end - start > 1:
-                    waiting += [(middle, end), (start, middle)]
-        self.gave_up = bool(waiting)
-        return found
-
-    def _batch(self, datas: Sequence[bytes]) -> list[Found]:
-        if self._process is None and self.start():
-            raise _Ended
-        seconds = _BASE_S + _RECORD_S * len(datas)
-        header = struct.pack(f"<dI{len(datas)}I", seconds, len(datas), *map(len, datas))
-        lines = self._ask(header + b"".join(datas)).split("\n")
-        if len(lines) != len(datas):
-            raise _Ended
-        return [_found(line) for line in lines]
-
-    def _ask(self, request: bytes) -> str:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(_LENGTH.pack(len(request)))
-            process.stdin.write(request)
-            process.stdin.flush()
-            header = process.stdout.read(_LENGTH.size)
-            if len(header) < _LENGTH.size:
-                raise _Ended
-            return process.stdout.read(_LENGTH.unpack(header)[0]).decode()
-        except (OSError, struct.error) as error:
-            raise _Ended from error
 
 
 def _found(line: str) -> Found:
@@ -141,11 +53,11 @@ def _text(value: bytes) -> str | None:
 
 
 class Queries:
-    """The queries of all delivery streams. Thread-safe; different queries run concurrently."""
+    """The queries of all delivery streams. Thread-safe; the pool of all evaluations gives each query its turns."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._processes: dict[str, _Process] = {}
+        # The queries whose last batch had too many endless records; they get fewer tries.
+        self._bad: set[str] = set()
 
     def check(self, query: str) -> None:
         """Raise AwsError InvalidArgumentException for a query that JQ 1.6 does not compile."""
@@ -153,50 +65,57 @@ class Queries:
             raise invalid(
                 "MetadataExtraction needs JQ 1.6, which is not installed here: pip install 'jq>=1.5,<1.6'"
             )
-        process = _Process(query)
         try:
-            problem = process.start()
-        finally:
-            process.end()
+            problem = _ask(query, [], _COMPILE_S)
+        except TooMuch:
+            problem = "it takes too long to compile"
         if problem:
             raise invalid(f"MetadataExtractionQuery is not a valid JQ 1.6 query: {problem}")
 
     def run(self, query: str, datas: Sequence[bytes]) -> list[Found]:
         """Return a query's result for each record; records must be JSON. Its time is limited for any query."""
-        process = self._of(query)
         found: list[Found] = []
-        with process.lock:
-            start = 0
-            while start < len(datas):
-                end, size = start, 0
-                while end < len(datas) and end - start < _BATCH_RECORDS and size < _BATCH_BYTES:
-                    size += len(datas[end])
-                    end += 1
-                found += process.run(datas[start:end])
-                start = end
+        start = 0
+        while start < len(datas):
+            end, size = start, 0
+            while end < len(datas) and end - start < _BATCH_RECORDS and size < _BATCH_BYTES:
+                size += len(datas[end])
+                end += 1
+            found += self._run(query, datas[start:end])
+            start = end
         return found
 
-    def _of(self, query: str) -> _Process:
-        ended: _Process | None = None
-        with self._lock:
-            process = self._processes.pop(query, None) or _Process(query)
-            self._processes[query] = process  # most recently used last
-            if len(self._processes) > _KEPT:
-                oldest = next(iter(self._processes))
-                ended = self._processes.pop(oldest)
-        if ended is not None:
-            with ended.lock:
-                ended.end()
-        return process
+    def _run(self, query: str, datas: Sequence[bytes]) -> list[Found]:
+        ends_left = _FEW_ENDS if query in self._bad else _MOST_ENDS
+        found: list[Found] = [_TOO_LONG] * len(datas)
+        waiting = [(0, len(datas))]
+        while waiting and ends_left:
+            start, end = waiting.pop()
+            try:
+                found[start:end] = _batch(query, datas[start:end])
+            except Stopped:
+                raise
+            except TooMuch:
+                ends_left -= 1
+                middle = (start + end) // 2
+                if end - start > 1:
+                    waiting += [(middle, end), (start, middle)]
+        self._bad = self._bad | {query} if waiting else self._bad - {query}
+        return found
 
-    def close(self) -> None:
-        """End all processes."""
-        with self._lock:
-            processes = list(self._processes.values())
-            self._processes.clear()
-        for process in processes:
-            # Without the process's lock: a caller that waits for an answer gets none.
-            process.end()
+
+def _batch(query: str, datas: Sequence[bytes]) -> list[Found]:
+    lines = _ask(query, datas, _BASE_S + _RECORD_S * len(datas)).split("\n")
+    if len(lines) != len(datas):
+        raise TooMuch(_TOO_LONG)
+    return [_found(line) for line in lines]
+
+
+def _ask(query: str, datas: Sequence[bytes], most_cpu_s: float) -> str:
+    texts = [query.encode(), *datas]
+    header = struct.pack(f"<I{len(texts)}I", len(texts), *map(len, texts))
+    request = header + b"".join(texts)
+    return POOL.ask(_ENGINE, request, caller=query, topic=query, most_cpu_s=most_cpu_s).decode()
 
 
 def is_json(data: bytes) -> bool:

@@ -11,9 +11,13 @@ from typing import Any
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
 
+# Documented: API_GetPartitions. How many parsed expressions are kept; moto keeps all.
+_MOST_PREDICATE_CHARACTERS = 2048
+_MOST_PREDICATES = 256
+
 
 def match_partitions_in_time(utils: ModuleType) -> None:
-    """Match LIKE by wildcards instead of regular expressions."""
+    """Match LIKE by wildcards instead of regular expressions, and bound the expressions."""
     like: Any = utils._Like
 
     def evaluate(self: Any, part_keys: Any, part_input: Any) -> bool:
@@ -27,6 +31,20 @@ def match_partitions_in_time(utils: ModuleType) -> None:
         return glob_matches(pattern, str(text), any_run="%", any_one="_")
 
     like.eval = evaluate
+    cache: Any = utils._PARTITION_FILTER_EXPRESSION_CACHE
+    parse: Any = cache.get
+
+    def parse_within_bounds(expression: str | None) -> Any:
+        if expression is not None and len(expression) > _MOST_PREDICATE_CHARACTERS:
+            raise _glue_refusal("Expression is longer than 2048 characters")
+        if len(cache._cache) >= _MOST_PREDICATES:
+            cache._cache.clear()
+        try:
+            return parse(expression)
+        except RecursionError:
+            raise _glue_refusal(f"Unsupported expression '{expression}'") from None
+
+    cache.get = parse_within_bounds
 
 
 def _glue_refusal(message: str) -> Exception:

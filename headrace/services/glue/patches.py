@@ -8,12 +8,14 @@ import functools
 from typing import Any
 
 from headrace.moto.storage.dictionaries import DictRows, KeptDict
+from headrace.moto.storage.stored_names import stored_as
 from headrace.services.glue import iceberg_tables
 
 # Observed by others on AWS: Iceberg, Spark and Hive report it.
 _CONCURRENT = "Update table failed due to concurrent modifications."
 
 
+@stored_as("glue_partition_rows")
 class PartitionRows(DictRows):
     """The partitions of a table."""
 

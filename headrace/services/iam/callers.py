@@ -67,6 +67,8 @@ class MotoUsersAndRoles:
             return Principal("service", identity.name)
         if identity.kind == "provider":
             return Principal("provider", identity.name)
+        if identity.kind == "root":
+            return Principal("root", identity.arn, identity.account, identity.arn, identity.account)
         found = self._find(identity)
         if identity.kind == "federated" and (found is not None or not identity.name):
             user_id = f"{identity.account}:{identity.session}"
@@ -80,6 +82,8 @@ class MotoUsersAndRoles:
 
     def policies(self, identity: Identity) -> Policies:
         """See `People.policies`."""
+        if identity.kind == "root":
+            return Policies(identity=(_EVERYTHING,))
         found = self._find(identity)
         session = self._session_policies(identity) if identity.has_session_policy else None
         if found is None:

@@ -21,6 +21,7 @@ from headrace.moto.clock import use_clock, utcnow
 from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 from headrace.services.iam import boundaries, limits
 from headrace.services.iam import policies as iam_policies
 from headrace.services.iam.groups import allow_new_paths
@@ -84,6 +85,7 @@ def _session_of(backend: Any, access_key_id: str) -> Any:
 # --- AWS managed policies -------------------------------------------------------------------------
 
 
+@stored_as("iam_policies")
 class _Policies(dict[str, Any]):
     """Managed policies by ARN; AWS's own are created at the first lookup."""
 
@@ -151,6 +153,7 @@ class _Policies(dict[str, Any]):
         return super().items()
 
 
+@stored_as("iam_aws_policies")
 class _AwsPolicies:
     """AWS managed policies, in place of moto's list."""
 
@@ -194,6 +197,7 @@ def _without_sessions(_: Any, state: dict[str, Any]) -> dict[str, Any]:
 # --- sessions -------------------------------------------------------------------------------------
 
 
+@stored_as("iam_session_rows")
 class _Sessions(Rows):
     """The sessions of an account, by access key, oldest first; expired ones are dropped."""
 

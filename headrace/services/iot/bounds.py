@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from headrace.core.wildcards import glob_matches
+from headrace.services.iot.sql import refusal_of
 
 
 def match_by_wildcards(models: ModuleType) -> None:
@@ -36,3 +38,27 @@ def match_by_wildcards(models: ModuleType) -> None:
         )
 
     thing._matches_single_query = matches_by_wildcard
+
+
+def check_statements(models: ModuleType) -> None:
+    """Refuse rules whose SQL is too long or nests too deeply when they are made."""
+    backend: Any = models.IoTBackend
+    backend.create_topic_rule = _checking_statement(backend.create_topic_rule)
+    # moto replaces a rule by deleting it first.
+    backend.replace_topic_rule = _checking_statement(backend.replace_topic_rule)
+
+
+def _checking_statement(store: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a rule's statement that is too long or nests too deeply; others fail when they select a message."""
+
+    @functools.wraps(store)
+    def checked(self: Any, rule_name: str, **named: Any) -> Any:
+        refusal = refusal_of(str(named.get("sql", "")))
+        if refusal:
+            from moto.iot.exceptions import IoTClientError
+
+            # Documented: API_CreateTopicRule; the sentence is assumed.
+            raise IoTClientError("SqlParseException", refusal)
+        return store(self, rule_name, **named)
+
+    return checked

@@ -52,7 +52,7 @@ def run_rules(account: str, region: str, topic: str, payload: bytes) -> None:
         return
     value: Any = payload
     # A payload that is not JSON is passed on unchanged.
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(payload)
     message = Message(topic, value, CURRENT.clock.now_ms())
     backends: Any = iot_backends

@@ -2,18 +2,21 @@
 
 A part of https://docs.aws.amazon.com/iot/latest/developerguide/iot-sql-reference.html: SELECT of `*`, attributes,
 literals and a few functions, FROM a topic filter, WHERE with comparisons, arithmetic, AND, OR, NOT. Anything else
-raises IotSqlError, which names it.
+raises IotSqlError, which names it. A statement's length bounds its steps; a `Budget` bounds the texts that it makes.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
+
+from headrace.core.evaluation import Budget, TooMuch, check_json_size, text_size
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?)|'(?P<text>(?:[^']|'')*)'|\"(?P<quoted>[^\"]*)\""
@@ -22,6 +25,11 @@ _TOKEN = re.compile(
 _WORDS = ("SELECT", "FROM", "WHERE", "AS", "AND", "OR", "NOT", "VALUE")
 # Documented: the maximum length of a rule's query.
 MOST_CHARACTERS = 65_536
+# Assumed: AWS's bound on nesting is not public.
+MOST_LEVELS = 50
+# Eight times what a message may have (documented: 128 KB).
+MOST_RESULT_CHARACTERS = 1024 * 1024
+_LONGEST_INTEGER = 2**63
 _UNDEFINED: Any = object()
 
 
@@ -29,13 +37,25 @@ class IotSqlError(ValueError):
     """A statement, or a part of one, that is not supported."""
 
 
+class StatementTooLarge(IotSqlError):
+    """A statement that is too long or nests too deeply."""
+
+
+def _quick() -> Budget:
+    return Budget("iot", may_wait=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A published message: its payload as JSON, or as bytes when it is not JSON."""
+    """A published message: its payload as JSON, or as bytes when it is not JSON.
+
+    `budget` is what the evaluation of one statement or template may still use.
+    """
 
     topic: str
     payload: Any
     now_ms: int
+    budget: Budget = field(default_factory=_quick, compare=False)
 
 
 _Expression = Callable[[Message], Any]
@@ -53,6 +73,15 @@ class Statement:
         """Return the resulting message; None when the rule does not select it. Raises IotSqlError."""
         if not filter_matches(self.topic_filter, message.topic):
             return None
+        try:
+            made: Any = self._made(replace(message, budget=_quick()))
+            if not isinstance(made, bytes):
+                check_json_size(made, MOST_RESULT_CHARACTERS)
+        except TooMuch as error:
+            raise IotSqlError(f"the statement asks for too much: {error}") from error
+        return cast("Any", made)
+
+    def _made(self, message: Message) -> Any:
         if self.where is not None and self.where(message) is not True:
             return None
         if len(self.items) == 1 and self.items[0][1] is None:
@@ -71,22 +100,40 @@ class Statement:
         return made
 
 
+@functools.lru_cache(maxsize=128)
 def parsed(statement: str) -> Statement:
     """Return a statement. Raises IotSqlError."""
     return _Parser(statement).statement()
 
 
+def refusal_of(statement: str) -> str:
+    """Return why no rule may have a statement; an empty text for others, even if they cannot run here."""
+    try:
+        parsed(statement)
+    except StatementTooLarge as error:
+        return f"{error}".capitalize()
+    except IotSqlError:
+        return ""
+    return ""
+
+
 def filled(template: str, message: Message) -> str:
     """Return a text with each `${...}` replaced. Raises IotSqlError."""
+    message = replace(message, budget=_quick())
     parts, at = list[str](), 0
-    while (start := template.find("${", at)) >= 0:
-        end = template.find("}", start)
-        if end < 0:
-            break
-        value = _Parser(template[start + 2 : end]).whole_expression()(message)
-        shown = "" if value is _UNDEFINED else value
-        parts += [template[at:start], shown if isinstance(shown, str) else json.dumps(shown)]
-        at = end + 1
+    try:
+        while (start := template.find("${", at)) >= 0:
+            end = template.find("}", start)
+            if end < 0:
+                break
+            value = _Parser(template[start + 2 : end]).whole_expression()(message)
+            check_json_size(value, MOST_RESULT_CHARACTERS)
+            shown = "" if value is _UNDEFINED else value
+            parts += [template[at:start], shown if isinstance(shown, str) else json.dumps(shown)]
+            message.budget.make(text_size(parts[-1]))
+            at = end + 1
+    except TooMuch as error:
+        raise IotSqlError(f"the template asks for too much: {error}") from error
     return "".join([*parts, template[at:]])
 
 
@@ -104,7 +151,7 @@ def filter_matches(topic_filter: str, topic: str) -> bool:
 class _Parser:
     def __init__(self, text: str) -> None:
         if len(text) > MOST_CHARACTERS:
-            raise IotSqlError("the statement is too long")
+            raise StatementTooLarge("the statement is too long")
         self._tokens: list[tuple[str, str]] = []
         at, text = 0, text.rstrip()
         while at < len(text):
@@ -175,25 +222,37 @@ class _Parser:
             raise IotSqlError("an expression without AS has no name")
         return value, expression
 
-    def _either(self) -> _Expression:
+    def _deeper(self) -> None:
         self._depth += 1
-        if self._depth > 50:
-            raise IotSqlError("the expression is nested too deep")
-        found = self._both()
+        if self._depth > MOST_LEVELS:
+            raise StatementTooLarge(f"the expression nests more than {MOST_LEVELS} levels deep")
+
+    def _either(self) -> _Expression:
+        self._deeper()
+        parts = [self._both()]
         while self._has("OR"):
-            found = _joined(found, self._both(), lambda a, b: a is True or b is True)
+            parts.append(self._both())
         self._depth -= 1
-        return found
+        if len(parts) == 1:
+            return parts[0]
+        # A flat list: thousands of ORs would be as many calls in each other.
+        return lambda message: any(part(message) is True for part in parts)
 
     def _both(self) -> _Expression:
-        found = self._not()
+        parts = [self._not()]
         while self._has("AND"):
-            found = _joined(found, self._not(), lambda a, b: a is True and b is True)
-        return found
+            parts.append(self._not())
+        return (
+            parts[0]
+            if len(parts) == 1
+            else lambda message: all(part(message) is True for part in parts)
+        )
 
     def _not(self) -> _Expression:
         if self._has("NOT"):
+            self._deeper()
             inner = self._not()
+            self._depth -= 1
             return lambda message: inner(message) is False
         return self._compared()
 
@@ -207,18 +266,18 @@ class _Parser:
         return _joined(left, self._sum(), compare)
 
     def _sum(self) -> _Expression:
-        found = self._product()
-        while self._peek() in (("sign", "+"), ("sign", "-")):
-            _, sign = self._next()
-            found = _joined(found, self._product(), _NUMBERS[sign])
-        return found
+        return self._row(self._product, ("+", "-"))
 
     def _product(self) -> _Expression:
-        found = self._value()
-        while self._peek() in (("sign", "*"), ("sign", "/"), ("sign", "%")):
+        return self._row(self._value, ("*", "/", "%"))
+
+    def _row(self, part: Callable[[], _Expression], signs: tuple[str, ...]) -> _Expression:
+        first = part()
+        rest: list[tuple[Callable[[Any, Any], Any], _Expression]] = []
+        while self._peek()[0] == "sign" and self._peek()[1] in signs:
             _, sign = self._next()
-            found = _joined(found, self._value(), _NUMBERS[sign])
-        return found
+            rest.append((_NUMBERS[sign], part()))
+        return first if not rest else lambda message: _computed_row(message, first, rest)
 
     def _value(self) -> _Expression:
         kind, value = self._next()
@@ -227,7 +286,10 @@ class _Parser:
         if kind == "text":
             return _constant(value.replace("''", "'"))
         if (kind, value) == ("sign", "-"):
-            return _joined(_constant(0), self._value(), _NUMBERS["-"])
+            self._deeper()
+            inner = self._value()
+            self._depth -= 1
+            return _joined(_constant(0), inner, _NUMBERS["-"])
         if (kind, value) == ("sign", "("):
             inner = self._either()
             self._take(")")
@@ -271,6 +333,21 @@ def _joined(left: _Expression, right: _Expression, act: Callable[[Any, Any], Any
     return lambda message: act(left(message), right(message))
 
 
+def _computed_row(
+    message: Message,
+    first: _Expression,
+    rest: list[tuple[Callable[[Any, Any], Any], _Expression]],
+) -> Any:
+    found: Any = first(message)
+    for act, part in rest:
+        found = act(found, part(message))
+        if isinstance(found, str):
+            message.budget.make(text_size(found))
+        elif isinstance(found, list):
+            message.budget.make(64 * len(cast("list[Any]", found)))
+    return cast("Any", found)
+
+
 def _at(value: Any, path: list[str | int]) -> Any:
     for key in path:
         if isinstance(value, Mapping) and key in value:
@@ -300,6 +377,8 @@ def _computed(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def compute(left: Any, right: Any) -> Any:
         try:
             found = act(left, right)
+            if isinstance(found, int) and abs(found) > _LONGEST_INTEGER:
+                found = float(found)  # a product of long numbers is longer than its statement
         except (TypeError, ZeroDivisionError, OverflowError):
             return _UNDEFINED
         return found if not isinstance(found, float) or math.isfinite(found) else _UNDEFINED
@@ -337,6 +416,12 @@ def _of_text(act: Callable[[str], Any]) -> Callable[[Message, list[Any]], Any]:
     return lambda _, given: act(given[0]) if given and isinstance(given[0], str) else _UNDEFINED
 
 
+def _concat(message: Message, given: list[Any]) -> str:
+    texts = [each for each in given if isinstance(each, str)]
+    message.budget.make(sum(map(text_size, texts)))
+    return "".join(texts)
+
+
 _FUNCTIONS: dict[str, Callable[[Message, list[Any]], Any]] = {
     "topic": _topic,
     "timestamp": lambda message, _: message.now_ms,
@@ -346,6 +431,6 @@ _FUNCTIONS: dict[str, Callable[[Message, list[Any]], Any]] = {
     "lower": _of_text(str.lower),
     "upper": _of_text(str.upper),
     "length": _of_text(len),
-    "concat": lambda _, given: "".join(each if isinstance(each, str) else "" for each in given),
+    "concat": _concat,
     "isundefined": lambda _, given: bool(given) and given[0] is _UNDEFINED,
 }

@@ -24,6 +24,7 @@ from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import keys as log_keys
 from headrace.services.logs import query_definitions
 from headrace.services.logs.bounds import BOUNDS
@@ -120,6 +121,7 @@ class _Batch:
     newest_ms: int
 
 
+@stored_as("logs_stream_rows")
 class _Streams(Rows):
     """A group's streams: their names and times are stored, their events are not."""
 
@@ -229,14 +231,14 @@ def _reduce_group(group: Any) -> Any:
     return empty_group, (group.kept.id,), state
 
 
+@stored_as("logs_group")
 def empty_group(rows_id: int) -> Any:
     """Return a log group whose attributes and streams are still to be loaded."""
     from moto.logs.models import LogGroup
 
-    group: Any = LogGroup.__new__(LogGroup)
     rows: Any = pickles.rows_with_id(_Streams, rows_id)
-    group.kept, rows.group, group.streams = rows, group, {}
-    return group
+    rows.group = pickles.shell(LogGroup, LogGroup, kept=rows, streams={})
+    return rows.group
 
 
 def _noted_stream(method: Any) -> Any:

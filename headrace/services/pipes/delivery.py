@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.evaluation import Budget, TooMuch
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
 from headrace.deliveries.http_targets import http_call, is_final, is_http, send
 from headrace.deliveries.json_path import NoValue, first_value
@@ -95,8 +96,7 @@ def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, n
         kept = _enriched(batch, kept, control)
     if not kept:
         return
-    template = batch.target_parameters.get("InputTemplate")
-    inputs = [_input(template, event, batch) for event in kept]
+    inputs = _inputs(batch.target_parameters.get("InputTemplate"), kept, batch)
     parameters = {
         name: value
         for kind, members in batch.target_parameters.items()
@@ -183,7 +183,7 @@ def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
 def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[Any]:
     """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
     template = batch.enrichment_parameters.get("InputTemplate")
-    payload = f"[{','.join(_input(template, event, batch) for event in events)}]"
+    payload = f"[{','.join(_inputs(template, events, batch))}]"
     kind = batch.enrichment.split(":")[2]
     if kind == "lambda":
         params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
@@ -261,10 +261,18 @@ def _filled(parameters: dict[str, Any], payload: str) -> dict[str, Any]:
     return found
 
 
-def _input(template: Any, event: Any, batch: Batch) -> str:
-    """Return a target's input for an event: the whole event, or the filled template."""
+def _inputs(template: Any, events: list[Any], batch: Batch) -> list[str]:
+    """Return a target's inputs for events: the whole events, or the filled template. Raises PipeFailed."""
     if not template:
-        return json.dumps(event)
+        return [json.dumps(event) for event in events]
+    try:
+        with Budget(batch.arn) as budget:
+            return [_input(template, event, batch, budget) for event in events]
+    except TooMuch as error:
+        raise PipeFailed(f"The InputTemplate asks for too much: {error}") from error
+
+
+def _input(template: Any, event: Any, batch: Batch, budget: Budget) -> str:
     names = {
         "aws.pipes.pipe-arn": batch.arn,
         "aws.pipes.pipe-name": batch.arn.rpartition("/")[2],
@@ -286,6 +294,7 @@ def _input(template: Any, event: Any, batch: Batch) -> str:
                 value = ""
             is_plain = in_string and isinstance(value, str)
             shown = json.dumps(value)
+            budget.make(2 * len(shown))
             parts.append(
                 shown[1:-1] if is_plain else json.dumps(shown)[1:-1] if in_string else shown
             )

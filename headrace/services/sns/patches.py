@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.storage.stored_names import stored_as
 from headrace.services.sns import checks
 from headrace.services.sns.signatures import now, post_data, signed
 
@@ -81,6 +82,7 @@ def _delivery_policies(get_topic_attributes: Any) -> Any:
     return attributes_of
 
 
+@stored_as("sns_nothing")
 class Nothing:
     """A list or a dictionary that discards its items."""
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 
 # AWS: a FIFO queue remembers a deduplication id for five minutes, even when its message is deleted.
 DEDUPLICATION_MS = 5 * 60 * 1000
@@ -60,6 +61,7 @@ class State(Enum):
     IN_FLIGHT = 3
 
 
+@stored_as("sqs_messages")
 class Messages(Rows):
     """The messages of a standard queue, by number."""
 
@@ -281,6 +283,7 @@ def _message(values: list[Any]) -> Any:
     return message
 
 
+@stored_as("sqs_fifo_messages")
 class FifoMessages(Messages):
     """The messages of a FIFO queue: in order within a group, which is locked while any of its messages is in flight."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.stored_names import stored_as
 
 # Documented: 4 KB in the standard tier, 8 KB in the advanced; AWS's sentences say characters.
 MOST_STANDARD = 4096
@@ -66,6 +67,7 @@ def _tags() -> defaultdict[str, dict[str, str]]:
     return defaultdict(dict)
 
 
+@stored_as("ssm_parameter_rows")
 class ParameterRows(Rows):
     """The versions of each parameter, by its name."""
 
@@ -114,6 +116,7 @@ def _reduce(parameters: Any) -> Any:
     return empty_parameters, (parameters.account_id, parameters.region_name, parameters.kept.id)
 
 
+@stored_as("ssm_parameters")
 def empty_parameters(account: str, region: str, rows_id: int) -> Any:
     """Return a backend's parameters, whose rows are still to be loaded."""
     from moto.ssm.models import ParameterDict

@@ -8,7 +8,6 @@ or was killed is FAILED after the next start, with a cause that says so.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -26,7 +25,6 @@ from headrace.services.stepfunctions.interpreter.run import (
     Outcome,
     Run,
 )
-from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +101,6 @@ class Executions:
         until = time.monotonic() + JOIN_S
         for _, thread in running:
             thread.join(max(0.0, until - time.monotonic()))
-        EVALUATOR.close()
 
     def _run(self, run: Run) -> None:
         is_there: list[bool] = []
@@ -128,7 +125,7 @@ class Executions:
         if execution is not None:
             if execution.status == "RUNNING":
                 end(execution, outcome)
-            execution.events = zlib.compress(json.dumps(run.events()).encode(), 1)
+            execution.events = zlib.compress(run.history().encode(), 1)
         self._forget(run.started.arn)
 
     def _forget(self, arn: str) -> None:

@@ -52,11 +52,9 @@ def test_a_queue_takes_messages_of_accounts_that_it_permits(cloud: InProcessClou
     url = sqs.create_queue(QueueName="open")["QueueUrl"]
     role = theirs(cloud, "sqs", "sender")
     root = cloud.client("sqs", account=OTHER)
-    code, _, sentence = refusal(role.send_message, QueueUrl=url, MessageBody="1")
-    assert (code, "no resource-based policy" in sentence) == ("AccessDenied", True)
-    # AWS says the same of a queue that is not there.
-    code, _, sentence = refusal(root.send_message, QueueUrl=url, MessageBody="1")
-    assert code.endswith("NonExistentQueue")
+    for caller in (role, root):
+        code, _, sentence = refusal(caller.send_message, QueueUrl=url, MessageBody="1")
+        assert (code, "no resource-based policy" in sentence) == ("AccessDenied", True)
     add = {"QueueUrl": url, "Label": "l", "AWSAccountIds": [OTHER], "Actions": ["SendMessage"]}
     sqs.add_permission(**add)
     role.send_message(QueueUrl=url, MessageBody="1")

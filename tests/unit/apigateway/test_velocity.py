@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from headrace.core.evaluation import Budget
+from headrace.core.evaluation.budget import MOST_STEPS
 from headrace.services.apigateway.velocity.velocity import Members, TemplateError, render
 
 GIVEN: dict[str, Any] = {
@@ -86,3 +88,41 @@ def test_no_template_runs_for_ever_or_takes_all_memory(template: str):
     with pytest.raises(TemplateError):
         render(template, {})
     assert time.process_time() - begun < 5
+
+
+LOOP = "#foreach($i in [1..1000])"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        f"#set($a=[1]){LOOP}{LOOP}#set($x=$a.add($a))#end#end",
+        f"#set($k=[]){LOOP}#set($x=$k.add($text.split('a')))#end",
+        f"#set($k=[]){LOOP}#set($x=$k.add($text.replace('a','ab')))#end",
+        f"#set($k=[]){LOOP}#set($x=$k.add($text.toUpperCase()))#end",
+        f'#set($m={{}}){LOOP}$m.put("k$i",$m.entrySet())#end',
+        f"#set($s='aaaaaaaa'){LOOP}#set($s=$s+$s)#end",
+        f"{LOOP}{LOOP}#if($text.contains('zz'))x#end#end#end",
+        '#set($x="' + "$a[" * 50 + '")$x',
+    ],
+)
+def test_a_template_that_swells_is_refused_before_it_has(template: str):
+    variables = {"text": "a" * 1_000_000}
+    with Budget("a") as budget:
+        if "$a[" in template:
+            assert render(template, variables, budget) == "$a[" * 50
+        else:
+            with pytest.raises(TemplateError, match=r"too much|more than"):
+                render(template, variables, budget)
+        # What is refused was counted, not made.
+        assert budget.steps < 2 * MOST_STEPS
+
+
+def test_a_loop_ends_after_a_thousand_iterations_as_in_api_gateway():
+    assert render(f"{LOOP}x#end", {}) == "x" * 1000
+    assert render("#foreach($i in [1..5000])x#end", {}) == "x" * 1000
+
+
+def test_a_template_has_at_most_300_kb():
+    with pytest.raises(TemplateError, match="307200 bytes"):
+        render("x" * 307_201, {})

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.services.dynamodb.expressions import refusal_of
+from tests.support.moto_lab import MotoLab
 
 FITS = "é" * 2048
 LONG = FITS + "x"
@@ -30,3 +32,23 @@ def test_an_expression_has_at_most_4_096_bytes(request_of: Any):
 
 def test_names_and_values_are_no_expressions():
     assert refusal_of({"ExpressionAttributeValues": {":v": {"S": LONG}}, "TableName": LONG}) is None
+
+
+@pytest.mark.parametrize(
+    "expression", ["(" * 1500 + "n = :v" + ")" * 1500, " AND ".join(["(n = :v)"] * 300) + ")" * 9]
+)
+def test_an_expression_that_nests_too_deeply_is_refused(lab: MotoLab, expression: str):
+    table = lab.client("dynamodb")
+    table.create_table(
+        TableName="t",
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    table.put_item(TableName="t", Item={"k": {"S": "x"}})
+    with pytest.raises(ClientError, match="ValidationException"):
+        table.scan(
+            TableName="t",
+            FilterExpression=expression,
+            ExpressionAttributeValues={":v": {"N": "1"}},
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,8 @@ from tests.support.objects import (
 )
 from tests.support.streams import STREAM_ARN, MemoryStreams
 
-# One for all tests: a query's process is started once.
+# One for all tests.
 QUERIES = Queries()
-atexit.register(QUERIES.close)
 SHARD = "shardId-0"
 INTERVAL_S = 60
 FUNCTION = "arn:aws:lambda:us-east-1:000000000000:function:f"

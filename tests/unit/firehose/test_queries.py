@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -47,10 +46,8 @@ def real_jq() -> str:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Queries]:
-    made = Queries()
-    yield made
-    made.close()
+def runner() -> Queries:
+    return Queries()
 
 
 NUMBERS = st.one_of(

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from headrace.services.iot.sql import IotSqlError, Message, filled, filter_matches, parsed
+from headrace.services.iot.sql import (
+    IotSqlError,
+    Message,
+    filled,
+    filter_matches,
+    parsed,
+    refusal_of,
+)
 
 PAYLOAD = {"n": 5, "color": {"r": 255, "all": [1, 2]}, "who": "me"}
 MESSAGE = Message("plant/d1/temp", PAYLOAD, now_ms=1000)
@@ -56,3 +63,47 @@ def test_templates_are_filled_and_topics_match_by_level():
     assert filter_matches("a/#", "a/b/c")
     assert not filter_matches("a/+", "a/b/c")
     assert not filter_matches("a/b/c", "a/b")
+
+
+def test_a_row_of_thousands_of_conditions_is_evaluated():
+    conditions = " OR ".join(f"n={number}" for number in range(5000, 0, -1))
+    assert parsed(f"SELECT * FROM '#' WHERE {conditions}").result(MESSAGE) == PAYLOAD
+    conditions = " AND ".join(["n=5"] * 7000)
+    assert parsed(f"SELECT * FROM '#' WHERE {conditions}").result(MESSAGE) == PAYLOAD
+    numbers = "+".join(["1"] * 20_000)
+    assert parsed(f"SELECT {numbers} AS x FROM '#'").result(MESSAGE) == {"x": 20_000}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "concat(" + ",".join(["who"] * 10_000) + ")",
+        "+".join(["who"] * 10_000),
+        "+".join(["many"] * 10_000),
+    ],
+)
+def test_a_text_that_swells_is_refused(expression: str):
+    message = Message("t", {"who": "x" * 100_000, "many": [1] * 50_000}, now_ms=1000)
+    with pytest.raises(IotSqlError, match="asks for too much"):
+        parsed(f"SELECT {expression} AS x FROM '#'").result(message)
+
+
+def test_a_message_that_swells_is_refused():
+    message = Message("t", {"who": "x" * 100_000}, now_ms=1000)
+    items = ", ".join(f"who AS a{number}" for number in range(4000))
+    with pytest.raises(IotSqlError, match="asks for too much"):
+        parsed(f"SELECT {items} FROM '#'").result(message)
+    with pytest.raises(IotSqlError, match="asks for too much"):
+        filled("${who}" * 4000, message)
+
+
+def test_long_numbers_do_not_grow():
+    message = Message("t", {"n": 10**4000}, now_ms=1000)
+    product = "*".join(["n"] * 9000)
+    assert parsed(f"SELECT {product} AS x FROM '#'").result(message) == {}
+
+
+@pytest.mark.parametrize("deep", ["(" * 60 + "n" + ")" * 60, "NOT " * 60 + "n", "-" * 60 + "n"])
+def test_a_statement_that_nests_is_refused_when_its_rule_is_made(deep: str):
+    assert "nests more than 50 levels" in refusal_of(f"SELECT * FROM '#' WHERE {deep}")
+    assert refusal_of("SELECT get_thing_shadow('x') AS s FROM '#'") == ""

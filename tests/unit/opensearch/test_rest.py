@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from headrace.core.ids import Ids
+from headrace.services.opensearch.indexes import searching
 from headrace.services.opensearch.indexes.dates import date_math_ms
 from headrace.services.opensearch.indexes.fields import date_ms
 from headrace.services.opensearch.indexes.rest import RestAnswer, SearchRequest, SearchRestApi
 from headrace.services.opensearch.indexes.store import Store
+from headrace.store import database
 from tests.support.clock import FakeClock
 
 FLIGHTS = [
@@ -470,3 +472,66 @@ def test_date_math():
     assert date_math_ms("2024-02-29||+1y", now_ms) == date_ms("2025-02-28")
     assert date_math_ms("now-999999y", now_ms) is None
     assert date_math_ms("now-1x", now_ms) is None
+
+
+# --- large searches -----------------------------------------------------------------------------
+
+CLAUSES = {
+    "term": {"term": {"carrier.keyword": "AA"}},
+    "match": {"match": {"note": "late"}},
+    "range": {"range": {"delay": {"gte": 0}}},
+    "bool": {"bool": {"must_not": [{"match_none": {}}]}},
+    "ids": {"ids": {"values": ["1"]}},
+}
+
+
+@pytest.mark.parametrize("kind", CLAUSES)
+@pytest.mark.parametrize("way", ["should", "must", "filter", "must_not"])
+def test_as_many_clauses_as_opensearch_takes(
+    flights: Lab, way: str, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(searching, "MOST_CPU_S", 600.0)
+    # Each match beyond the tables looks through its words for every document.
+    count = {"bool": 511, "match": 300}.get(kind, 1023)
+    many = {"bool": {way: [CLAUSES[kind]] * count}}
+    assert sorted(flights.found(many)) == sorted(flights.found({"bool": {way: [CLAUSES[kind]]}}))
+
+
+@pytest.mark.parametrize("kind", CLAUSES)
+def test_more_clauses_are_refused(flights: Lab, kind: str):
+    query = {"query": {"bool": {"should": [CLAUSES[kind]] * 1024}}}
+    assert flights.refused("POST", "/f/_search", query)[:2] == (400, "too_many_clauses")
+    assert flights.refused("POST", "/f/_count", query)[:2] == (400, "too_many_clauses")
+
+
+def test_a_query_that_nests_is_refused(flights: Lab):
+    query: Any = {"match_all": {}}
+    for _ in range(40):
+        query = {"bool": {"must": [query]}}
+    asked = ("POST", "/f/_search", {"query": query})
+    assert flights.refused(*asked)[:2] == (400, "too_many_clauses")
+
+
+def test_words_are_clauses(flights: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(searching, "MOST_CPU_S", 600.0)
+    words = " ".join(f"w{number}" for number in range(1000))
+    assert flights.found({"match": {"note": f"{words} open"}}) == ["4"]
+    asked = ("POST", "/f/_search", {"query": {"match": {"note": f"{words} {words}"}}})
+    assert flights.refused(*asked)[:2] == (400, "too_many_clauses")
+
+
+def test_terms_may_be_thousands(flights: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(searching, "MOST_CPU_S", 600.0)
+    values = [f"C{number}" for number in range(60_000)]
+    assert flights.found({"terms": {"carrier.keyword": [*values, "DL"]}}) == ["4"]
+    assert flights.found({"terms": {"delay": [*range(1000, 50_000), 7]}}) == ["4"]
+    assert flights.found({"ids": {"values": [*values, "2"]}}) == ["2"]
+    asked = ("POST", "/f/_search", {"query": {"terms": {"carrier.keyword": values * 2}}})
+    assert flights.refused(*asked)[:2] == (400, "illegal_argument_exception")
+
+
+def test_a_search_that_takes_too_long_ends(flights: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(searching, "MOST_CPU_S", 0.0)
+    monkeypatch.setattr(database, "_INSTRUCTIONS_BETWEEN_LOOKS", 10)
+    asked = ("POST", "/f/_search", {"query": CLAUSES["range"]})
+    assert flights.refused(*asked)[:2] == (400, "task_cancelled_exception")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError
 
+from headrace.core.evaluation import TooMuch
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 
 EVENT = {"Records": [{"id": 1, "k": {"d": "x"}}, {"id": 2}], "a": {"b": [5, 6]}}
@@ -34,3 +35,17 @@ def test_a_definite_path_leads_to_one_value_and_any_other_to_a_list(path: str, f
 def test_a_definite_path_that_leads_nowhere_is_an_error():
     with pytest.raises(NoSuchJsonPathError):
         extract_json("$.Records[5].id", EVENT)
+
+
+def test_a_path_that_takes_too_long_ends():
+    value: Any = {"l": list(range(3000))}
+    for _ in range(4):
+        value = {"a": value, "b": value}
+    with pytest.raises(TooMuch):
+        extract_json("$" + "..*" * 5, value)
+    assert extract_json("$..d", EVENT) == ["x"]
+
+
+def test_a_path_that_cannot_be_read_is_an_error():
+    with pytest.raises(ValueError, match="cannot be evaluated"):
+        extract_json("$.a[?(", EVENT)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Call
 from headrace.aws.gateway.own_addresses import Endpoints
-from headrace.aws.signatures.signers import signing_account
+from headrace.aws.signatures.auth_errors import API_SERVICE
+from headrace.aws.signatures.signers import Signer
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
@@ -50,7 +50,7 @@ class ExecuteApi:
 
     def endpoints(self) -> Endpoints:
         """Return the APIs' addresses, for the entrance and the front door."""
-        return Endpoints(is_of_an_api, self.answer, self, "execute-api", MOST_BYTES)
+        return Endpoints(is_of_an_api, self.answer, self, API_SERVICE, MOST_BYTES)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request to an API's own address."""
@@ -70,7 +70,7 @@ class ExecuteApi:
             query,
             {"host": "localhost", **{name.lower(): value for name, value in headers.items()}},
             body,
-            call=Call(by, "", self._ids.uuid(), self._clock.now_ms(), "execute-api"),
+            signer=Signer.root(by),
         )
         response = self.answer(request)
         return response.status, response.body if isinstance(response.body, bytes) else b""
@@ -108,7 +108,7 @@ class ExecuteApi:
             domain=address.domain,
             request_id=request_id,
             now_ms=self._clock.now_ms(),
-            caller=signing_account(request, api.account),
+            caller=request.signer,
             functions=self._functions,
             control=self._control,
         )

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.signatures.signers import Signer
 from headrace.core.ports import ControlPlane, InvokeResult
 
 SERVICE = "apigateway.amazonaws.com"
@@ -45,7 +46,7 @@ class ApiRequest:
     Attributes:
         path: the rest of the address after the API: the stage, unless it is `$default`, and the path.
         domain: the domain name by which the request calls the API.
-        caller: the account that signed it; '' without a signature.
+        caller: who signed it; None without a signature.
     """
 
     request: HttpRequest = field(kw_only=False)
@@ -53,7 +54,7 @@ class ApiRequest:
     domain: str
     request_id: str
     now_ms: int
-    caller: str
+    caller: Signer | None
     functions: Functions
     control: ControlPlane
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
+from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.deliveries.parameter_types import fitted
@@ -23,6 +24,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     Refused,
     authorize_http,
 )
+from headrace.services.apigateway.invocation.callers import denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -153,11 +155,20 @@ class HttpApiRequest:
         if kind != "AWS_PROXY":
             raise Refused(501, f"headrace's APIs have no integration of type {kind}")
         event = self._event(key, parameters, version)
+        if route.get("authorizationType") == "AWS_IAM" and self._caller is not None:
+            self._name_caller(event, self._caller, version)
         if authorizer is not None:
             event["requestContext"]["authorizer"] = (
                 {"lambda": authorizer} if version == "2.0" else authorizer
             )
         return self._invoke(str(integration.get("integrationUri")), event, key, version)
+
+    def _name_caller(self, event: dict[str, Any], caller: Signer, version: str) -> None:
+        context = event["requestContext"]
+        if version == "2.0":
+            context["authorizer"] = {"iam": iam_context(caller)}
+        else:
+            context["identity"] |= identity_of(caller)
 
     def _route(self) -> tuple[str, dict[str, str]] | None:
         """Return the key of the route that matches the request, and its path parameters."""
@@ -181,8 +192,8 @@ class HttpApiRequest:
         self, route: Mapping[str, Any], key: str, parameters: dict[str, str], version: str
     ) -> dict[str, Any] | None:
         kind = route.get("authorizationType") or "NONE"
-        if kind == "AWS_IAM" and not self._caller:
-            raise Refused(403, "Forbidden")
+        if kind == "AWS_IAM" and denial_of(self._caller, self._api, self._arn(key)):
+            raise Refused(403, "Forbidden")  # aws/aws-cdk#21182 (observed by others)
         if kind not in ("CUSTOM", "JWT"):
             return None
         authorizer = self._api.authorizers.get(str(route.get("authorizerId")))

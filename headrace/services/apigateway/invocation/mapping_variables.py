@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote_plus, unquote_plus
 
+from headrace.core.evaluation import Budget, check_json_size, parsed_size, text_size
 from headrace.deliveries.json_path import NoValue, first_value
+from headrace.services.apigateway.velocity.values import MOST_CHARACTERS, text_of
 from headrace.services.apigateway.velocity.velocity import Members, TemplateError, render
 
+_SPECIAL = re.compile(r"[^ !#-&(-.0-\[\]-~]")
 _ESCAPES = {
     "'": "\\'",
     '"': '\\"',
@@ -38,6 +44,7 @@ class RequestValues:
         body: as text.
         context: the members of `$context`.
         stage: the stage's variables.
+        caller: the API's id: its requests share their turns when their templates take long.
     """
 
     path: dict[str, str]
@@ -46,6 +53,7 @@ class RequestValues:
     body: str
     context: dict[str, Any]
     stage: dict[str, str] = field(default_factory=dict[str, str])
+    caller: str = ""
 
     def parameter(self, source: str) -> str | None:
         """Return the value of a mapping's source, such as `method.request.path.id`; None when it is missing."""
@@ -100,13 +108,33 @@ def filled(
 
     The status and headers that an answer's template sets in `$context.responseOverride` are put into `override`.
     """
-    value = parsed(body)
+    with Budget(seen.caller) as budget:
+        variables = {
+            "input": _input(body, seen, budget),
+            "util": _util(budget),
+            "context": {**seen.context, "responseOverride": override},
+            "stageVariables": dict(seen.stage),
+        }
+        return render(template, variables, budget)
+
+
+def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
+    """Return `$input`. The body is parsed when a template first asks for a part of it."""
+
+    @functools.cache
+    def value() -> Any:
+        budget.make(parsed_size(body))
+        return parsed(body)
 
     def json_of(path: str) -> str:
-        return json.dumps(_at(value, path, ""), separators=(",", ":"), ensure_ascii=False)
+        part = _at(value(), path, "")
+        if budget.has_shared:
+            check_json_size(part, MOST_CHARACTERS)
+        budget.make(2 * text_size(body))
+        return json.dumps(part, separators=(",", ":"), ensure_ascii=False)
 
     def path_of(path: str) -> Any:
-        return _at(value, path, "")
+        return _at(value(), path, "")
 
     given = {"path": seen.path, "querystring": seen.querystring, "header": seen.header}
 
@@ -118,27 +146,23 @@ def filled(
                 return given[kind][key]
         return ""
 
-    variables = {
-        "input": Members(
-            {"body": body}, {"json": json_of, "path": path_of, "params": parameters}, "input"
-        ),
-        "util": _UTIL,
-        "context": {**seen.context, "responseOverride": override},
-        "stageVariables": dict(seen.stage),
-    }
-    return render(template, variables)
+    methods = {"json": json_of, "path": path_of, "params": parameters}
+    return Members({"body": body}, methods, "input")
 
 
-def _url_encoded(text: Any) -> str:
-    return quote_plus(str(text), safe="*")
+def _util(budget: Budget) -> Members:
+    """Return `$util`, whose functions count what they make, before they do."""
 
+    def counted(function: Callable[[str], Any], grows: int) -> Callable[[Any], Any]:
+        def call(value: Any) -> Any:
+            text = text_of(value, budget)
+            budget.make(parsed_size(text) if function is _parse else grows * text_size(text))
+            return function(text)
 
-def _url_decoded(text: Any) -> str:
-    return unquote_plus(str(text))
+        return call
 
-
-def _base64(text: Any) -> str:
-    return base64.b64encode(str(text).encode()).decode()
+    methods = {name: counted(function, grows) for name, (function, grows) in _FUNCTIONS.items()}
+    return Members(methods=methods, text="util")
 
 
 def _at(value: Any, path: str, otherwise: Any) -> Any:
@@ -149,10 +173,7 @@ def _at(value: Any, path: str, otherwise: Any) -> Any:
 
 
 def _escaped(text: str) -> str:
-    return "".join(
-        _ESCAPES.get(char) or (char if " " <= char < "\x7f" else f"\\u{ord(char):04X}")
-        for char in text
-    )
+    return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", text)
 
 
 def _decoded(text: str) -> str:
@@ -169,14 +190,12 @@ def _parse(text: str) -> Any:
         raise TemplateError("the argument of parseJson is not JSON") from error
 
 
-_UTIL = Members(
-    methods={
-        "escapeJavaScript": _escaped,
-        "parseJson": _parse,
-        "urlEncode": _url_encoded,
-        "urlDecode": _url_decoded,
-        "base64Encode": _base64,
-        "base64Decode": _decoded,
-    },
-    text="util",
-)
+# Each with how many times larger its result may be than its argument.
+_FUNCTIONS: dict[str, tuple[Callable[[str], Any], int]] = {
+    "escapeJavaScript": (_escaped, 6),
+    "parseJson": (_parse, 1),
+    "urlEncode": (lambda text: quote_plus(text, safe="*"), 9),
+    "urlDecode": (unquote_plus, 2),
+    "base64Encode": (lambda text: base64.b64encode(text.encode()).decode(), 3),
+    "base64Decode": (_decoded, 4),
+}

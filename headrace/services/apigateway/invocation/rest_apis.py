@@ -19,6 +19,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     Refused,
     authorize_rest,
 )
+from headrace.services.apigateway.invocation.callers import denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -102,7 +103,8 @@ class RestRequest:
         method = methods.get(request.method) or methods.get("ANY")
         if method is None:
             raise missing
-        context = self._context(stage, resource_id, resource_path)
+        is_signed = method["authorizationType"] == "AWS_IAM"
+        context = self._context(stage, resource_id, resource_path, is_signed=is_signed)
         event = self._event(stage, resource_path, parameters, context)
         context["authorizer"] = self._authorize(method, event)
         if context["authorizer"]:
@@ -121,6 +123,7 @@ class RestRequest:
             body=request.body.decode(errors="replace"),
             context=context,
             stage=stage["variables"],
+            caller=api.id,
         )
         if kind == "HTTP_PROXY":
             return self._pass_on(integration, seen)
@@ -133,10 +136,8 @@ class RestRequest:
         if method["apiKeyRequired"] and self._request.headers.get("x-api-key") not in api.keys:
             raise Refused(403, "Forbidden", "ForbiddenException")
         kind = method["authorizationType"]
-        if kind == "AWS_IAM" and not self._caller:
-            raise Refused(
-                403, "Missing Authentication Token", "MissingAuthenticationTokenException"
-            )
+        if kind == "AWS_IAM":
+            self._check_caller()
         if kind not in ("CUSTOM", "COGNITO_USER_POOLS"):
             return {}
         authorizer = api.authorizers.get(str(method["authorizerId"]))
@@ -150,6 +151,20 @@ class RestRequest:
             account=api.account,
         )
         return authorize_rest(self._functions, authorizer, asked)
+
+    def _check_caller(self) -> None:
+        """Refuse a caller who may not invoke the method. Raises Refused."""
+        if self._caller is None:
+            raise Refused(
+                403, "Missing Authentication Token", "MissingAuthenticationTokenException"
+            )
+        sentence = denial_of(self._caller, self._api, self._arn(self._request.method, self._path))
+        if sentence:
+            # API Gateway shows the end of the account only (ASFHyP3/hyp3#2283, observed by others).
+            account = self._api.account
+            hidden = f":{'*' * 8}{account[8:]}:{self._api.id}/"
+            sentence = sentence.replace(f":{account}:{self._api.id}/", hidden)
+            raise Refused(403, sentence, "AccessDeniedException")
 
     def _arn(self, method: str, path: str) -> str:
         api = self._api
@@ -173,18 +188,16 @@ class RestRequest:
     # --- the parts of the request that mappings read ------------------------------------------------
 
     def _context(
-        self, stage: Mapping[str, Any], resource_id: str, resource_path: str
+        self, stage: Mapping[str, Any], resource_id: str, resource_path: str, *, is_signed: bool
     ) -> dict[str, Any]:
         api, request = self._api, self._request
         headers = request.headers
+        # As on AWS, only methods that ask for a signature know who signed.
+        caller = self._caller if is_signed else None
         identity: dict[str, Any] = {
             "sourceIp": "127.0.0.1",
             "userAgent": headers.get("user-agent", ""),
-            "accountId": self._caller or None,
-            "caller": self._caller or None,
-            "userArn": f"arn:aws:iam::{self._caller}:root" if self._caller else None,
-            "user": self._caller or None,
-            "accessKey": self._caller or None,
+            **({} if caller is None else identity_of(caller)),
             "apiKey": headers.get("x-api-key"),
         }
         return {

@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from headrace.core.evaluation import Budget
+
 Node = tuple[Any, ...]
 Expression = tuple[Any, ...]
 DEEPEST = 60
@@ -32,8 +34,10 @@ class TemplateError(ValueError):
 class ExpressionReader(ABC):
     """Reads references and expressions from the current position of a template."""
 
-    def __init__(self, text: str, depth: int = 0) -> None:
+    def __init__(self, text: str, budget: Budget, depth: int = 0) -> None:
         self._text = text
+        # A bracket in a string is tried as an index first, so brackets in brackets are read more than once.
+        self._budget = budget
         self._at: int = 0
         self._depth: int = depth
         # A directive inside a string cannot end a block outside the string.
@@ -97,13 +101,14 @@ class ExpressionReader(ABC):
                 self._expect("]")
             elif text[self._at] == "[":
                 # Inside a string a bracket may be plain text.
-                at = self._at
+                self._budget.step()
+                at, depth = self._at, self._depth
                 try:
                     self._at += 1
                     index = self._expression()
                     self._expect("]")
                 except TemplateError:
-                    self._at = at
+                    self._at, self._depth = at, depth
                     return chain
                 chain.append(("index", index))
             else:
@@ -158,7 +163,9 @@ class ExpressionReader(ABC):
         try:
             self._spaces()
             text = self._text
-            is_word = text.startswith("not", self._at) and not text[self._at + 3 :][:1].isalnum()
+            is_word = (
+                text.startswith("not", self._at) and not text[self._at + 3 : self._at + 4].isalnum()
+            )
             if is_word or text.startswith("!", self._at):
                 self._at += 3 if is_word else 1
                 return ("not", self._unary())

@@ -7,6 +7,8 @@ Chains and expressions: see `velocity_expressions`.
 
 from __future__ import annotations
 
+import re
+
 from headrace.services.apigateway.velocity.expressions import (
     Expression,
     ExpressionReader,
@@ -14,6 +16,7 @@ from headrace.services.apigateway.velocity.expressions import (
     TemplateError,
 )
 
+_SPECIAL = re.compile(r"[$#\\]")
 _DIRECTIVES = ("set", "if", "elseif", "else", "end", "foreach", "break", "stop", "return")
 
 
@@ -59,8 +62,8 @@ class Parser(ExpressionReader):
         return nodes, ""
 
     def _next_special(self) -> int:
-        found = [self._text.find(char, self._at + 1) for char in "$#\\"]
-        return min((at for at in found if at >= 0), default=len(self._text))
+        found = _SPECIAL.search(self._text, self._at + 1)
+        return len(self._text) if found is None else found.start()
 
     def _directive_name(self) -> str:
         """Read a directive's name, or a whole comment; return '' for a lone `#`, and `comment` after a comment."""
@@ -176,4 +179,4 @@ class Parser(ExpressionReader):
         return ("reference", chain, is_quiet, self._text[start : self._at])
 
     def _template_in(self, content: str) -> list[Node]:
-        return Parser(content, self._depth + 1).parse()
+        return Parser(content, self._budget, self._depth + 1).parse()

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.core.evaluation import Budget, text_size
 from headrace.services.apigateway.velocity.expressions import TemplateError
 
 # Documented: the largest payload of API Gateway is 10 MB.
 MOST_CHARACTERS = 10 * 1024 * 1024
+# What a member of a list or an object takes beside its text.
+MEMBER_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,67 +26,82 @@ class Members:
     Attributes:
         properties: the properties: values, or functions that return the value.
         methods: the methods, which get the values of the arguments.
-        text: the object as text.
+        text: the object as text, or a function that returns it.
     """
 
     properties: Mapping[str, Any] = field(default_factory=dict[str, Any])
     methods: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
-    text: str = ""
+    text: str | Callable[[], str] = ""
 
 
-def text_of(value: Any) -> str:
-    """Return a value as Java writes it: an object as `{a=1}`, a list as `[1, 2]`. Raises TemplateError."""
+def text_of(value: Any, budget: Budget) -> str:
+    """Return a value as Java writes it: an object as `{a=1}`, a list as `[1, 2]`. Raises TemplateError, TooMuch."""
+    if isinstance(value, str):
+        budget.step()
+        return value
     parts: list[str] = []
-    _write(value, parts, [MOST_CHARACTERS])
+    _write(value, parts, [MOST_CHARACTERS], budget)
     return "".join(parts)
 
 
-def _write(value: Any, parts: list[str], left: list[int]) -> None:
+def _write(value: Any, parts: list[str], left: list[int], budget: Budget) -> None:
     """Write a value of at most `left` characters: nested lists can have a text that is larger than the memory."""
     if isinstance(value, dict):
         parts.append("{")
         for at, (key, each) in enumerate(cast("dict[str, Any]", value).items()):
             parts.append(f"{', ' if at else ''}{key}=")
-            _count(left, len(parts[-1]))
-            _write(each, parts, left)
+            _count(left, len(parts[-1]), budget)
+            _write(each, parts, left, budget)
         parts.append("}")
     elif isinstance(value, list):
         parts.append("[")
         for at, each in enumerate(cast("list[Any]", value)):
             if at:
                 parts.append(", ")
-            _write(each, parts, left)
+            _write(each, parts, left, budget)
         parts.append("]")
     elif isinstance(value, str):
         parts.append(value)
     elif value is None or isinstance(value, bool):
         parts.append({None: "null", True: "true", False: "false"}[value])
+    elif isinstance(value, Members):
+        parts.append(value.text() if callable(value.text) else value.text)
     else:
-        parts.append(value.text if isinstance(value, Members) else str(value))
-    # A part takes more memory than its characters.
-    _count(left, len(parts[-1]) + 16)
+        parts.append(str(value))
+    _count(left, len(parts[-1]), budget)
 
 
-def _count(left: list[int], characters: int) -> None:
+def _count(left: list[int], characters: int, budget: Budget) -> None:
     left[0] -= characters
     if left[0] < 0:
         raise TemplateError(f"a text in the template has more than {MOST_CHARACTERS} characters")
+    # A part takes more memory than its characters, and is written twice.
+    budget.make(16 + 2 * characters)
 
 
-def joined(left: Any, right: Any) -> str:
-    """Return two values as one text. Raises TemplateError when it gets too long."""
-    text = f"{text_of(left)}{text_of(right)}"
-    _count([MOST_CHARACTERS], len(text))
-    return text
+def joined(left: Any, right: Any, budget: Budget) -> str:
+    """Return two values as one text. Raises TemplateError when it gets too long, and TooMuch."""
+    parts = text_of(left, budget), text_of(right, budget)
+    _make_text(len(parts[0]) + len(parts[1]), budget, *parts)
+    return "".join(parts)
 
 
-def are_equal(left: Any, right: Any) -> bool:
+def _make_text(characters: int, budget: Budget, *of: str) -> None:
+    """Count a text that is made of others."""
+    if characters > MOST_CHARACTERS:
+        raise TemplateError(f"a text in the template has more than {MOST_CHARACTERS} characters")
+    budget.make(characters if all(map(str.isascii, of)) else 4 * characters)
+
+
+def are_equal(left: Any, right: Any, budget: Budget) -> bool:
     """Whether two values are equal; values of different types are compared as text."""
     if left is None or right is None:
         return left is right
     if is_number(left) and is_number(right):
         return bool(left == right)
-    return text_of(left) == text_of(right)
+    texts = text_of(left, budget), text_of(right, budget)
+    budget.read(min(len(texts[0]), len(texts[1])))
+    return texts[0] == texts[1]
 
 
 def is_number(value: Any) -> bool:
@@ -91,46 +109,67 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def method(value: Any, name: str, arguments: list[Any]) -> Any:
-    """Call a method of a value. Raises TemplateError when templates have no such method."""
-    table: Mapping[str, Callable[..., Any]]
+def method(value: Any, name: str, arguments: list[Any], budget: Budget) -> Any:
+    """Call a method of a value. Raises TemplateError when templates have no such method, and TooMuch."""
     if isinstance(value, Members):
-        table, arguments = value.methods, arguments
+        function = value.methods.get(name)
+        given = arguments
     else:
         kind = next((kind for kind in _METHODS if isinstance(value, kind)), object)
-        table, arguments = _METHODS[kind], [value, *arguments]
-    function = table.get(name)
+        function = _METHODS[kind].get(name)
+        given = [budget, value, *arguments]
     if function is None:
         raise TemplateError(f"headrace's mapping templates have no method {name}")
     try:
-        return function(*arguments)
+        return function(*given)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise TemplateError(f"{name}: {error}") from error
 
 
-def _add(items: list[Any], *rest: Any) -> bool:
-    items.insert(rest[0], rest[1]) if len(rest) == 2 else items.append(rest[0])
-    return True
+# --- of all values ------------------------------------------------------------------------------
 
 
-def _put(members: dict[str, Any], key: Any, value: Any) -> Any:
-    before = members.get(text_of(key))
-    members[text_of(key)] = value
-    return before
+def _text(budget: Budget, value: Any) -> str:
+    return text_of(value, budget)
 
 
-def _put_all(members: dict[str, Any], others: dict[str, Any]) -> None:
-    members.update(others)
+def _equals(budget: Budget, value: Any, other: Any) -> bool:
+    return are_equal(value, other, budget)
 
 
-def _replaced(text: str, old: str, new: str) -> str:
-    _count([MOST_CHARACTERS], len(text) + text.count(old) * len(new))
+# --- of texts -----------------------------------------------------------------------------------
+
+
+def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that reads a text."""
+
+    def read(budget: Budget, text: str, *arguments: Any) -> Any:
+        budget.read(len(text))
+        return function(text, *arguments)
+
+    return read
+
+
+def _changing(function: Callable[..., str]) -> Callable[..., Any]:
+    """Return a method whose result is a text of the same size, or less."""
+
+    def change(budget: Budget, text: str, *arguments: Any) -> Any:
+        budget.make(text_size(text))
+        return function(text, *arguments)
+
+    return change
+
+
+def _replaced(budget: Budget, text: str, old: str, new: str) -> str:
+    budget.read(len(text))
+    _make_text(len(text) + text.count(old) * len(new), budget, text, new)
     return text.replace(old, new)
 
 
-def _replaced_all(text: str, pattern: str, new: str) -> str:
+def _replaced_all(budget: Budget, text: str, pattern: str, new: str) -> str:
     """Implement Java's replaceAll for a regular expression that is plain text; other ones raise TemplateError."""
-    plain, at = "", 0
+    budget.make(len(pattern))
+    plain, at = list[str](), 0
     while at < len(pattern):
         char = pattern[at]
         follows = pattern[at + 1 : at + 2]
@@ -141,74 +180,116 @@ def _replaced_all(text: str, pattern: str, new: str) -> str:
             raise TemplateError(
                 "headrace's mapping templates can replace plain text only, not regular expressions"
             )
-        plain, at = plain + char, at + 1
-    return _replaced(text, plain, new.replace("\\", ""))
+        plain.append(char)
+        at += 1
+    return _replaced(budget, text, "".join(plain), new.replace("\\", ""))
 
 
-def _place(items: list[Any], item: Any) -> int:
-    return next((at for at, each in enumerate(items) if are_equal(each, item)), -1)
+def _split(budget: Budget, text: str, separator: str) -> list[str]:
+    plain = separator.replace("\\", "")
+    budget.read(len(text))
+    budget.make(text_size(text) + MEMBER_BYTES * (1 + text.count(plain)))
+    return text.split(plain)
 
 
-def _entries(members: dict[str, Any]) -> list[Members]:
+# --- of lists and objects -----------------------------------------------------------------------
+
+
+def _add(budget: Budget, items: list[Any], *rest: Any) -> bool:
+    budget.has_shared = True
+    budget.make(MEMBER_BYTES)
+    if len(rest) == 2:
+        budget.read(8 * len(items))
+    items.insert(rest[0], rest[1]) if len(rest) == 2 else items.append(rest[0])
+    return True
+
+
+def _put(budget: Budget, members: dict[str, Any], key: Any, value: Any) -> Any:
+    budget.has_shared = True
+    budget.make(MEMBER_BYTES)
+    name = text_of(key, budget)
+    before = members.get(name)
+    members[name] = value
+    return before
+
+
+def _put_all(budget: Budget, members: dict[str, Any], others: dict[str, Any]) -> None:
+    budget.has_shared = True
+    budget.make(MEMBER_BYTES * len(others))
+    members.update(others)
+
+
+def _place(budget: Budget, items: list[Any], item: Any) -> int:
+    return next((at for at, each in enumerate(items) if are_equal(each, item, budget)), -1)
+
+
+def _list(budget: Budget, items: Any) -> list[Any]:
+    budget.make(8 * len(items))
+    return list(items)
+
+
+def _entries(budget: Budget, members: dict[str, Any]) -> list[Members]:
+    # Objects, with functions in them.
+    budget.make(16 * MEMBER_BYTES * len(members))
     return [
         Members(
             {"key": key, "value": value},
             {"getKey": lambda key=key: key, "getValue": lambda value=value: value},
-            f"{key}={text_of(value)}",
+            lambda key=key, value=value: f"{key}={text_of(value, budget)}",
         )
         for key, value in members.items()
     ]
 
 
-def _at(items: list[Any], index: Any) -> Any:
+def _at(budget: Budget, items: list[Any], index: Any) -> Any:
     return items[index] if isinstance(index, int) and 0 <= index < len(items) else None
 
 
 _ANY: Mapping[str, Callable[..., Any]] = {
-    "toString": text_of,
-    "equals": are_equal,
+    "toString": _text,
+    "equals": _equals,
 }
 _METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {
         **_ANY,
-        "length": len,
-        "isEmpty": lambda text: not text,
-        "substring": lambda text, first, last=None: text[first:last],
+        "length": lambda _, text: len(text),
+        "isEmpty": lambda _, text: not text,
+        "substring": _changing(lambda text, first, last=None: text[first:last]),
         "replace": _replaced,
         "replaceAll": _replaced_all,
-        "toUpperCase": str.upper,
-        "toLowerCase": str.lower,
-        "trim": str.strip,
-        "contains": lambda text, part: part in text,
-        "startsWith": str.startswith,
-        "endsWith": str.endswith,
-        "indexOf": str.find,
-        "lastIndexOf": str.rfind,
-        "concat": joined,
-        "equalsIgnoreCase": lambda text, other: text.lower() == str(other).lower(),
-        "split": lambda text, separator: text.split(separator.replace("\\", "")),
+        "toUpperCase": _changing(str.upper),
+        "toLowerCase": _changing(str.lower),
+        "trim": _changing(str.strip),
+        "contains": _reading(lambda text, part: part in text),
+        "startsWith": _reading(str.startswith),
+        "endsWith": _reading(str.endswith),
+        "indexOf": _reading(str.find),
+        "lastIndexOf": _reading(str.rfind),
+        "concat": lambda budget, text, other: joined(text, other, budget),
+        "equalsIgnoreCase": _changing(lambda text, other: text.lower() == str(other).lower()),
+        "split": _split,
     },
     list: {
         **_ANY,
-        "size": len,
-        "isEmpty": lambda items: not items,
+        "size": lambda _, items: len(items),
+        "isEmpty": lambda _, items: not items,
         "get": _at,
         "add": _add,
-        "contains": lambda items, item: _place(items, item) >= 0,
+        "contains": lambda budget, items, item: _place(budget, items, item) >= 0,
         "indexOf": _place,
     },
     dict: {
         **_ANY,
-        "size": len,
-        "isEmpty": lambda members: not members,
-        "get": lambda members, key: members.get(text_of(key)),
+        "size": lambda _, members: len(members),
+        "isEmpty": lambda _, members: not members,
+        "get": lambda budget, members, key: members.get(text_of(key, budget)),
         "put": _put,
         "putAll": _put_all,
-        "containsKey": lambda members, key: text_of(key) in members,
-        "keySet": list,
-        "values": lambda members: list(members.values()),
+        "containsKey": lambda budget, members, key: text_of(key, budget) in members,
+        "keySet": _list,
+        "values": lambda budget, members: _list(budget, members.values()),
         "entrySet": _entries,
-        "remove": lambda members, key: members.pop(text_of(key), None),
+        "remove": lambda budget, members, key: members.pop(text_of(key, budget), None),
     },
     object: _ANY,
 }

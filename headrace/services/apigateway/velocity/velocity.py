@@ -1,21 +1,24 @@
 """Renders templates of the Velocity Template Language (VTL), the language of API Gateway's mapping templates.
 
 A template can use only the values that it is given: JSON values, and objects with listed members (`Members`). It cannot
-name an attribute of a Python object. Steps and output are bounded, so that no template runs for ever. Language:
+name an attribute of a Python object. A `Budget` bounds its steps and the size of every value that it makes. Language:
 https://velocity.apache.org/engine/1.7/vtl-reference.html (documented). Macros, #parse, #include and #evaluate are not
 supported. Pure functions, thread-safe.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.core.evaluation import Budget, TooMuch
 from headrace.services.apigateway.velocity.expressions import Expression, Node, TemplateError
 from headrace.services.apigateway.velocity.parser import Parser
 from headrace.services.apigateway.velocity.values import (
+    MEMBER_BYTES,
     MOST_CHARACTERS,
     Members,
     are_equal,
@@ -27,7 +30,11 @@ from headrace.services.apigateway.velocity.values import (
 
 __all__ = ["Members", "TemplateError", "render"]
 
-MOST_STEPS = 200_000
+# Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-execution-service-limits-table.html;
+# that a loop just ends there: as Velocity's `directive.foreach.maxloops`, assumed of AWS.
+MOST_TEMPLATE_BYTES = 300 * 1024
+MOST_ITERATIONS = 1000
+MOST_RANGE_NUMBERS = 200_000
 
 
 class _Stop(Exception):
@@ -38,22 +45,29 @@ class _Break(Exception):
     """`#break`: the innermost loop ends."""
 
 
-def render(template: str, variables: Mapping[str, Any]) -> str:
+def render(template: str, variables: Mapping[str, Any], budget: Budget | None = None) -> str:
     """Return the rendered template. Raises TemplateError.
 
     Args:
         template: the template's text.
         variables: the values of its references, by name: JSON values and `Members`. The mapping itself is not changed;
             lists and objects in it may be.
+        budget: what the template may use; the functions of `variables` count with the same one. The caller closes it.
     """
-    nodes = Parser(template).parse()
-    run = _Run(dict(variables))
+    if len(template) > MOST_TEMPLATE_BYTES:
+        raise TemplateError(f"the template has more than {MOST_TEMPLATE_BYTES} bytes")
+    if budget is None:
+        with Budget("") as own:
+            return render(template, variables, own)
     try:
-        run.nodes(nodes)
-    except (_Stop, _Break):
-        pass
+        nodes = Parser(template, budget).parse()
+        run = _Run(dict(variables), budget)
+        with contextlib.suppress(_Stop, _Break):
+            run.nodes(nodes)
     except RecursionError:
         raise TemplateError("the template is nested too deeply") from None
+    except TooMuch as error:
+        raise TemplateError(f"the template asks for too much: {error}") from error
     return "".join(run.parts)
 
 
@@ -62,33 +76,32 @@ class _Run:
     """One rendering: the variables, and the output so far."""
 
     variables: dict[str, Any]
+    budget: Budget
     parts: list[str] = field(default_factory=list[str])
-    steps: int = 0
     size: int = 0
 
     def nodes(self, nodes: list[Node]) -> None:
         for node in nodes:
             self.node(node)
 
-    def step(self) -> None:
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise TemplateError(f"the template takes more than {MOST_STEPS} steps")
-
     def write(self, text: str) -> None:
         self.size += len(text)
         if self.size > MOST_CHARACTERS:
             raise TemplateError(f"the template writes more than {MOST_CHARACTERS} characters")
+        # A part takes more memory than its characters.
+        self.budget.make(64)
         self.parts.append(text)
 
     def node(self, node: Node) -> None:
-        self.step()
+        self.budget.step()
         match node:
             case ("text", str(text)):
                 self.write(text)
             case ("reference", chain, bool(is_quiet), str(source)):
                 value = self.reference(chain)
-                self.write(("" if is_quiet else source) if value is None else text_of(value))
+                self.write(
+                    ("" if is_quiet else source) if value is None else text_of(value, self.budget)
+                )
             case ("set", chain, expression):
                 self._set(chain, self.value(expression))
             case ("if", branches):
@@ -105,14 +118,17 @@ class _Run:
 
     def _foreach(self, name: str, items: Any, body: list[Node]) -> None:
         if isinstance(items, dict):
-            items = list(cast("dict[str, Any]", items).values())
+            members = cast("dict[str, Any]", items)
+            self.budget.make(8 * len(members))
+            items = list(members.values())
         if not isinstance(items, list):
             return
-        values = list(cast("list[Any]", items))
+        values = cast("list[Any]", items)[:MOST_ITERATIONS]
+        self.budget.make(8 * len(values))
         outer = {key: self.variables.get(key) for key in (name, "foreach", "velocityCount")}
         try:
             for index, value in enumerate(values):
-                self.step()
+                self.budget.step()
                 self.variables[name] = value
                 self.variables["velocityCount"] = index + 1
                 self.variables["foreach"] = {
@@ -133,10 +149,12 @@ class _Run:
             self.variables[name] = value
             return
         target = self.reference([name, *accesses[:-1]])
+        self.budget.has_shared = True
         kind, *rest = accesses[-1]
         key = rest[0] if kind == "property" else self.value(rest[0])
         if isinstance(target, dict):
-            cast("dict[str, Any]", target)[text_of(key)] = value
+            self.budget.make(MEMBER_BYTES)
+            cast("dict[str, Any]", target)[text_of(key, self.budget)] = value
         elif isinstance(target, list) and isinstance(key, int):
             items = cast("list[Any]", target)
             if -1 < key < len(items):
@@ -147,35 +165,39 @@ class _Run:
         name, *accesses = chain
         value: Any = self.variables.get(name)
         for kind, *rest in accesses:
-            self.step()
+            self.budget.step()
             if value is None:
                 return None
             if kind == "property":
-                value = _property(value, rest[0])
+                value = self._property(value, rest[0])
             elif kind == "index":
-                value = _index(value, self.value(rest[0]))
+                value = self._index(value, self.value(rest[0]))
             else:
                 arguments = [self.value(argument) for argument in rest[1]]
-                value = method(value, rest[0], arguments)
+                value = method(value, rest[0], arguments, self.budget)
         return value
 
     def value(self, expression: Expression) -> Any:
         """Return the value of an expression."""
-        self.step()
+        self.budget.step()
         kind, *rest = expression
         if kind == "constant":
             return rest[0]
         if kind == "reference":
             return self.reference(rest[0])
         if kind == "text":
-            inner = _Run(self.variables, steps=self.steps)
+            inner = _Run(self.variables, self.budget)
             inner.nodes(rest[0])
-            self.steps = inner.steps
+            self.budget.make(4 * inner.size)
             return "".join(inner.parts)
         if kind == "list":
+            self.budget.make(MEMBER_BYTES * (1 + len(rest[0])))
             return [self.value(each) for each in rest[0]]
         if kind == "map":
-            return {text_of(self.value(key)): self.value(each) for key, each in rest[0]}
+            self.budget.make(MEMBER_BYTES * (1 + len(rest[0])))
+            return {
+                text_of(self.value(key), self.budget): self.value(each) for key, each in rest[0]
+            }
         if kind == "range":
             return self._range(self.value(rest[0]), self.value(rest[1]))
         if kind == "not":
@@ -184,42 +206,41 @@ class _Run:
             return is_true(self.value(rest[0])) and is_true(self.value(rest[1]))
         if kind == "or":
             return is_true(self.value(rest[0])) or is_true(self.value(rest[1]))
-        return _binary(kind, self.value(rest[0]), self.value(rest[1]))
+        return _binary(kind, self.value(rest[0]), self.value(rest[1]), self.budget)
 
     def _range(self, first: Any, last: Any) -> list[int]:
         if not isinstance(first, int) or not isinstance(last, int):
             return []
-        if abs(last - first) > MOST_STEPS:
-            raise TemplateError(f"a range has more than {MOST_STEPS} numbers")
+        if abs(last - first) > MOST_RANGE_NUMBERS:
+            raise TemplateError(f"a range has more than {MOST_RANGE_NUMBERS} numbers")
+        self.budget.make(MEMBER_BYTES * (1 + abs(last - first)))
         return list(range(first, last + 1)) if first <= last else list(range(first, last - 1, -1))
+
+    def _property(self, value: Any, name: str) -> Any:
+        if isinstance(value, Members):
+            found = value.properties.get(name)
+            return found() if callable(found) else found
+        if isinstance(value, dict):
+            members = cast("dict[str, Any]", value)
+            return members.get(name)
+        if name in ("size", "length", "empty"):
+            return method(value, {"empty": "isEmpty"}.get(name, name), [], self.budget)
+        return None
+
+    def _index(self, value: Any, key: Any) -> Any:
+        if isinstance(value, Members):
+            return self._property(value, text_of(key, self.budget))
+        if isinstance(value, dict):
+            return cast("dict[str, Any]", value).get(text_of(key, self.budget))
+        if isinstance(value, list) and isinstance(key, int):
+            items = cast("list[Any]", value)
+            return items[key] if -len(items) <= key < len(items) else None
+        return None
 
 
 def is_true(value: Any) -> bool:
     """Whether a condition is true: every value but null and false is."""
     return value is not None and value is not False
-
-
-def _property(value: Any, name: str) -> Any:
-    if isinstance(value, Members):
-        found = value.properties.get(name)
-        return found() if callable(found) else found
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        return members.get(name)
-    if name in ("size", "length", "empty"):
-        return method(value, {"empty": "isEmpty"}.get(name, name), [])
-    return None
-
-
-def _index(value: Any, key: Any) -> Any:
-    if isinstance(value, Members):
-        return _property(value, text_of(key))
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).get(text_of(key))
-    if isinstance(value, list) and isinstance(key, int):
-        items = cast("list[Any]", value)
-        return items[key] if -len(items) <= key < len(items) else None
-    return None
 
 
 _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -230,15 +251,15 @@ _ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _binary(kind: str, left: Any, right: Any) -> Any:
+def _binary(kind: str, left: Any, right: Any, budget: Budget) -> Any:
     if kind in ("==", "!="):
-        return are_equal(left, right) == (kind == "==")
+        return are_equal(left, right, budget) == (kind == "==")
     if kind in _ORDER:
         alike = is_number(left) and is_number(right)
         alike = alike or (isinstance(left, str) and isinstance(right, str))
         return _ORDER[kind](left, right) if alike else False
     if kind == "+" and (isinstance(left, str) or isinstance(right, str)):
-        return joined(left, right)
+        return joined(left, right, budget)
     if not is_number(left) or not is_number(right):
         return None
     if kind in ("/", "%"):

@@ -19,7 +19,8 @@ from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.validate import validate
-from headrace.aws.signatures.sessions import RoleSession, RoleSessions, role_name, token_of
+from headrace.aws.signatures.credential_scopes import token_of
+from headrace.aws.signatures.sessions import RoleSession, RoleSessions, role_name
 from headrace.core.arn import is_account_id
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import os
 import re
 import selectors
@@ -23,6 +24,9 @@ from typing import cast
 import httptools
 
 from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
+from headrace.services.lambda_.runtime.peers import is_of_process
+
+log = logging.getLogger(__name__)
 
 _PREFIX = "/2018-06-01/runtime/"
 # headrace's own path, which node_sdk.cjs requests.
@@ -110,18 +114,20 @@ class RuntimeChannel:
         self._messages: list[Message] = []
         self._output: int | None = None
         self._end_signal: int | None = None
+        self._only_pid: int | None = None
 
     @property
     def address(self) -> str:
         """The value of AWS_LAMBDA_RUNTIME_API."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
-    def attach(self, *, output: int, end_signal: int | None) -> None:
+    def attach(self, *, output: int, end_signal: int | None, only_pid: int | None = None) -> None:
         """Read a process's output from the descriptor `output`, which the channel closes, and watch for its end.
 
         `end_signal` is a descriptor that becomes readable when the process ends. Without it, the caller notices the
-        end at its next check.
+        end at its next check. With `only_pid`, only that process and its descendants may connect.
         """
+        self._only_pid = only_pid
         os.set_blocking(output, False)
         self._output = output
         self._selector.register(output, selectors.EVENT_READ, self.drain_output)
@@ -192,6 +198,11 @@ class RuntimeChannel:
         with contextlib.suppress(BlockingIOError):
             peer, _ = self._listener.accept()
             if len(self._connections) >= _MOST_CONNECTIONS:
+                peer.close()
+                return
+            if self._only_pid is not None and not is_of_process(self._only_pid, peer):
+                # Another function, or any program of this machine: it would take the function's event.
+                log.warning("a program other than the function connected to its Runtime API")
                 peer.close()
                 return
             # Send small segments at once: a body in a second segment would wait for a delayed acknowledgement.

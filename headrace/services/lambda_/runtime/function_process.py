@@ -16,10 +16,7 @@ from pathlib import Path
 from headrace.aws.signatures.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.services.lambda_.limits import (
-    CREDENTIALS_LEFT_SECONDS,
-    INIT_SECONDS,
-)
+from headrace.services.lambda_.limits import CREDENTIALS_LEFT_SECONDS, INIT_SECONDS
 from headrace.services.lambda_.runtime import sdk_modules
 from headrace.services.lambda_.runtime.channel import (
     ErrorReported,
@@ -268,7 +265,9 @@ class Sandbox:
             message = f"RequestId: unknown Error: fork/exec: {error}"
             raise ProcessBroken(error_document(kind, message), message, error_type=kind) from error
         self._process = process
-        self._channel.attach(output=process.output, end_signal=process.end_signal)
+        self._channel.attach(
+            output=process.output, end_signal=process.end_signal, only_pid=process.top_pid
+        )
 
     def _start_walled(self, view: View) -> FunctionProcess:
         spec = self.spec

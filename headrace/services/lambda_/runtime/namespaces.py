@@ -28,10 +28,11 @@ from typing import Any
 from headrace.services.lambda_.runtime.memory import children_memory_bytes
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.visible_files import OPT, TASK, TMP, View, make_view
+from headrace.walls.launching import command_of
 
 log = logging.getLogger(__name__)
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
+_LAUNCHER = "headrace.services.lambda_.runtime.launcher"
 _LENGTH = struct.Struct("!I")
 _STATUS = struct.Struct("!i")
 _ANSWER_WITHIN_S = 30.0
@@ -223,7 +224,7 @@ class _Launcher:
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LAUNCHER)],
+                command_of(_LAUNCHER),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -339,6 +340,7 @@ class WalledProcess:
     def __init__(self, pid: int, pidfd: int, output: int, status: int) -> None:
         """Take a started process: the id and pidfd of its namespace's process 1, its output, and its status pipe."""
         self.pid = pid
+        self.top_pid: int | None = pid
         self.output = output
         self.end_signal: int | None = pidfd
         self._pidfd = pidfd

@@ -32,6 +32,11 @@ class FunctionProcess(Protocol):
         ...
 
     @property
+    def top_pid(self) -> int | None:
+        """The process from which all of the function's processes descend; None where they may leave its family."""
+        ...
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process has ended."""
         ...
@@ -55,6 +60,9 @@ class FunctionProcess(Protocol):
 
 class PlainProcess:
     """A process that has the cloud's own rights. Implements `FunctionProcess`."""
+
+    # Its orphans belong to the system's first process.
+    top_pid: int | None = None
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.shapes.lambda_ import Cors
-from headrace.aws.signatures.signers import signing_account
+from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
@@ -113,12 +113,13 @@ class FunctionUrls:
         cors: Cors = config.get("Cors") or {}
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
             return preflight(cors, request)
-        account = signing_account(request, function.account)
-        if not _is_allowed(function, alias, config["AuthType"], account):
+        # Nobody looks at signatures of requests to a URL that anybody may call.
+        signer = request.signer if config["AuthType"] == "AWS_IAM" else None
+        if not _is_allowed(function, alias, config["AuthType"], signer):
             return _refusal(403, "AccessDeniedException", _FORBIDDEN)
         if request.body_file is not None or len(request.body) > SYNC_PAYLOAD_BYTES:
             return _refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
-        event = _event(request, target, request_id, self._clock.now_ms(), account)
+        event = _event(request, target, request_id, self._clock.now_ms(), signer)
         ref = function.ref.with_qualifier(alias or None)
         payload = json.dumps(event, separators=(",", ":")).encode()
         try:
@@ -150,22 +151,27 @@ class FunctionUrls:
 # --- access ----------------------------------------------------------------------------------
 
 
-def _is_allowed(function: Function, alias: str, auth_type: str, account: str) -> bool:
-    if auth_type == "AWS_IAM":
-        if not account:
-            return False
-        if account == function.account:
-            return True
+def _is_allowed(function: Function, alias: str, auth_type: str, signer: Signer | None) -> bool:
+    if auth_type == "AWS_IAM" and signer is None:
+        return False
     context = {"lambda:functionurlauthtype": auth_type, "lambda:invokedviafunctionurl": "true"}
-    caller = Caller(account=account, context=context)
-    return allows(function, alias, INVOKE_URL, caller)
+    if signer is None or signer.account != function.account:
+        account = "" if signer is None else signer.account
+        if not allows(function, alias, INVOKE_URL, Caller(account=account, context=context)):
+            return False
+    if signer is None:
+        return True
+    # IAM counts the function's own policy too.
+    arn = function.ref.with_qualifier(alias or None).qualified_arn
+    keys = {name: (value,) for name, value in context.items()}
+    return not signer.denial(INVOKE_URL, arn, keys)
 
 
 # --- the event --------------------------------------------------------------------------------
 
 
 def _event(
-    request: HttpRequest, target: _Target, request_id: str, now_ms: int, account: str
+    request: HttpRequest, target: _Target, request_id: str, now_ms: int, signer: Signer | None
 ) -> dict[str, Any]:
     headers = {k: v for k, v in request.headers.items() if k != "cookie"}
     headers.setdefault("x-forwarded-for", "127.0.0.1")
@@ -177,7 +183,7 @@ def _event(
         "rawPath": target.path,
         "rawQueryString": request.query,
         "headers": headers,
-        "requestContext": _context(request, target, request_id, now_ms, account),
+        "requestContext": _context(request, target, request_id, now_ms, signer),
         "isBase64Encoded": False,
     }
     if request.query:
@@ -190,11 +196,11 @@ def _event(
 
 
 def _context(
-    request: HttpRequest, target: _Target, request_id: str, now_ms: int, account: str
+    request: HttpRequest, target: _Target, request_id: str, now_ms: int, signer: Signer | None
 ) -> dict[str, Any]:
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     context: dict[str, Any] = {
-        "accountId": account or "anonymous",
+        "accountId": "anonymous" if signer is None else signer.account,
         "apiId": target.url_id,
         "domainName": target.domain,
         "domainPrefix": target.url_id,
@@ -211,21 +217,9 @@ def _context(
         "time": f"{now:%d/%b/%Y:%H:%M:%S} +0000",
         "timeEpoch": now_ms,
     }
-    if account:
-        context["authorizer"] = {"iam": _iam(account)}
+    if signer is not None:
+        context["authorizer"] = {"iam": iam_context(signer)}
     return context
-
-
-def _iam(account: str) -> dict[str, Any]:
-    return {
-        "accessKey": account,
-        "accountId": account,
-        "callerId": account,
-        "cognitoIdentity": None,
-        "principalOrgId": None,
-        "userArn": f"arn:aws:iam::{account}:root",
-        "userId": account,
-    }
 
 
 def _parameters(request: HttpRequest) -> dict[str, str]:

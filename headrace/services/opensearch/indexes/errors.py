@@ -43,3 +43,11 @@ def no_index(name: str) -> SearchError:
 def unreadable(reason: str) -> SearchError:
     """Return the error for a malformed body or query."""
     return SearchError(400, "parsing_exception", reason)
+
+
+def too_many_clauses(reason: str) -> SearchError:
+    """Return the error for a query with too many clauses.
+
+    Status 400: https://github.com/opensearch-project/OpenSearch/pull/21725 (documented); older versions answer 500.
+    """
+    return SearchError(400, "too_many_clauses", reason)

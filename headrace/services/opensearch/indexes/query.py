@@ -7,17 +7,28 @@ scoring clauses give 1.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.services.opensearch.indexes.dates import date_math_ms
-from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
+from headrace.services.opensearch.indexes.errors import (
+    SearchError,
+    not_supported,
+    too_many_clauses,
+    unreadable,
+)
 from headrace.services.opensearch.indexes.fields import NUMBERS, date_ms, number_of
 
 Argument = str | int | float | bytes | None
+# Documented: OpenSearch's defaults of indices.query.bool.max_clause_count, .max_nested_depth and index.max_terms_count.
 MOST_CLAUSES = 1024
 MOST_DEPTH = 30
+MOST_TERMS = 65_536
+# How many clauses have a table: SQLite joins at most 64, and each takes 200 KB. Others look at each document.
+_MOST_TABLES = 48
+_MOST_MARKS = 16
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 
@@ -75,9 +86,9 @@ class Compiler:
 
     def compile(self, query: Any, depth: int = 0) -> Condition:
         """Return a query's condition. Raises SearchError."""
-        self.clauses += 1
-        if self.clauses > MOST_CLAUSES or depth > MOST_DEPTH:
-            raise SearchError(400, "too_many_clauses", f"maxClauseCount is set to {MOST_CLAUSES}")
+        self._count(1)
+        if depth > MOST_DEPTH:
+            raise too_many_clauses(f"The query nests more than {MOST_DEPTH} levels deep")
         if not isinstance(query, dict) or len(cast("dict[str, Any]", query)) != 1:
             raise unreadable("[query] malformed query, expected one kind of query in an object")
         ((kind, body),) = cast("dict[str, Any]", query).items()
@@ -88,6 +99,11 @@ class Compiler:
         if kind not in self._kinds:
             raise not_supported(f"the query [{kind}]")
         return self._kinds[kind](cast("dict[str, Any]", body))
+
+    def _count(self, clauses: int) -> None:
+        self.clauses += clauses
+        if self.clauses > MOST_CLAUSES:
+            raise too_many_clauses(f"maxClauseCount is set to {MOST_CLAUSES}")
 
     # --- kinds --------------------------------------------------------------------------------
 
@@ -111,7 +127,7 @@ class Compiler:
         should = parts["should"]
         least = _least(body.get("minimum_should_match"), len(should), has_needed=bool(needed))
         if least:
-            sql.append("(" + " + ".join([f"({c.sql})" for c in should] or ["0"]) + f") >= {least}")
+            sql.append(f"{_tree([c.sql for c in should], '+') or '0'} >= {least}")
             arguments += [a for c in should for a in c.arguments]
         for condition in parts["must_not"]:
             sql.append(f"NOT ({condition.sql})")
@@ -122,9 +138,9 @@ class Compiler:
             scores.append(f"(CASE WHEN {c.sql} THEN {c.score} ELSE 0 END)")
             score_arguments += [*c.arguments, *c.score_arguments]
         return Condition(
-            " AND ".join([f"({part})" for part in sql]) or "1",
+            _tree(sql, "AND") or "1",
             tuple(arguments),
-            " + ".join(scores) or ("0.0" if body else "1.0"),
+            _tree(scores, "+") or ("0.0" if body else "1.0"),
             tuple(score_arguments),
         )
 
@@ -148,17 +164,33 @@ class Compiler:
         return self._of_words(name, f'"{" ".join(words)}"') if words else Condition("0")
 
     def _of_words(self, name: str, match: str) -> Condition:
-        # FTS5 allows bm25 only in a query on the FTS table itself, so a materialized table computes the scores first.
+        self._count(match.count(" OR "))
+        source = "FROM words JOIN vals v ON v.id = words.rowid WHERE words MATCH ? AND v.field = ?"
         number = len(self.tables)
+        if number >= _MOST_TABLES:
+            of_document = f"{source} AND v.doc = d.id"
+            best = f"SELECT -bm25(words) {of_document} ORDER BY 1 DESC LIMIT 1"
+            arguments = (match, name)
+            return Condition(
+                f"EXISTS (SELECT 1 {of_document})", arguments, f"COALESCE(({best}), 0)", arguments
+            )
+        # FTS5 allows bm25 only in a query on the FTS table itself, so a materialized table computes the scores first.
         self.tables.append(
-            f"b{number} AS MATERIALIZED (SELECT v.doc AS doc, -bm25(words) AS score FROM words"
-            " JOIN vals v ON v.id = words.rowid WHERE words MATCH ? AND v.field = ?),"
+            f"b{number} AS MATERIALIZED (SELECT v.doc AS doc, -bm25(words) AS score {source}),"
             f" m{number} AS MATERIALIZED (SELECT doc, MAX(score) AS score FROM b{number} GROUP BY doc)"
         )
         self.table_arguments += [match, name]
         return Condition(
             f"d.id IN (SELECT doc FROM m{number})", score=f"COALESCE(m{number}.score, 0)"
         )
+
+    def _with_value(self, where: str, *arguments: Argument) -> Condition:
+        """Return the condition that a document has a value."""
+        if self.clauses > _MOST_TABLES:
+            sql = f"EXISTS (SELECT 1 FROM vals WHERE doc = d.id AND {where})"
+        else:
+            sql = f"d.id IN (SELECT doc FROM vals WHERE {where})"
+        return Condition(sql, arguments)
 
     def _term(self, body: dict[str, Any]) -> Condition:
         name, options = _one_field("term", body, "value")
@@ -181,7 +213,8 @@ class Compiler:
         kind = self.types.get(name)
         if kind is None or not values:
             return Condition("0")
-        marks = ", ".join("?" * len(values))
+        if len(values) > MOST_TERMS:
+            raise _too_many_terms(len(values))
         if kind == "text":
             # A term is not analyzed: it matches only if it is one lower-case word, as the analyzer stores words.
             whole = [f'"{v}"' for v in map(_text, values) if v.isalnum() and v == v.lower()]
@@ -192,8 +225,8 @@ class Compiler:
         else:
             found = [self._number(name, kind, value) for value in values]
             column = "num"
-        sql = f"d.id IN (SELECT doc FROM vals WHERE field = ? AND {column} IN ({marks}))"
-        return Condition(sql, (name, *found))
+        marks, arguments = _listed_values(found)
+        return self._with_value(f"field = ? AND {column} IN ({marks})", name, *arguments)
 
     def _range(self, body: dict[str, Any]) -> Condition:
         name, options = _one_field("range", body, "")
@@ -217,14 +250,12 @@ class Compiler:
             arguments.append(
                 _text(value) if kind == "keyword" else self._number(name, kind, value, up=up)
             )
-        return Condition(
-            f"d.id IN (SELECT doc FROM vals WHERE {' AND '.join(sql)})", tuple(arguments)
-        )
+        return self._with_value(" AND ".join(sql), *arguments)
 
     def _exists(self, body: dict[str, Any]) -> Condition:
         name = _text(body.get("field", ""))
-        sql = "d.id IN (SELECT doc FROM vals WHERE field = ? OR substr(field, 1, ?) = ?)"
-        return Condition(sql, (name, len(name) + 1, f"{name}."))
+        where = "(field = ? OR substr(field, 1, ?) = ?)"
+        return self._with_value(where, name, len(name) + 1, f"{name}.")
 
     def _prefix(self, body: dict[str, Any]) -> Condition:
         name, options = _one_field("prefix", body, "value")
@@ -235,16 +266,17 @@ class Compiler:
             return self._of_words(name, f'"{text.lower()}"*')
         if kind != "keyword":
             return Condition("0")
-        sql = (
-            "d.id IN (SELECT doc FROM vals WHERE field = ? AND txt >= ? AND substr(txt, 1, ?) = ?)"
-        )
-        return Condition(sql, (name, text, len(text), text))
+        where = "field = ? AND txt >= ? AND substr(txt, 1, ?) = ?"
+        return self._with_value(where, name, text, len(text), text)
 
     def _ids(self, body: dict[str, Any]) -> Condition:
         values = [_text(value) for value in _listed(body.get("values"))]
         if not values:
             return Condition("0")
-        return Condition(f"d.doc_id IN ({', '.join('?' * len(values))})", tuple(values))
+        if len(values) > MOST_TERMS:
+            raise _too_many_terms(len(values))
+        marks, arguments = _listed_values(values)
+        return Condition(f"d.doc_id IN ({marks})", arguments)
 
     def _number(self, name: str, kind: str, value: Any, *, up: bool = False) -> float:
         if kind == "date" and isinstance(value, str) and date_ms(value) is None:
@@ -254,6 +286,30 @@ class Compiler:
         if kind in NUMBERS and isinstance(value, float):
             return value  # a query's number is not truncated as a document's is
         return number_of(value, kind, name)
+
+
+def _tree(parts: Sequence[str], operator: str) -> str:
+    """Return parts joined by an operator, as a tree: SQLite takes expressions of up to 1,000 levels."""
+    if len(parts) <= 1:
+        return f"({parts[0]})" if parts else ""
+    middle = len(parts) // 2
+    return f"({_tree(parts[:middle], operator)} {operator} {_tree(parts[middle:], operator)})"
+
+
+def _listed_values(values: Sequence[Argument]) -> tuple[str, tuple[Argument, ...]]:
+    """Return what stands in `IN (...)`, and its arguments; SQLite takes 32,766 of them."""
+    if len(values) <= _MOST_MARKS:
+        return ", ".join("?" * len(values)), tuple(values)
+    return "SELECT value FROM json_each(?)", (json.dumps(values),)
+
+
+def _too_many_terms(count: int) -> SearchError:
+    return SearchError(
+        400,
+        "illegal_argument_exception",
+        f"The number of terms [{count}] used in the Terms Query request has exceeded the allowed maximum of"
+        f" [{MOST_TERMS}]. This maximum can be set by changing the [index.max_terms_count] index level setting.",
+    )
 
 
 def _listed(value: Any) -> list[Any]:

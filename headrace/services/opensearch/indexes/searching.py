@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.services.opensearch.indexes.aggregations import Aggregator, Select
-from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
+from headrace.services.opensearch.indexes.errors import (
+    SearchError,
+    not_supported,
+    too_many_clauses,
+    unreadable,
+)
 from headrace.services.opensearch.indexes.fields import flat
 from headrace.services.opensearch.indexes.query import Argument, Compiler, Condition
 from headrace.services.opensearch.indexes.store import Index, Store
+from headrace.store.database import QueryTooComplex, QueryTooLong
 
 MOST_WINDOW = 10_000
+# A search holds the lock of all indexes.
+MOST_CPU_S = 3.0
+# OpenSearch takes more, but no honest search has so many.
+MOST_SORTS = 32
 _KNOWN = frozenset(
     {
         "query",
@@ -64,9 +74,16 @@ class Searcher:
 
     def _select(self, compiler: Compiler) -> Select:
         def select(sql: str, arguments: Sequence[Argument]) -> list[tuple[Any, ...]]:
-            return self._store.database.query(
-                compiler.prefix + sql, (*compiler.table_arguments, *arguments)
-            )
+            try:
+                return self._store.database.query_within(
+                    compiler.prefix + sql, (*compiler.table_arguments, *arguments), MOST_CPU_S
+                )
+            except QueryTooLong as error:
+                # OpenSearch's search backpressure (documented); the figure is headrace's.
+                reason = f"cancelled task with reason: cpu usage exceeded [{MOST_CPU_S:g}s]"
+                raise SearchError(400, "task_cancelled_exception", reason) from error
+            except QueryTooComplex as error:
+                raise too_many_clauses(f"headrace's own index cannot run it: {error}") from error
 
         return select
 
@@ -176,6 +193,8 @@ def _sorts(given: Any, types: Mapping[str, str]) -> list[_Sort]:
     if given is None:
         return []
     asked = cast("list[Any]", given) if isinstance(given, list) else [given]
+    if len(asked) > MOST_SORTS:
+        raise not_supported(f"a sort by more than {MOST_SORTS} fields")
     return [_sort(one, types) for one in asked]
 
 

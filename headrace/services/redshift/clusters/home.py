@@ -1,8 +1,9 @@
 """Finds the PostgreSQL of a Redshift cluster or workgroup: a server in the data directory, or the user's own server.
 
 A cluster's server is created and started at its first use, and started again with the cloud. Its administrator has the
-name and the password of CreateCluster; a caller that AWS has already authenticated connects as its database user. A
-user's own server has the databases of all clusters, by their names.
+name and the password of CreateCluster; a caller that AWS has already authenticated logs in as its database user,
+through a socket that only headrace reaches. The superuser's connections never carry a client's text. A user's own
+server has the databases of all clusters, by their names.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from headrace.core.ports.warehouses import (
 )
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.redshift.clusters import prelude
-from headrace.services.redshift.clusters.identities import become, issue_login
+from headrace.services.redshift.clusters.identities import issue_login, log_in
 from headrace.services.redshift.clusters.postgres import (
     HOST,
     SUPERUSER,
@@ -40,8 +41,8 @@ from headrace.services.redshift.clusters.postgres import (
     binaries,
     check_driver,
 )
+from headrace.services.redshift.clusters.preparation import set_up, set_up_real
 from headrace.services.redshift.clusters.session import PgSession, connect
-from headrace.services.redshift.clusters.sql import quoted_name
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,13 @@ class WarehouseHome:
         found: list[ClusterSpec] = []
         for file in sorted(self._folder.glob("[cw]*-*/spec.json")):
             given: dict[str, Any] = json.loads(file.read_text())
-            found.append(ClusterSpec(**cast("Any", {**given, "roles": tuple(given["roles"])})))
+            spec = ClusterSpec(**cast("Any", {**given, "roles": tuple(given["roles"])}))
+            if spec.key != file.parent.name:
+                log.error(
+                    "redshift: %s describes another cluster, %s; it is ignored", file, spec.key
+                )
+                continue
+            found.append(spec)
         return found
 
     # --- which server -------------------------------------------------------------------------
@@ -224,13 +231,13 @@ class WarehouseHome:
             if cluster.server.start():
                 cluster.ready_for = None
             admin: Parameters = {
-                "host": HOST,
+                "host": str(cluster.server.socket_folder),
                 "port": cluster.server.port,
                 "user": SUPERUSER,
-                "password": cluster.server.password(),
+                "options": _SUPERUSER_OPTIONS,
             }
             if cluster.ready_for != cluster.spec:
-                _set_up(admin, cluster.spec)
+                set_up(admin, cluster.spec)
                 cluster.ready_for = cluster.spec
             return admin
 
@@ -244,16 +251,21 @@ class WarehouseHome:
         self, spec: ClusterSpec, database: str, login: Login, may_read: MayRead, role: str
     ) -> PgSession:
         self.check()
-        admin = self._ready(self._cluster(spec))
+        cluster = self._cluster(spec)
+        admin = self._ready(cluster)
         if self._real_url:
             connection = self._connect_to_real(admin, spec, database, login)
         elif login.password is not None:
+            # Over TCP, where the server asks for passwords.
             connection = connect(
-                **{**admin, "user": login.user, "password": login.password}, dbname=database
+                host=HOST,
+                port=cluster.server.port,
+                user=login.user,
+                password=login.password,
+                dbname=database,
             )
         else:
-            connection = connect(**admin, dbname=database)
-            become(connection, login)
+            connection = log_in(admin, login, database)
         connection.commit()
         return PgSession(connection, self._objects, spec, may_read, role)
 
@@ -268,7 +280,7 @@ class WarehouseHome:
                 f'FATAL:  password authentication failed for user "{login.user}"',
             )
         if database not in self._prepared:
-            _set_up_real(admin, spec, database)
+            set_up_real(admin, spec, database)
             self._prepared.add(database)
         who = {} if mine else {"user": login.user, "password": login.password}
         return connect(**{**admin, **who, "dbname": database, "options": _SEARCH_PATH})
@@ -280,10 +292,11 @@ class WarehouseHome:
         self.check()
         if self._real_url:
             raise WarehouseUnavailable("headrace makes no logins on a PostgreSQL of your own.")
-        admin = self._ready(self._cluster(spec))
+        cluster = self._cluster(spec)
+        admin = self._ready(cluster)
         with connect(**admin, dbname="postgres") as connection:
             return issue_login(
-                connection, str(admin["password"]), user, acts_as, until_ms, makes=makes
+                connection, cluster.server.password(), user, acts_as, until_ms, makes=makes
             )
 
     def load(self, load: Load) -> int:
@@ -336,6 +349,11 @@ class _Remover:
         raise WorkerDone
 
 
+# A superuser's names must not be looked up among a user's, and no user's setting applies to it.
+_SUPERUSER_OPTIONS = (
+    "-c search_path=pg_catalog -c standard_conforming_strings=on -c session_preload_libraries="
+    " -c local_preload_libraries= -c event_triggers=off"
+)
 _SEARCH_PATH = f'-c search_path="$user",public,{prelude.SCHEMA} -c timezone=UTC'
 
 
@@ -348,52 +366,3 @@ def _parameters(url: str) -> Parameters:
         "password": unquote(parts.password or ""),
         "dbname": unquote(parts.path.lstrip("/")) or "postgres",
     }
-
-
-def _set_up(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
-    """Create the administrator, the first database and Redshift's functions on a server of this cloud."""
-    with connect(**admin, dbname="template1") as connection:
-        connection.execute(cast("Any", prelude.SQL))
-        connection.execute("grant all on schema public to public")
-        connection.execute(
-            f"""alter role all set search_path = '"$user"', public, {prelude.SCHEMA}"""
-        )
-        _make_role(connection, spec)
-    # Outside of any transaction, because no session may be connected to the template database.
-    connection = connect(**admin, dbname="postgres", autocommit=True)
-    try:
-        _make_database(connection, spec.database, spec.user)
-    finally:
-        connection.close()
-
-
-def _make_role(connection: Any, spec: ClusterSpec) -> None:
-    found = connection.execute("select 1 from pg_roles where rolname = %s", [spec.user]).fetchone()
-    verb = "alter" if found else "create"
-    name = quoted_name(spec.user)
-    word = "'" + spec.password.replace("'", "''") + "'" if spec.password else "null"
-    connection.execute(f"{verb} role {name} login createdb createrole password {word}")
-    connection.execute(f"grant pg_read_all_stats, pg_signal_backend to {name}")
-
-
-def _make_database(connection: Any, database: str, owner: str = "") -> None:
-    found = connection.execute(
-        "select 1 from pg_database where datname = %s", [database]
-    ).fetchone()
-    if not found:
-        of = f" owner {quoted_name(owner)}" if owner else ""
-        connection.execute(f"create database {quoted_name(database)}{of}")
-
-
-def _set_up_real(admin: Mapping[str, Any], spec: ClusterSpec, database: str) -> None:
-    """Create a cluster's first database, if requested, and Redshift's functions on the user's own server."""
-    if database == spec.database:
-        connection = connect(**admin, autocommit=True)
-        try:
-            _make_database(connection, database)
-        finally:
-            connection.close()
-    with connect(**{**admin, "dbname": database}) as connection:
-        # Two clouds may share the server.
-        connection.execute("select pg_advisory_xact_lock(4566)")
-        connection.execute(cast("Any", prelude.SQL))

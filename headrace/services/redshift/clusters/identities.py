@@ -1,4 +1,4 @@
-"""Maps IAM identities to a cluster's database users: in a superuser's session, or with a temporary password.
+"""Maps IAM identities to a cluster's database users: by a login without password, or with a temporary password.
 
 A password is derived from the server's secret and the user's name. It is the same at each request and after a restart,
 so that a call does not invalidate another client's connection settings. PostgreSQL refuses it after it expires.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from headrace.core.ports.warehouses import Login, WarehouseError
+from headrace.services.redshift.clusters import prelude
 from headrace.services.redshift.clusters.postgres import SUPERUSER
+from headrace.services.redshift.clusters.session import connect
 from headrace.services.redshift.clusters.sql import quoted_name
 
 
@@ -28,7 +31,12 @@ def issue_login(
         acts_as: the role of its sessions; empty for the user itself. If that user does not exist, the login fails.
         until_ms: epoch milliseconds.
         makes: whether to create `acts_as` too.
+
+    Raises WarehouseError for a name that no user of a cluster has.
     """
+    for reserved in (user, acts_as):
+        if reserved and not usable_name(reserved):
+            raise WarehouseError("AuthenticationFailed", f'FATAL: user "{reserved}" does not exist')
     password = hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()
     name = quoted_name(user)
     # Two calls may run concurrently.
@@ -58,15 +66,29 @@ def _exists(connection: Any, user: str) -> bool:
     return found is not None
 
 
-def become(connection: Any, login: Login) -> None:
-    """Switch the superuser's session to a user whom AWS has authenticated. Raises WarehouseError."""
-    found = connection.execute(
-        "select 1 from pg_roles where rolname = %s and rolname <> %s", [login.user, SUPERUSER]
-    ).fetchone()
-    if not found and not login.is_made:
-        connection.close()
-        raise WarehouseError("AuthenticationFailed", f'FATAL: user "{login.user}" does not exist')
-    if not found:
-        connection.execute(f"create role {quoted_name(login.user)}")
-    connection.commit()
-    connection.execute(f"set session authorization {quoted_name(login.user)}")
+def usable_name(user: str) -> bool:
+    """Whether a name may be that of a cluster's user: it is no superuser's, and none of PostgreSQL's own roles'."""
+    return user not in (SUPERUSER, prelude.SCHEMA) and not user.startswith("pg_")
+
+
+def log_in(admin: Mapping[str, Any], login: Login, database: str) -> Any:
+    """Connect as a user whom AWS has authenticated, through the socket of the superuser's settings `admin`.
+
+    The session is the user's from its first byte: it has no other rights to go back to. Raises WarehouseError.
+    """
+    unknown = WarehouseError("AuthenticationFailed", f'FATAL: user "{login.user}" does not exist')
+    if not usable_name(login.user):
+        raise unknown
+    settings = {"host": admin["host"], "port": admin["port"], "dbname": database}
+    try:
+        return connect(**settings, user=login.user)
+    except WarehouseError as error:
+        if error.kind != "AuthenticationFailed":
+            raise
+        if not login.is_made:
+            raise unknown from error
+    with connect(**admin, dbname="postgres") as connection:
+        connection.execute("select pg_advisory_xact_lock(4567)")
+        verb = "alter" if _exists(connection, login.user) else "create"
+        connection.execute(cast("Any", f"{verb} role {quoted_name(login.user)} login"))
+    return connect(**settings, user=login.user)

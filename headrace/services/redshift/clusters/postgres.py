@@ -1,13 +1,19 @@
 """Runs a PostgreSQL server in a folder: creates, starts and stops it, and handles one left by kill -9.
 
-The server's parent is a shell that reads a pipe from this process: when this process ends for any reason, the pipe
-closes and the shell stops the server. PostgreSQL refuses to run as root; for root it runs in a user namespace in which
-root's files belong to an ordinary user (Linux, `unshare` of util-linux).
+The server runs behind walls where Linux permits them (`headrace.walls`): it sees its own program and its cluster's data
+and nothing else, so that no statement reaches a file or a program. Its parent reads a pipe from this process: when this
+process ends for any reason, the pipe closes and the parent stops the server. PostgreSQL refuses to run as root; for
+root it runs in a user namespace in which root's files belong to an ordinary user.
+
+headrace connects through a socket in a folder that only its user may enter; clients connect over TCP with passwords.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
+import hashlib
 import importlib.util
 import logging
 import os
@@ -17,12 +23,21 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
+from headrace.services.redshift.clusters.server_files import (
+    SETTINGS,
+    SETTINGS_FOLDER,
+    installation,
+    refused_files,
+    write_settings,
+)
+from headrace.walls.walled_server import Plan, refusal, walled
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +54,9 @@ _GIVING = threading.Lock()
 # PostgreSQL's last log message when it fails.
 _GAVE_UP, _TAKEN = "database system is shut down", "Address already in use"
 _WATCH = '"$@" </dev/null & child=$!; read -r _; kill -INT $child 2>/dev/null; wait $child'
-_SETTINGS = (
-    f"listen_addresses={HOST}",
-    "unix_socket_directories=",
-    "shared_buffers=32MB",
-    "max_connections=60",
-    "max_wal_size=256MB",
-    "jit=off",
-    "logging_collector=off",
-    "timezone=UTC",
-    "datestyle=ISO, MDY",
-    "bytea_output=hex",
-)
+_ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC"}
+# Longer paths of sockets are refused by the kernel (macOS 104 bytes, Linux 108).
+_SOCKET_PATH_BYTES = 100
 
 
 def binaries() -> Path:
@@ -97,6 +103,21 @@ class PostgresServer:
                 self._port = self._choose_port()
             return self._port
 
+    @functools.cached_property
+    def socket_folder(self) -> Path:
+        """The folder of the socket through which headrace connects; only its user may enter it. Raises OSError."""
+        folder = self.folder / "socket"
+        if len(os.fsencode(folder)) + len("/.s.PGSQL.65535") > _SOCKET_PATH_BYTES:
+            name = hashlib.sha256(os.fsencode(self.folder.absolute())).hexdigest()[:16]
+            folder = Path(tempfile.gettempdir()) / f"headrace-{os.geteuid()}-{name}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if folder.is_symlink() or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise WarehouseUnavailable(
+                f"{folder} belongs to somebody else, or others may enter it."
+            )
+        return folder
+
     @property
     def exists(self) -> bool:
         """Whether its files exist."""
@@ -111,28 +132,32 @@ class PostgresServer:
         return port
 
     def password(self) -> str:
-        """Return the superuser's password."""
+        """Return the server's secret, from which temporary passwords come."""
         return (self.folder / "password").read_text()
 
     def start(self) -> bool:
         """Create it and start it, if it does not run; return whether this call started it.
 
-        Raises WarehouseUnavailable.
+        Raises WarehouseUnavailable, also for a folder that holds what must not be in it.
         """
         with self._lock:
             if self._child is not None and self._child.poll() is None:
                 return False
-            as_user = [] if os.geteuid() else _as_ordinary_user()
             programs = binaries()
             if not self.exists:
-                self._make(programs, as_user)
-            self._end_earlier()
-            with contextlib.suppress(FileNotFoundError):
-                (self._data / "postmaster.pid").unlink()
-            command = [*as_user, str(programs / "postgres")]
-            while not self._launch(command, self.port):
-                # Another process took the port first.
-                self._forget_port()
+                self._make(programs, [] if os.geteuid() else _as_ordinary_user())
+            for path, why in refused_files(self.folder):
+                raise WarehouseUnavailable(f"PostgreSQL does not start: {path} {why}.")
+            running = self._end_earlier()
+            try:
+                (self._data / "postmaster.pid").unlink(missing_ok=True)
+                for file in self.socket_folder.iterdir():
+                    file.unlink()
+                while not self._launch(programs, self.port, running):
+                    # Another process took the port first.
+                    self._forget_port()
+            finally:
+                os.close(running)
             return True
 
     def _forget_port(self) -> None:
@@ -147,6 +172,7 @@ class PostgresServer:
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True, mode=0o700)
         word = self.folder / "password"
+        word.unlink(missing_ok=True)
         word.touch(mode=0o600)
         word.write_text(secrets.token_hex(16))
         command = [
@@ -159,22 +185,36 @@ class PostgresServer:
             raise WarehouseUnavailable(
                 f"PostgreSQL's initdb failed: {printed[-1] if printed else made.returncode}."
             )
+        for name in ("postgresql.conf", "pg_hba.conf", "pg_ident.conf"):
+            (half / name).unlink()
         # The rename makes the folder complete or absent.
         half.rename(self._data)
 
-    def _launch(self, command: list[str], port: int) -> bool:
-        """Start it; return False if its port is taken. Raises WarehouseUnavailable."""
-        settings = [*_SETTINGS, f"port={port}"]
+    def _launch(self, programs: Path, port: int, running: int) -> bool:
+        """Start it; return False if its port is taken. It holds the lock `running`. Raises WarehouseUnavailable."""
+        settings = [
+            f"listen_addresses={HOST}",
+            *SETTINGS,
+            *write_settings(self.folder, SUPERUSER),
+            f"unix_socket_directories={self.socket_folder}",
+            f"port={port}",
+        ]
         where = ["-D", str(self._data), *(part for each in settings for part in ("-c", each))]
+        command = self._command(programs / "postgres", where)
         with (self.folder / "log").open("ab") as output:
             logged_bytes = output.tell()
             self._child = subprocess.Popen(
-                ["/bin/sh", "-c", _WATCH, "headrace-redshift", *command, *where],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                pass_fds=[running],
+                env=_ENVIRONMENT,
+                cwd="/",
             )
+        os.ftruncate(running, 0)
+        os.pwrite(running, str(self._child.pid).encode(), 0)
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
             printed = self._logged_since(logged_bytes)
@@ -189,6 +229,26 @@ class PostgresServer:
                 )
             time.sleep(_LOOK_EVERY_S)
         return True
+
+    def _command(self, program: Path, arguments: list[str]) -> list[str]:
+        """Return the command that runs the server until its standard input closes, behind walls where there are any."""
+        if _walls_are_missing():
+            as_user = [] if os.geteuid() else _as_ordinary_user()
+            words = [*as_user, str(program), *arguments]
+            return ["/bin/sh", "-c", _WATCH, "headrace-redshift", *words]
+        stage = self.folder / "root"
+        stage.mkdir(mode=0o700, exist_ok=True)
+        settings = str(self.folder / SETTINGS_FOLDER)
+        return walled(
+            Plan(
+                stage=str(stage),
+                seen=[*installation(program.parent.parent), (settings, settings)],
+                folders=[str(self._data), str(self.socket_folder)],
+                arguments=[str(program), *arguments],
+                environment=_ENVIRONMENT,
+                stop_signal=signal.SIGINT,
+            )
+        )
 
     def _logged_since(self, offset_bytes: int) -> str:
         """Return the server's log after an offset: the log of earlier starts can be long."""
@@ -215,21 +275,34 @@ class PostgresServer:
             return lines[-1] if lines else ""
         return ""
 
-    def _end_earlier(self) -> None:
-        """Wait until the shell of a killed cloud has stopped its server; after a time, stop the server here."""
-        pid = _postmaster(self._data)
-        if pid is None:
-            return
+    def _end_earlier(self) -> int:
+        """Wait until the server of a killed cloud has ended; after a time, end it here. Return the lock, which is held.
+
+        The server and all its processes hold the lock on the file `running`, which has the process id of their parent.
+        """
+        running = os.open(
+            self.folder / "running", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         for sent in (None, signal.SIGQUIT, signal.SIGKILL):
-            if sent is not None:
+            pid = int(os.pread(running, 32, 0) or b"0")
+            if sent is not None and self._is_of_this(pid):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, sent)
+                    os.killpg(pid, sent)
             deadline_s = time.monotonic() + _STOPPED_WITHIN_S / 3
             while time.monotonic() < deadline_s:
-                if _postmaster(self._data) != pid:
-                    return
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return running
                 time.sleep(_LOOK_EVERY_S)
-        raise WarehouseUnavailable(f"An earlier PostgreSQL, process {pid}, does not end.")
+        os.close(running)
+        raise WarehouseUnavailable(f"An earlier PostgreSQL of {self.folder} does not end.")
+
+    def _is_of_this(self, pid: int) -> bool:
+        """Whether a process is the parent of a server of this folder."""
+        listed = subprocess.run(
+            ["ps", "-o", "args=", "-ww", "-p", str(pid)], capture_output=True, check=False
+        )
+        return os.fsencode(self._data) in listed.stdout
 
     def stop(self) -> None:
         """Stop it, if it runs; committed data stays."""
@@ -243,9 +316,7 @@ class PostgresServer:
         try:
             child.wait(_STOPPED_WITHIN_S)
         except subprocess.TimeoutExpired:
-            pid = _postmaster(self._data)
-            if pid is not None:
-                os.kill(pid, signal.SIGQUIT)
+            os.killpg(child.pid, signal.SIGQUIT)
             child.wait()
 
 
@@ -278,19 +349,17 @@ def _candidates(first: int) -> Iterator[int]:
     yield 0
 
 
-def _postmaster(data: Path) -> int | None:
-    """Return the pid of the server that runs in a folder, or None."""
-    try:
-        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
-        os.kill(pid, 0)
-    except (OSError, ValueError):
-        return None
-    words = Path(f"/proc/{pid}/cmdline")
-    if sys.platform.startswith("linux"):
-        with contextlib.suppress(OSError):
-            return pid if os.fsencode(str(data)) in words.read_bytes() else None
-        return None
-    return pid
+@functools.cache
+def _walls_are_missing() -> bool:
+    """Whether this machine permits no walls around servers; logs it once."""
+    why = refusal()
+    if why:
+        log.warning(
+            "Redshift's servers run with the rights of the user who started headrace: this machine permits no walls"
+            " around them (%s).",
+            why,
+        )
+    return bool(why)
 
 
 def _as_ordinary_user() -> list[str]:

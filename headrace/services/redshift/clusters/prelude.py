@@ -2,6 +2,9 @@
 
 They are in the schema `headrace`, the last one in the search path. `headrace.loads` lists the finished COPY statements
 of deliveries; each entry is written in the transaction of its COPY.
+
+Functions that write there run as the owner of the schema, who has no other rights and cannot log in, and look names up
+only in PostgreSQL's own schema: a user's function of the same name is never called with their rights.
 """
 
 SCHEMA = "headrace"
@@ -53,7 +56,8 @@ create or replace function headrace.datediff(text, timestamp, timestamp) returns
     when 'milliseconds' then extract(epoch from $3 - $2) * 1000
     when 'microseconds' then extract(epoch from $3 - $2) * 1000000
     else extract(epoch from date_trunc('second', $3) - date_trunc('second', $2)) end::bigint $$;
-create or replace function headrace.begin_load(text) returns bigint language plpgsql security definer as $$
+create or replace function headrace.begin_load(text) returns bigint language plpgsql security definer
+  set search_path = pg_catalog, pg_temp as $$
 declare done bigint;
 begin
   insert into headrace.loads (name, loaded) values ($1, -1) on conflict do nothing;
@@ -63,10 +67,12 @@ begin
   select loaded into done from headrace.loads where name = $1;
   return done;
 end $$;
-create or replace function headrace.end_load(text, bigint) returns void language sql security definer as $$
+create or replace function headrace.end_load(text, bigint) returns void language sql security definer
+  set search_path = pg_catalog, pg_temp as $$
   update headrace.loads set loaded = $2 where name = $1;
   delete from headrace.loads where at < now() - interval '__KEPT__ days' $$;
-create or replace function headrace.note_load_errors(jsonb) returns void language sql security definer as $$
+create or replace function headrace.note_load_errors(jsonb) returns void language sql security definer
+  set search_path = pg_catalog, pg_temp as $$
   insert into headrace.stl_load_errors
   select e.userid, e.slice, e.tbl, headrace.sysdate(), pg_backend_pid(), q.query, e.filename, e.line_number, e.colname,
     e.type, e.col_length, e.position, e.raw_line, e.raw_field_value, e.err_code, e.err_reason
@@ -75,3 +81,36 @@ create or replace function headrace.note_load_errors(jsonb) returns void languag
 grant usage on schema headrace to public;
 grant select on headrace.stl_load_errors to public;
 """.replace("__KEPT__", str(KEPT_DAYS))
+
+# On the servers of this cloud only: on a user's own one, the schema belongs to the user in the URL.
+OWNER = f"""
+do $$ begin
+  if not exists (select 1 from pg_roles where rolname = '{SCHEMA}') then
+    create role {SCHEMA};
+  end if;
+end $$;
+alter role {SCHEMA} nosuperuser nologin nocreatedb nocreaterole noreplication nobypassrls;
+"""
+_OWNED = (
+    *(f"table headrace.{name}" for name in ("loads", "stl_load_errors")),
+    "sequence headrace.queries",
+    *("function headrace.begin_load(text)", "function headrace.end_load(text, bigint)"),
+    "function headrace.note_load_errors(jsonb)",
+)
+# Large objects are no part of Redshift, and are files' cousins: they are nobody's.
+_LARGE_OBJECTS = (
+    "lo_close(int)", "lo_creat(int)", "lo_create(oid)", "lo_export(oid, text)", "lo_from_bytea(oid, bytea)",
+    "lo_get(oid)", "lo_get(oid, bigint, int)", "lo_import(text)", "lo_import(text, oid)", "lo_lseek(int, int, int)",
+    "lo_lseek64(int, bigint, int)", "lo_open(oid, int)", "lo_put(oid, bigint, bytea)", "lo_tell(int)",
+    "lo_tell64(int)", "lo_truncate(int, int)", "lo_truncate64(int, bigint)", "lo_unlink(oid)", "loread(int, int)",
+    "lowrite(int, bytea)",
+)  # fmt: skip
+OF_CLUSTERS = "\n".join(
+    [
+        "grant all on schema public to public;",
+        f"grant usage, create on schema headrace to {SCHEMA};",
+        *(f"alter {each} owner to {SCHEMA};" for each in _OWNED),
+        f"revoke create on schema headrace from {SCHEMA};",
+        *(f"revoke all on function pg_catalog.{each} from public;" for each in _LARGE_OBJECTS),
+    ]
+)

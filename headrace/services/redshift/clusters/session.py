@@ -79,7 +79,11 @@ def _as_connecting(text: str) -> WarehouseError:
     """Return the error of a failed connection, for which libpq gives only text."""
     sentence = text.strip().splitlines()[-1] if text.strip() else "no connection"
     kind: Kind = "ConnectionFailed"
-    if "password authentication failed" in text or ("role " in text and "does not exist" in text):
+    if (
+        "password authentication failed" in text
+        or "is not permitted to log in" in text
+        or ("role " in text and "does not exist" in text)
+    ):
         kind = "AuthenticationFailed"
     elif "database " in text and "does not exist" in text:
         kind = "DatabaseNotFound"

@@ -1,7 +1,9 @@
 """Evaluates a state machine's JSONPath: a definite path gives one value, any other path a list.
 
 This is how Jayway's JSONPath works, which the Amazon States Language names (https://states-language.net/spec.html#path,
-documented); moto returns lists for paths through an array's element, such as `$.Records[0].data`.
+documented); moto returns lists for paths through an array's element, such as `$.Records[0].data`. Paths of names,
+indices and `[*]` are evaluated here; all others (filters, slices, descents), which one input can make run for ever,
+by jsonpath_child.py in a process of its own.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -9,15 +11,34 @@ documented); moto returns lists for paths through an array's element, such as `$
 from __future__ import annotations
 
 import functools
-from typing import Any
+import json
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from headrace.core.evaluation import POOL, Engine, check_json_size
+
+_ENGINE = Engine(Path(__file__).with_name("jsonpath_child.py"))
+_PLAIN = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[\d{1,9}\]|\['[^'\\]*'\]|\[\*\])*")
+_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\[(\d{1,9})\]|\['([^'\\]*)'\]|\[\*\]")
+# Of a Map's results before they are put out; a state's own data has 256 KiB.
+_MOST_DATA_CHARACTERS = 16 * 1024 * 1024
+_ALL = None
+Step = str | int | None
 
 
 def extract_json(path: str, data: Any) -> Any:
-    """Return the value at a path, in place of moto's function of this name. Raises moto's NoSuchJsonPathError."""
+    """Return the value at a path, in place of moto's function of this name.
+
+    Raises moto's NoSuchJsonPathError, ValueError for an invalid path, TooMuch when it takes too much time or memory.
+    """
     from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError
 
-    expression, is_definite = _parsed(path)
-    values = [match.value for match in expression.find(data)]
+    steps = _steps(path)
+    if steps is None:
+        values, is_definite = _asked(path, data)
+    else:
+        values, is_definite = _found(steps, data), _ALL not in steps
     if is_definite:
         if not values:
             raise NoSuchJsonPathError(json_path=path, data=data)
@@ -29,20 +50,36 @@ def extract_json(path: str, data: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: str) -> tuple[Any, bool]:
-    from jsonpath_ng.ext.parser import parse
+def _steps(path: str) -> tuple[Step, ...] | None:
+    """Return the steps of a plain path, None for another one."""
+    if _PLAIN.fullmatch(path) is None:
+        return None
+    steps: list[Step] = []
+    for match in _STEP.finditer(path, 1):
+        name, index, quoted = match.groups()
+        steps.append(int(index) if index else name if name is not None else quoted)
+    return tuple(steps)
 
-    expression = parse(path)
-    return expression, _is_definite(expression)
+
+def _found(steps: tuple[Step, ...], data: Any) -> list[Any]:
+    values = [data]
+    for step in steps:
+        after: list[Any] = []
+        for value in values:
+            if isinstance(step, str):
+                if isinstance(value, dict) and step in value:
+                    after.append(cast("dict[str, Any]", value)[step])
+            elif isinstance(value, list):
+                items = cast("list[Any]", value)
+                after += items if step is None else items[step : step + 1]
+        values = after
+    return values
 
 
-def _is_definite(node: Any) -> bool:
-    from jsonpath_ng import jsonpath
-
-    if isinstance(node, jsonpath.Child):
-        return _is_definite(node.left) and _is_definite(node.right)
-    if isinstance(node, jsonpath.Fields):
-        return len(node.fields) == 1 and node.fields[0] != "*"
-    if isinstance(node, jsonpath.Index):
-        return len(getattr(node, "indices", (0,))) == 1
-    return isinstance(node, jsonpath.Root | jsonpath.This)
+def _asked(path: str, data: Any) -> tuple[list[Any], bool]:
+    check_json_size(data, _MOST_DATA_CHARACTERS)
+    request = json.dumps({"path": path, "data": data}, default=str).encode()
+    answer = json.loads(POOL.ask(_ENGINE, request, caller=path, topic="jsonpath"))
+    if "message" in answer:
+        raise ValueError(f"The JSONPath '{path}' cannot be evaluated: {answer['message']}")
+    return answer["values"], answer["is_definite"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.core.evaluation import TooMuch, check_json_size
 from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, NoValue, QueryFailed
 from headrace.services.stepfunctions.query_languages import Expression
 
@@ -24,6 +25,8 @@ _NUMBERS = {
 _TYPES = {
     "Condition": "boolean", "Items": "array", "Timestamp": "string", "Error": "string", "Cause": "string",
 }  # fmt: skip
+# Documented: Arguments, Output and Assign of a state have at most 256 KiB each. Items may have more.
+MOST_VALUES_CHARACTERS = 4 * 256 * 1024
 _FREE = ("Arguments", "Output", "Assign", "ItemSelector")
 
 
@@ -31,7 +34,9 @@ def evaluated(environment: Any, expression: Expression) -> Any:
     """Return an expression's value in a state. On failure writes the event and raises moto's FailureEventException."""
     subject = f"The JSONata expression '{expression.text}' specified for the field '{expression.location}'"
     try:
-        value = EVALUATOR.value(expression.text, _variables(environment, expression))
+        value = EVALUATOR.value(
+            expression.text, _variables(environment, expression), caller_of(environment)
+        )
     except QueryFailed as error:
         how = f". {error.code}: {error.message}" if error.code else f": {error.message}"
         raise failure(
@@ -42,10 +47,28 @@ def evaluated(environment: Any, expression: Expression) -> Any:
         raise failure(
             environment, f"{subject} {what or 'returned an unsupported result type'}.", expression
         )
+    if expression.location != "Items":
+        _count(environment, value, expression)
     problem = _misfit(value, expression.location)
     if problem:
         raise failure(environment, f"{subject} {problem}", expression)
     return value
+
+
+def _count(environment: Any, value: Any, expression: Expression) -> None:
+    """Count a value of a state; raises its failure when all values together are too large."""
+    left = getattr(environment, "characters_left", MOST_VALUES_CHARACTERS)
+    try:
+        environment.characters_left = left - check_json_size(value, left)
+    except TooMuch:
+        name = environment.next_state_name
+        raise failure(
+            environment,
+            f"The state/task '{name}' returned a result with a size exceeding the maximum number of"
+            " bytes service limit.",
+            expression,
+            "States.DataLimitExceeded",
+        ) from None
 
 
 def _misfit(value: Any, location: str) -> str:
@@ -86,6 +109,11 @@ def _variables(environment: Any, expression: Expression) -> dict[str, Any]:
                 states[name] = data[name]
         found["states"] = states
     return found
+
+
+def caller_of(environment: Any) -> str:
+    """Return whose evaluations a state's are: its execution's ARN."""
+    return str(environment.states.context_object.context_object_data["Execution"]["Id"])
 
 
 def stored(environment: Any) -> dict[str, Any]:

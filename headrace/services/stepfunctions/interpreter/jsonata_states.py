@@ -11,15 +11,16 @@ workflow-variables.html; the sentences: observed by others on AWS (github.com/fl
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from headrace.core.evaluation import TooMuch, check_json_size
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.jsonata_queries import (
     DECORATED,
+    MOST_VALUES_CHARACTERS,
     evaluated,
     failure,
     stored,
@@ -28,6 +29,8 @@ from headrace.services.stepfunctions.query_languages import Expression, unmarked
 
 # Documented: the limits for one variable, and for all variables of one Assign.
 MOST_VARIABLE_BYTES = 256 * 1024
+# Documented: the limit for all variables of an execution.
+MOST_VARIABLES_BYTES = 10 * 1024 * 1024
 
 
 # --- patches of the interpreter -------------------------------------------------------------------------
@@ -147,15 +150,20 @@ def _assign(self: Any, env: Any) -> None:
     for binding in self.declaration_bindings:
         binding.eval(env=env)
         found.update(env.stack.pop())
-    size = len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode())
-    if size > MOST_VARIABLE_BYTES:
-        raise failure(
-            env,
-            f"The variables have {size} bytes, more than {MOST_VARIABLE_BYTES}.",
-            Expression("", "Assign"),
-            "States.DataLimitExceeded",
-        )
     env.before_assign = stored(env)
+    for values, most in (
+        (found, MOST_VARIABLE_BYTES),
+        ({**env.before_assign, **found}, MOST_VARIABLES_BYTES),
+    ):
+        try:
+            check_json_size(values, most)
+        except TooMuch:
+            raise failure(
+                env,
+                f"The variables have more than {most} bytes.",
+                Expression("", "Assign"),
+                "States.DataLimitExceeded",
+            ) from None
     for name, value in found.items():
         env.variable_store.set(variable_identifier=name, variable_value=value)
 
@@ -164,6 +172,7 @@ def _entering(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     def entering(self: Any, env: Any) -> None:
         env.before_assign = None
         env.is_output_made = False
+        env.characters_left = MOST_VALUES_CHARACTERS
         env.entered_event_id = env.event_history_context.source_event_id
         seen = env.states.context_object.context_object_data["State"]
         # AWS writes milliseconds and a Z (documented).

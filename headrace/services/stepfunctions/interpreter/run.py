@@ -24,8 +24,9 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import service_model
 from headrace.aws.protocols.moto_imports import IMPORTING
+from headrace.core.evaluation import TooMuch
 from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter
-from headrace.services.stepfunctions.interpreter import jsonata_states, maps, service_calls
+from headrace.services.stepfunctions.interpreter import bounds, jsonata_states, maps, service_calls
 from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.logs import log_of
@@ -86,6 +87,7 @@ class Run:
         try:
             return self._outcome()
         finally:
+            bounds.HISTORIES.give_back(self.started.arn)
             if self._log is not None:
                 self._log.flush()
 
@@ -122,13 +124,14 @@ class Run:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the history so far, in GetExecutionHistory's form, with timestamps as ISO text."""
+        return cast("list[dict[str, Any]]", json.loads(self.history()))
+
+    def history(self) -> str:
+        """Return the history so far as JSON text, as `events` does."""
         environment = self._environment
         if environment is None:
-            return []
-        return cast(
-            "list[dict[str, Any]]",
-            json.loads(json.dumps(environment.event_manager.get_event_history(), default=str)),
-        )
+            return "[]"
+        return json.dumps(environment.event_manager.get_event_history(), default=str)
 
     def begin(self, token: str, worker: str | None) -> bool:
         """Note that a worker has taken an activity task; False when the token is not this execution's."""
@@ -216,6 +219,7 @@ class Run:
         )
         manager: Any = environment.event_manager
         manager.ended = threading.Event()
+        manager.execution_arn = started.arn
         return program, environment
 
     def _note_start(self) -> None:
@@ -235,7 +239,7 @@ class Run:
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
+    if isinstance(error, NotImplementedError | TooMuch):
         return str(error)
     return f"The state machine cannot be run: {type(error).__name__}: {error}"
 
@@ -273,6 +277,7 @@ def load_interpreter() -> None:
             jsonata_states.patch()
             maps.patch()
             service_calls.patch()
+            bounds.patch()
             patch_interpreter()
             _LOADED.set()
 
@@ -294,6 +299,7 @@ def _patch_interpreter() -> None:
     instead = {
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
+        "is_within_size_quota": bounds.is_within_size_quota,
         "TMP_THREADS": _Discarding(),
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
@@ -372,6 +378,8 @@ def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
             raise RuntimeError(
                 f"The execution reached the maximum number of history events ({MOST_EVENTS})."
             )
+        if not ends:
+            bounds.note_event(self.execution_arn, named.get("event_details"))
         publish(self, *args, **named)
         if ends:
             self.ended.set()

@@ -1,8 +1,4 @@
-"""Evaluates JSONata expressions in a child process: only killing the process stops an endless expression.
-
-It reads requests as JSON from its standard input, one after the other, and answers each on its standard output; it ends
-with its input. A request that takes too much CPU time or memory ends the process: the caller starts another. It runs
-alone, without headrace and without an environment.
+"""Evaluates JSONata expressions: an engine of `headrace.core.evaluation.child`, whose requests and answers are JSON.
 
 The functions that Step Functions adds, and `$eval`, which it lacks: documented,
 https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html. The limits on an expression's depth and its
@@ -21,13 +17,9 @@ import json
 import math
 import random
 import re
-import resource
-import signal
-import struct
-import sys
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any, cast
 
 import regex
 from jsonata.jexception import JException
@@ -35,11 +27,10 @@ from jsonata.jsonata import Jsonata
 from jsonata.regex_engine import RegexFlags
 from jsonata.utils import Utils
 
-_MEMORY_BYTES = 1024 * 1024 * 1024
-_LENGTH = struct.Struct("<I")
-SECONDS = 5.0
 # A number counts as eight bytes, a character as one.
 MOST_VALUE_BYTES = 6_990_256
+# A character of a value has at most six as JSON in ASCII; no state may have so much.
+MOST_ANSWER_BYTES = 8 * 1024 * 1024
 MOST_RANGE_ITEMS = 360_145
 MOST_DEPTH = 100
 _LONGEST_INTEGER = 2**63
@@ -318,28 +309,9 @@ def _answer_to(request: dict[str, Any]) -> dict[str, Any]:
         return {"code": "", "message": str(error) or type(error).__name__}
 
 
-def _read(stdin: BinaryIO) -> bytes | None:
-    header = stdin.read(_LENGTH.size)
-    if len(header) < _LENGTH.size:
-        return None
-    return stdin.read(_LENGTH.unpack(header)[0])
-
-
-def main() -> None:
-    """Answer requests until the input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-    # The library prints warnings to standard output.
-    sys.stdout = sys.stderr
-    while (asked := _read(stdin)) is not None:
-        # CPU time, so that a busy machine does not end a good expression. The signal is not handled.
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)
-        body = json.dumps(_answer_to(json.loads(asked))).encode()
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        stdout.write(_LENGTH.pack(len(body)) + body)
-        stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+def answer(request: bytes) -> bytes:
+    """Answer a request: `value`, `nothing` or `unsupported`; `roots` of a check; or `code` and `message`."""
+    answered = json.dumps(_answer_to(json.loads(request))).encode()
+    if len(answered) > MOST_ANSWER_BYTES:
+        answered = json.dumps({"code": "", "message": _TOO_LARGE}).encode()
+    return answered

@@ -1,4 +1,4 @@
-"""API Gateway's HTTP and WebSocket APIs. `headrace/fallback/execute_api/` serves the former; the rest is stored."""
+"""API Gateway's HTTP and WebSocket APIs. `services/apigateway/invocation/` serves the former; the rest is stored."""
 
 from __future__ import annotations
 

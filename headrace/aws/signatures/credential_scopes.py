@@ -1,0 +1,135 @@
+"""Reads what a request says about its signature: the only reader of Authorization headers and of signed queries.
+
+Whoever needs the access key, the session token, the date, the region or the service of a request takes it from
+`scope_of`: the verifier, routing, permissions, callers, moto. So no request shows one key to the verifier and another
+to somebody else. Nothing is verified here.
+
+Source: Kinesis' answers to kinesalite's test/connection.js, and the rules that scratchstack-aws-signature lists
+(src/canonical.rs; both observed by others): a header is split at commas and blanks, each component has an equal sign,
+of a repeated name the last counts, unknown names are ignored; in a query the first of a repeated name counts. S3 is
+stricter (`headrace.aws.signatures.incomplete_signatures`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from headrace.aws.calls.http import HttpRequest, Scope
+
+SIGV4 = "AWS4-HMAC-SHA256"
+SIGV4A = "AWS4-ECDSA-P256-SHA256"
+# S3's old signatures; no other service still accepts them.
+SIGV2 = "AWS"
+_OLD_SERVICE = "s3"
+_COMPONENTS = re.compile(r"[^,\s]+")
+_WHOLE = frozenset({"Credential", "SignedHeaders", "Signature"})
+_TOKEN = "x-amz-security-token"
+# Parameters of which each makes a query a signed one.
+_SIGNED_QUERY = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Signature")
+_OLD_QUERY = ("AWSAccessKeyId", "Signature")
+UNSIGNED = Scope()
+_ANY_SIGNATURE = "Signature=0"
+
+
+class NoPair(ValueError):
+    """A component of an Authorization header has no equal sign; the text is the component."""
+
+
+def scope_of(request: HttpRequest) -> Scope:
+    """Return who signed a request, as it says; read once for each request. Never raises."""
+    scope = request.scope
+    if scope is None:
+        scope = request.scope = scope_of_headers(request.headers)
+        if scope is UNSIGNED and request.query and not request.headers.get("authorization"):
+            scope = request.scope = _scope_of_query(parameters_of(request))
+    return scope
+
+
+def scope_of_headers(headers: Mapping[str, str]) -> Scope:
+    """Return who signed a request by its headers alone; `UNSIGNED` when they do not say. Never raises."""
+    authorization = headers.get("authorization")
+    if not authorization:
+        return UNSIGNED
+    token = headers.get(_TOKEN, "")
+    # A client's requests of a day differ in their signatures only, which usually come last.
+    head, name, signature = authorization.rpartition("Signature=")
+    if name and signature.isalnum():
+        return _scope_of_header(head + _ANY_SIGNATURE, token)
+    return _scope_of_header(authorization, token)
+
+
+@functools.lru_cache(maxsize=256)
+def _scope_of_header(authorization: str, token: str) -> Scope:
+    algorithm, _, rest = authorization.partition(" ")
+    if algorithm in (SIGV4, SIGV4A):
+        # Without `--auth`, clients get through with headers that the verifier refuses.
+        pairs, alone = _pairs_of(rest)
+        is_whole = pairs.keys() >= _WHOLE and not alone and all(pairs.values())
+        return _scope(pairs.get("Credential", ""), algorithm, token, False, is_whole)
+    if algorithm == SIGV2:
+        key = rest.strip().partition(":")[0]
+        return Scope(key, service=_OLD_SERVICE, algorithm=SIGV2, token=token)
+    return UNSIGNED
+
+
+def components_of(text: str) -> dict[str, str]:
+    """Return the components after the algorithm of an Authorization header, by name. Raises NoPair."""
+    pairs, alone = _pairs_of(text)
+    if alone:
+        raise NoPair(alone)
+    return pairs
+
+
+def _pairs_of(text: str) -> tuple[dict[str, str], str]:
+    """Return the components, and the first one without an equal sign; empty when each has one."""
+    pairs: dict[str, str] = {}
+    alone = ""
+    for component in _COMPONENTS.findall(text):
+        name, equals, value = component.partition("=")
+        if equals:
+            pairs[name] = value
+        else:
+            alone = alone or component
+    return pairs, alone
+
+
+def parameters_of(request: HttpRequest) -> dict[str, str]:
+    """Return the query's parameters, decoded; of a repeated one the first, as AWS's verifier does."""
+    return dict(reversed(parse_qsl(request.query, keep_blank_values=True)))
+
+
+def token_of(request: HttpRequest) -> str:
+    """Return the session token of a request, empty without one."""
+    return scope_of(request).token
+
+
+def _scope_of_query(parameters: Mapping[str, str]) -> Scope:
+    if any(name in parameters for name in _SIGNED_QUERY):
+        return _scope(
+            parameters.get("X-Amz-Credential", ""),
+            parameters.get("X-Amz-Algorithm", ""),
+            parameters.get("X-Amz-Security-Token", ""),
+            True,
+            True,
+        )
+    if any(name in parameters for name in _OLD_QUERY):
+        key = parameters.get("AWSAccessKeyId", "")
+        token = parameters.get(_TOKEN, "")
+        return Scope(key, "", _OLD_SERVICE, algorithm=SIGV2, token=token, is_query=True)
+    return UNSIGNED
+
+
+def _scope(credential: str, algorithm: str, token: str, is_query: bool, is_whole: bool) -> Scope:
+    parts = credential.split("/")
+    if algorithm == SIGV4A and len(parts) == 4:
+        # Its credential names no region: the signature is valid in those of X-Amz-Region-Set.
+        parts.insert(2, "")
+    if len(parts) != 5 or parts[4] != "aws4_request" or not parts[0]:
+        return Scope(
+            algorithm=algorithm, credential=credential, is_query=is_query, is_whole=is_whole
+        )
+    key, date, region, service, _ = parts
+    return Scope(key, region, service, date, algorithm, token, credential, is_query, is_whole)

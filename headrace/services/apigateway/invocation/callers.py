@@ -1,0 +1,38 @@
+"""Who may invoke a method with the authorization AWS_IAM, and how events name them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.aws.signatures.signers import Signer
+from headrace.services.apigateway.invocation.apis import HttpApi, RestApi
+
+ACTION = "execute-api:Invoke"
+
+
+def denial_of(caller: Signer | None, api: RestApi | HttpApi, arn: str) -> str:
+    """Return why a caller may not invoke the method `arn`; empty when it may.
+
+    Source: apigateway/latest/developerguide/apigateway-authorization-flow.html (documented): in the API's account a
+    policy of the caller or of the API allows it; a caller of another account needs both, and only REST APIs have
+    policies.
+    """
+    if caller is None:
+        return "Missing Authentication Token"
+    if caller.account != api.account and isinstance(api, HttpApi):
+        return f"User: {caller.arn} is not authorized to perform: {ACTION} on resource: {arn}"
+    return caller.denial(ACTION, arn, {})
+
+
+def identity_of(caller: Signer) -> dict[str, Any]:
+    """Return the members of `requestContext.identity` in events of format 1.0.
+
+    Source: apigateway/latest/developerguide/api-gateway-mapping-template-reference.html (documented).
+    """
+    return {
+        "accessKey": caller.access_key,
+        "accountId": caller.account,
+        "caller": caller.user_id,
+        "user": caller.user_id,
+        "userArn": caller.arn,
+    }

@@ -1,0 +1,252 @@
+"""Bounds what a state makes of its data in moto's interpreter: payload templates, intrinsic functions, the history.
+
+moto measures a value by writing all of it, and only when a state ends. The limits of intrinsic functions are
+documented: https://docs.aws.amazon.com/step-functions/latest/dg/intrinsic-functions.html; States.DataLimitExceeded and
+States.IntrinsicFailure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the sentence
+of the former was observed by others (github.com/jogold/cloudstructs, issue 163); those of the latter are assumed.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# moto has no public attributes for these patches.
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from headrace.core.evaluation import Ledger, TooMuch, check_json_size
+from headrace.services.stepfunctions.interpreter.jsonata_queries import caller_of, failure
+from headrace.services.stepfunctions.query_languages import Expression
+
+# Documented: the largest input and output of a state, a task and an execution.
+MOST_STATE_BYTES = 256 * 1024
+# Documented: States.ArrayRange.
+MOST_RANGE_ITEMS = 1000
+# The texts in the histories of executions that run: of one, and of all together.
+HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
+# moto's literals keep the backslashes of JSON, so there may be two.
+_HOLE = re.compile(r"\\+([{}'])|\{\}")
+Evaluate = Callable[[Any, Any], None]
+
+
+class DataLimitExceeded(TooMuch):
+    """A state makes more data than it may."""
+
+
+def is_within_size_quota(value: Any) -> bool:
+    """Whether a value is small enough for a state's output, in place of moto's function of this name."""
+    from moto.stepfunctions.parser.asl.utils.encoding import to_json_str
+
+    try:
+        check_json_size(value, MOST_STATE_BYTES)
+    except TooMuch:
+        return False
+    text = value if isinstance(value, str) else to_json_str(value)
+    return len(text.encode("utf-8", "surrogatepass")) < MOST_STATE_BYTES
+
+
+def note_event(execution_arn: str, details: Any) -> None:
+    """Count an event's texts. Raises RuntimeError when the histories of all executions become too large."""
+    size = 1024
+    for group in (details or {}).values():
+        if isinstance(group, dict):
+            texts = cast("dict[str, Any]", group).values()
+            size += sum(len(text) for text in texts if isinstance(text, str))
+    try:
+        HISTORIES.take(execution_arn, size)
+    except TooMuch:
+        raise RuntimeError(
+            "The execution's history has more bytes than headrace keeps in memory."
+        ) from None
+
+
+def patch() -> None:
+    """Bound moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.common.payload.payloadvalue.payloadarr import (
+        payload_arr,
+    )
+    from moto.stepfunctions.parser.asl.component.common.payload.payloadvalue.payloadtmpl import (
+        payload_tmpl,
+    )
+    from moto.stepfunctions.parser.asl.component.intrinsic.function.statesfunction import (
+        states_function,
+    )
+    from moto.stepfunctions.parser.asl.component.intrinsic.function.statesfunction.array import (
+        array_range,
+    )
+    from moto.stepfunctions.parser.asl.component.intrinsic.function.statesfunction.generic import (
+        string_format,
+    )
+    from moto.stepfunctions.parser.asl.component.state import state
+    from moto.stepfunctions.parser.asl.component.state.exec import execute_state
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import (
+        distributed_iteration_component,
+    )
+
+    template: Any = payload_tmpl.PayloadTmpl
+    template._eval_body = _template
+    items: Any = payload_arr.PayloadArr
+    items._eval_body = _items
+    ranges: Any = array_range.ArrayRange
+    ranges._eval_body = _array_range
+    format_: Any = string_format.StringFormat
+    format_._eval_body = _format
+    functions: Any = states_function.StatesFunction
+    for function in functions.__subclasses__():
+        function._eval_body = _bounded(function._eval_body)
+    common: Any = state.CommonStateField
+    common._eval_body = _failing(common._eval_body)
+    executing: Any = execute_state.ExecutionState
+    executing._from_error = _named(executing._from_error)
+    distributed: Any = distributed_iteration_component.DistributedIterationComponent
+    distributed._map_run = _counting(distributed._map_run)
+
+
+def _counting(run: Callable[..., None]) -> Callable[..., None]:
+    """Count the events of a distributed Map, which go to a history of their own, as its execution's."""
+
+    @functools.wraps(run)
+    def counting(self: Any, env: Any, eval_input: Any) -> None:
+        env.event_manager.execution_arn = caller_of(env)
+        run(self, env=env, eval_input=eval_input)
+
+    return counting
+
+
+# --- payload templates ----------------------------------------------------------------------------------
+
+
+class _Room:
+    """The characters that a payload may still have."""
+
+    def __init__(self) -> None:
+        self.left = MOST_STATE_BYTES
+
+    def take(self, value: Any) -> None:
+        try:
+            self.left -= check_json_size(value, self.left)
+        except TooMuch:
+            raise DataLimitExceeded("") from None
+
+
+def _template(self: Any, env: Any) -> None:
+    """Push an object's members, measuring each as soon as it has a value: together they could fill the memory."""
+    room = _Room()
+    env.stack.append({})
+    for binding in self.payload_bindings:
+        binding.eval(env)
+        room.take(env.stack[-1].get(binding.field))
+
+
+def _items(self: Any, env: Any) -> None:
+    room, items = _Room(), list[Any]()
+    for value in self.payload_values:
+        value.eval(env)
+        items.append(env.stack.pop())
+        room.take(items[-1])
+    env.stack.append(items)
+
+
+# --- intrinsic functions --------------------------------------------------------------------------------
+
+
+class IntrinsicFailed(Exception):
+    """An intrinsic function fails; the message is why."""
+
+
+def _bounded(evaluate: Evaluate) -> Evaluate:
+    """Measure a function's result, and name its failure as AWS does."""
+
+    @functools.wraps(evaluate)
+    def bounded(self: Any, env: Any) -> None:
+        try:
+            evaluate(self, env)
+        except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
+            # A path that selects nothing is another error, and no ValueError.
+            name = self.name.function_type._name_
+            raise IntrinsicFailed(
+                f"The function 'States.{name}' had the following error: {error}"
+            ) from error
+        _Room().take(env.stack[-1])
+
+    return bounded
+
+
+def _array_range(self: Any, env: Any) -> None:
+    self.argument_list.eval(env=env)
+    values = env.stack.pop()
+    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
+        raise TypeError("All arguments must be numbers")
+    first, last, step = map(round, values)
+    if step == 0:
+        raise ValueError("The step must not be zero")
+    numbers = range(first, last + (1 if step > 0 else -1), step)
+    # Its `len` is limited to what the machine can index.
+    count = max(0, (last - first) // step + 1)
+    if count > MOST_RANGE_ITEMS:
+        raise ValueError(f"The range has more than {MOST_RANGE_ITEMS} items")
+    env.stack.append(list(numbers))
+
+
+def _format(self: Any, env: Any) -> None:
+    """Put the values into the holes `{}`; moto uses Python's `format`, whose templates can ask for a gigabyte."""
+    self.argument_list.eval(env=env)
+    template, *values = env.stack.pop()
+    if not isinstance(template, str):
+        raise TypeError("The template must be a string")
+    room = _Room()
+    for value in values:
+        room.take(value)
+    texts = [self._to_str_repr(value) for value in values]
+    if sum(match[0] == "{}" for match in _HOLE.finditer(template)) != len(texts):
+        raise ValueError("The number of values does not match the number of {} in the template")
+    left = iter(texts)
+    size = len(template) + sum(map(len, texts))
+    if size > MOST_STATE_BYTES:
+        raise DataLimitExceeded("")
+    env.stack.append(_HOLE.sub(lambda match: match[1] or next(left), template))
+
+
+# --- failures -------------------------------------------------------------------------------------------
+
+
+def _cause_of(state: str, error: Exception) -> tuple[str, str] | None:
+    """Return the name and the cause of a failure, None for another error."""
+    if isinstance(error, DataLimitExceeded):
+        cause = (
+            f"The state/task '{state}' returned a result with a size exceeding the maximum number of"
+            " bytes service limit."
+        )
+        return "States.DataLimitExceeded", cause
+    if isinstance(error, TooMuch):
+        return "States.Runtime", f"{error}."
+    return ("States.IntrinsicFailure", str(error)) if isinstance(error, IntrinsicFailed) else None
+
+
+def _failure_of(self: Any, env: Any, error: Exception) -> Any:
+    named = _cause_of(self.name, error)
+    if named is None:
+        return None
+    return failure(env, named[1], Expression("", env.next_field_name or ""), named[0])
+
+
+def _failing(evaluate: Evaluate) -> Evaluate:
+    @functools.wraps(evaluate)
+    def failing(self: Any, env: Any) -> None:
+        try:
+            evaluate(self, env)
+        except (TooMuch, IntrinsicFailed) as error:
+            raise _failure_of(self, env, error) from error
+
+    return failing
+
+
+def _named(from_error: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(from_error)
+    def named(self: Any, env: Any, ex: Exception) -> Any:
+        found = _failure_of(self, env, ex)
+        return from_error(self, env=env, ex=found or ex)
+
+    return named
