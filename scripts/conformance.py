@@ -244,7 +244,7 @@ def _names() -> set[str]:
 
 
 def _test_functions() -> Iterator[str]:
-    for path in TESTS.glob("test_*.py"):
+    for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 yield node.name
