@@ -23,7 +23,12 @@ from headrace.services.s3.sweeper import Sweeper
 from headrace.services.scheduler.schedules import schedules
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.store.check import STATE_FILE
-from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
+from headrace.store.data_dir import (
+    DataDirInUse,
+    check_database,
+    check_no_repair_is_half_done,
+    lock,
+)
 from headrace.store.database import Database
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
@@ -68,6 +73,7 @@ class Cloud:
         self._lock_file = lock(config.data_dir)
         check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
+        check_database(config.data_dir, self.database)
         self.supervisor = supervisor or Supervisor(self.clock)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         parts = self._parts = build_parts(

@@ -48,6 +48,7 @@ LOOKED_UP = {
     "ProcessExecutor": "LocalStack",
     "ProcessExecutorPlugin": "LocalStack",
     "_send_request": "botocore",
+    "_load_file": "botocore",
     "get_remaining_time_in_millis": "functions",
     "handler": "Lambda",
     "main": "python -c, and the console scripts of pyproject.toml",

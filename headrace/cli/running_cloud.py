@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -22,12 +23,19 @@ STOP_WITHIN_S = 20.0
 
 
 def write_run_file(config: Config) -> None:
-    """Write the run file of this cloud into its data directory, atomically. Raises OSError."""
+    """Write the run file of this cloud into its data directory, atomically if the disk has room. Raises OSError."""
     record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
     path = config.data_dir / RUN_FILE
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(record))
-    partial.replace(path)
+    try:
+        partial.write_text(json.dumps(record))
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        if error.errno != errno.ENOSPC or not path.exists():
+            raise
+        # On a full disk, into the blocks of a killed cloud's file.
+        path.write_text(json.dumps(record))
 
 
 def _run_record(data_dir: Path) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from botocore.validate import ParamValidator
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.model import loader, service_model
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import answer_from, has_note
@@ -177,7 +177,9 @@ def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
 
 @functools.cache
 def _session() -> Any:
-    return botocore.session.Session()
+    session: Any = botocore.session.Session()
+    session.register_component("data_loader", loader())
+    return session
 
 
 @functools.cache

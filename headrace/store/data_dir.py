@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.store.check import STATE_FILE
-from headrace.store.database import NewerFormat
+from headrace.store.database import Database, NewerFormat
 
 LOCK_FILE = "lock"
 # A repaired state database, before it takes the old one's place.
@@ -53,6 +53,17 @@ def check_no_repair_is_half_done(data_dir: Path) -> None:
             f"A repair of {data_dir} was interrupted;"
             f" run it again: headrace check --repair --data-dir {data_dir}"
         )
+
+
+def check_database(data_dir: Path, database: Database) -> None:
+    """Raise DataDirUnusable when pages of the state database are damaged.
+
+    A cloud would start on most of them, miss what is on them without a word, and could spread the damage by writing.
+    """
+    damage = database.damage()
+    if damage:
+        database.close()
+        raise DataDirUnusable(_damaged(data_dir, damage))
 
 
 def check_is_directory(data_dir: Path) -> None:

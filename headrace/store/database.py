@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.commit_notes import has_note, write_note
+from headrace.store.damage import damage_in
 from headrace.store.disk_space import DiskFull, DiskReserve
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
@@ -54,6 +55,7 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
         self._depth = 0
+        self._path = path
         self._reserve = DiskReserve(path)
         self._reserve.give_up_if_low()
         # Autocommit; transactions are opened by hand in `transaction`.
@@ -74,10 +76,16 @@ class Database:
         with self._lock:
             self._reserve.keep()
 
+    def damage(self) -> str:
+        """Return which pages of the file are damaged, and of which tables; empty when none are."""
+        with self._lock:
+            return damage_in(self._connection)
+
     def close(self) -> None:
         """Close the file. Call no method after this."""
         with self._lock:
             self._connection.close()
+            self._reserve.keep_for_start()
 
     @contextmanager
     def transaction(self, *, frees: bool = False) -> Generator[None]:
@@ -159,26 +167,19 @@ class Database:
         with self._lock:
             return self._run(sql, args).fetchall()
 
-    def query_within(
+    def rows_within(
         self, sql: str, args: Sequence[_SQLITE_VARIABLE], most_cpu_s: float
-    ) -> list[tuple[Any, ...]]:
-        """Return all rows of a SELECT that a client wrote. Raises QueryTooLong, QueryTooComplex."""
+    ) -> Generator[tuple[Any, ...]]:
+        """Yield the rows of a SELECT that a client wrote; the database is locked until the last one, or `close`.
+
+        Raises QueryTooLong, QueryTooComplex.
+        """
         with self._lock:
-            until_s = time.thread_time() + most_cpu_s
-            self._connection.set_progress_handler(
-                lambda: time.thread_time() > until_s, _INSTRUCTIONS_BETWEEN_LOOKS
-            )
-            try:
-                return self._connection.execute(sql, args).fetchall()
-            except sqlite3.OperationalError as error:
-                code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-                if code == sqlite3.SQLITE_INTERRUPT:
-                    raise QueryTooLong from error
-                if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM):
-                    raise QueryTooComplex(str(error)) from error
-                raise _system_error(error) from error
-            finally:
-                self._connection.set_progress_handler(None, 0)
+            yield from _rows_within(self._connection, sql, args, most_cpu_s)
+
+    def snapshot(self) -> Snapshot:
+        """Return the file as it is now, on a connection of its own; close it. Raises OSError."""
+        return Snapshot(self._path)
 
     def documents(self, name: str) -> Documents:
         """Return the document table `name` (letters and underscores); it is created when it is missing."""
@@ -187,12 +188,89 @@ class Database:
 
 def _system_error(error: sqlite3.OperationalError) -> Exception:
     """Return the OSError that caused an SQLite error; the SQLite error itself when the system is not the cause."""
+    extended = getattr(error, "sqlite_errorcode", 0)
     # The low byte of an extended error code is the primary code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
+    code = extended & 0xFF
+    # SQLite cannot allocate its shared memory file.
+    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return DiskFull()
     system = {sqlite3.SQLITE_IOERR: errno.EIO, sqlite3.SQLITE_READONLY: errno.EROFS}.get(code)
     return error if system is None else OSError(system, os.strerror(system))
+
+
+class _CpuBound:
+    """Says whether the threads that run a query have spent more than `most_s` seconds of processor time on it."""
+
+    def __init__(self, most_s: float) -> None:
+        self._left_s = most_s
+        self._thread, self._last_s = threading.get_ident(), time.thread_time()
+
+    def __call__(self) -> bool:
+        thread, now_s = threading.get_ident(), time.thread_time()
+        if thread == self._thread:
+            self._left_s -= now_s - self._last_s
+        self._thread, self._last_s = thread, now_s
+        return self._left_s < 0
+
+
+def _rows_within(
+    connection: sqlite3.Connection,
+    sql: str,
+    args: Sequence[_SQLITE_VARIABLE],
+    most_cpu_s: float,
+) -> Generator[tuple[Any, ...]]:
+    connection.set_progress_handler(_CpuBound(most_cpu_s), _INSTRUCTIONS_BETWEEN_LOOKS)
+    try:
+        yield from connection.execute(sql, args)
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_INTERRUPT:
+            raise QueryTooLong from error
+        if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM):
+            raise QueryTooComplex(str(error)) from error
+        raise _system_error(error) from error
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+class Snapshot:
+    """A SQLite file as it was at one moment: later writes of others are not seen. For one thread at a time.
+
+    While it is open, the write-ahead log cannot be reused: it grows by what is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+        # SQLite's default is 2 MB for each connection.
+        self._run("PRAGMA cache_size=-256")
+        self._run("BEGIN")
+        # The first read, not BEGIN, fixes the moment.
+        self.query("SELECT COUNT(*) FROM headrace_migrations")
+
+    def _run(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(sql, args)
+        except sqlite3.OperationalError as error:
+            raise _system_error(error) from error
+
+    def query(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a SELECT."""
+        return self._run(sql, args).fetchall()
+
+    def rows_within(
+        self, sql: str, args: Sequence[_SQLITE_VARIABLE], most_cpu_s: float
+    ) -> Generator[tuple[Any, ...]]:
+        """See `Database.rows_within`."""
+        yield from _rows_within(self._connection, sql, args, most_cpu_s)
+
+    def close(self) -> None:
+        """Release the moment."""
+        self._connection.close()
 
 
 class Documents:

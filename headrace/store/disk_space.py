@@ -19,6 +19,9 @@ LOG_BYTES = 5 * MIB
 # The space that a cloud needs to start on a full disk: for its log, its run file and a few folders.
 RESERVE_BYTES = MIB
 _LEAST_LOG_BYTES = MIB // 2
+# What may be freed at the end: SQLite's log, or, when it could not be moved into the database, its shared memory file.
+_SMALL_RESERVE_BYTES = 128 * 1024
+_LEAST_RESERVES_BYTES = (RESERVE_BYTES, MIB // 4, _SMALL_RESERVE_BYTES, 32 * 1024, 4096)
 # With at least this free, the reserve file is made and the log fully allocated.
 _PLENTY_BYTES = 64 * MIB
 
@@ -57,17 +60,31 @@ class DiskReserve:
         if self.is_low:
             self._reserve.unlink(missing_ok=True)
 
+    def keep_for_start(self) -> None:
+        """Make the reserve file from what the deletion of SQLite's log has just freed. Never raises OSError.
+
+        On a disk that others have filled, the next start has no other space.
+        """
+        for size_bytes in _LEAST_RESERVES_BYTES:
+            if self._reserve.exists():
+                return
+            self._make_reserve(size_bytes)
+
+    def _make_reserve(self, size_bytes: int) -> None:
+        try:
+            self._reserve.touch()
+            _allocate(self._reserve, size_bytes)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._reserve.unlink(missing_ok=True)
+
     def keep(self) -> None:
         """Allocate SQLite's log ahead, and make the reserve file when enough space is free. Never raises OSError."""
         plenty = free_bytes(self._folder) >= _PLENTY_BYTES
         with contextlib.suppress(OSError):
             _allocate(self._log, LOG_BYTES if plenty else _LEAST_LOG_BYTES)
-        if plenty and not self._reserve.exists():
-            try:
-                self._reserve.touch()
-                _allocate(self._reserve, RESERVE_BYTES)
-            except OSError:
-                self._reserve.unlink(missing_ok=True)
+        if not self._reserve.exists() and not self.is_low:
+            self._make_reserve(RESERVE_BYTES if plenty else _SMALL_RESERVE_BYTES)
 
 
 def _allocate(path: Path, size_bytes: int) -> None:

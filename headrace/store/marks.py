@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headrace.store.damage import damage_in
 from headrace.store.database import Database
 from headrace.store.losses import NOTHING_KNOWN, KnownLog, Loss
 from headrace.store.segment_index import boot_id
@@ -104,9 +105,9 @@ def read_known(database_path: Path) -> dict[str, KnownLog]:
     """
     connection = sqlite3.connect(f"file:{database_path}?mode=ro", uri=True)
     try:
-        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(verdict)
+        damage = damage_in(connection)
+        if damage:
+            raise sqlite3.DatabaseError(damage)
         marks = _rows(connection, _TABLE)
         losses = _rows(connection, _LOSSES_TABLE)
     finally:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headrace.store.damage import damage_in
 from headrace.store.data_dir import REPAIRED_SUFFIX
 from headrace.store.fsync import sync_path
 from headrace.store.repair import QUARANTINE_FOLDER
@@ -36,15 +37,11 @@ def damage_of(path: Path) -> str:
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             connection.text_factory = _text
-            rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
-            found = "; ".join(" ".join(str(row[0]).split()) for row in rows)
-            if found == "ok":
-                found = "; ".join(
-                    f"{key} in {table} is not JSON" for table, key in _bad(connection)
-                )
+            return damage_in(connection, is_thorough=True) or "; ".join(
+                f"{key} in {table} is not JSON" for table, key in _bad(connection)
+            )
     except sqlite3.DatabaseError as error:
         return str(error)
-    return found
 
 
 def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:

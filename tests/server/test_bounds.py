@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import ConnectionTerminated
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.server.bounds import KIB, MIB, Bounds
 from headrace.aws.server.request_body import SMALL_PIECE_BYTES, Bodies, BodyTooLarge, RequestBody
+from headrace.aws.server.server import Server
 from tests.support.frames import DATA, END_STREAM, HELLO, body_of, frame, headers, number
 from tests.support.wire import Wire, server_at, settle
 
@@ -377,7 +381,7 @@ def test_over_http2_answers_without_windows_have_the_same_bound(tmp_path: Path):
 
 def test_past_the_bound_the_longest_idle_connection_makes_room(tmp_path: Path):
     async def story() -> None:
-        server = server_at(echo, tmp_path, bounds=Bounds(connections=4))
+        server = server_at(echo, tmp_path, bounds=Bounds(connections=4, busy_s=0.0))
         wires = [Wire(server) for _ in range(4)]
         busy, *idle = wires
         busy.send(put(10))
@@ -395,22 +399,100 @@ def test_past_the_bound_the_longest_idle_connection_makes_room(tmp_path: Path):
     asyncio.run(story())
 
 
-def test_when_all_are_busy_a_new_connection_is_refused(tmp_path: Path):
+def test_a_connection_that_was_just_used_is_not_closed_for_another(tmp_path: Path):
     async def story() -> None:
-        server = server_at(echo, tmp_path, bounds=Bounds(connections=4))
-        busy = [Wire(server) for _ in range(4)]
+        server = server_at(echo, tmp_path, bounds=Bounds(connections=2))
+        used = [Wire(server) for _ in range(2)]
+        server.look(4)
+        used[0].send(put(1) + b"x")
+        server.look(4)
+        new = Wire(server)
+        assert (used[0].closed, used[1].closed) == (False, True)
+        server.look(0.5)
+        refused = Wire(server)
+        refused.send(put(1) + b"x")
+        await settle()
+        assert refused.took.startswith(b"HTTP/1.1 503")
+        for wire in (used[0], new):
+            wire.send(put(1) + b"x")
+            await settle()
+            assert wire.took.endswith(b"x")
+
+    asyncio.run(story())
+
+
+def overfull(tmp_path: Path) -> tuple[Server, list[Wire]]:
+    """Return a server, and the busy connections that are all it takes."""
+    server = server_at(echo, tmp_path, bounds=Bounds(connections=4, surplus=2))
+    busy = [Wire(server) for _ in range(4)]
+    for wire in busy:
+        wire.send(put(10))
+    return server, busy
+
+
+def test_when_all_are_busy_a_new_connection_is_refused_in_its_protocols_words(tmp_path: Path):
+    kinesis = b"POST / HTTP/1.1\r\nHost: h\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
+    kinesis += b"Content-Type: application/x-amz-json-1.1\r\nContent-Length: 2\r\n\r\n{}"
+
+    async def story() -> None:
+        server, busy = overfull(tmp_path)
+        for request, words in (
+            (put(1) + b"x", b"<Code>SlowDown</Code>"),
+            (kinesis, b'"__type":"ServiceUnavailable"'),
+        ):
+            new = Wire(server)
+            await settle()
+            assert new.took == b""
+            for byte in request:
+                new.send(bytes([byte]))
+            await settle()
+            assert new.took.startswith(b"HTTP/1.1 503 Service Unavailable")
+            assert b"Connection: close" in new.took
+            assert words in new.took
+            assert new.sent_eof
         for wire in busy:
-            wire.send(put(10))
+            wire.send(b"x" * 10)
+            await settle()
+            assert wire.took.startswith(b"HTTP/1.1 200")
+
+    asyncio.run(story())
+
+
+def test_http2_is_told_to_come_back_on_another_connection(tmp_path: Path):
+    async def story() -> None:
+        server, _ = overfull(tmp_path)
+        new = Wire(server)
+        client = H2Connection()
+        client.initiate_connection()
+        sent = client.data_to_send()
+        new.send(sent[:10])
+        new.send(sent[10:])
+        await settle()
+        goaway = [
+            e for e in client.receive_data(bytes(new.took)) if isinstance(e, ConnectionTerminated)
+        ]
+        assert [(e.error_code, e.last_stream_id) for e in goaway] == [
+            (ErrorCodes.ENHANCE_YOUR_CALM, 0)
+        ]
+        assert new.sent_eof
+
+    asyncio.run(story())
+
+
+def test_refused_connections_that_ask_nothing_do_not_pile_up(tmp_path: Path):
+    async def story() -> None:
+        server, _ = overfull(tmp_path)
+        silent = [Wire(server) for _ in range(2)]
         for _ in range(3):
             new = Wire(server)
             await settle()
             assert new.took.startswith(b"HTTP/1.1 503 Service Unavailable")
             assert new.sent_eof
-        assert len(server._connections) <= 5, "refused ones do not pile up"
-        for wire in busy:
-            wire.send(b"x" * 10)
-            await settle()
-            assert wire.took.startswith(b"HTTP/1.1 200")
+        assert len(server._connections) <= 7
+        server.look(3)
+        await settle()
+        assert all(wire.closed for wire in silent)
+        assert len(server._connections) == 4
 
     asyncio.run(story())
 

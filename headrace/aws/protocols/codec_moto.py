@@ -57,7 +57,11 @@ def _moto_request(request: HttpRequest) -> Any:
 
     query = f"?{request.query}" if request.query else ""
     url = f"http://localhost{request.path}{query}"
-    return Request.from_primitives(request.method, url, request.headers, request.body)
+    moto_request = Request.from_primitives(request.method, url, request.headers, request.body)
+    # werkzeug's reference from the environment to the request: this cycle would hold the body until the garbage
+    # collector runs.
+    moto_request.environ.pop("werkzeug.request", None)
+    return moto_request
 
 
 def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, Any]]:

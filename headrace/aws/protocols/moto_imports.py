@@ -10,6 +10,10 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import threading
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.calls.model import LeanFiles, loader
 
 IMPORTING = threading.RLock()
 
@@ -55,4 +59,27 @@ def load_moto() -> None:
         check_version(importlib.metadata.version("moto"))
         for name in _SHARED:
             importlib.import_module(name)
+        _share_descriptions()
         _loaded.set()
+
+
+def _share_descriptions() -> None:
+    """Make moto read services' descriptions with headrace's loader; by its own, it holds each a second time.
+
+    Some descriptions have additions of moto's: these it still loads on its own.
+    """
+    utils: Any = importlib.import_module("moto.core.utils")
+    loaders: Any = importlib.import_module("moto.core.loaders")
+    folder = Path(loaders.moto_root)
+    own: Any = loaders.Loader(extra_search_paths=[str(folder)], file_loader=LeanFiles())
+
+    class SharedLoader:
+        def load_service_model(self, service_name: str, type_name: str) -> dict[str, Any]:
+            """Return a description; see botocore's `Loader.load_service_model`."""
+            added = f"*/{type_name}.moto-extras.json*"
+            is_added_to = any((folder / service_name.replace("-", "")).glob(added))
+            source: Any = own if is_added_to else loader()
+            return source.load_service_model(service_name, type_name)
+
+    shared = SharedLoader()
+    utils.create_loader = lambda: shared

@@ -16,7 +16,12 @@ class Bounds:
     """The server's bounds. Tests make small ones.
 
     Attributes:
-        connections: how many may be open; beyond that the longest idle one is closed, or the new one gets 503.
+        connections: how many may be open, and at most half of the files that the process may open; beyond that the
+            longest idle one is closed, or the new one's first request gets 503.
+        busy_s: a connection that was used within this time is not closed to make room: its client's next request may
+            be on its way.
+        surplus: how many connections beyond `connections` may wait for their first request's headers; the next get 503
+            without having asked.
         requests: how many may be running or waiting for a thread, over all connections; beyond that 503.
         turn_requests, turn_frames, turn_bytes: how much the event loop processes of one connection before it serves the
             others.
@@ -44,7 +49,9 @@ class Bounds:
             client can read the answer.
     """
 
-    connections: int = 1024
+    connections: int = 8192
+    busy_s: float = 5.0
+    surplus: int = 256
     requests: int = 4096
     turn_requests: int = 8
     turn_frames: int = 8

@@ -62,6 +62,11 @@ class OpenConnections(Protocol):
         """Note a connection; False when there are too many, and none of them is idle."""
         ...
 
+    @property
+    def is_overfull(self) -> bool:
+        """Whether too many connections are open even for hearing what the newest one asks."""
+        ...
+
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         ...

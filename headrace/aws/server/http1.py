@@ -17,9 +17,9 @@ from headrace.aws.server.http2 import Http2Connection
 from headrace.aws.server.http2_setup import PREFACE
 from headrace.aws.server.lingering import Lingering
 from headrace.aws.server.request_body import RequestBody
-from headrace.aws.server.server_errors import plain
 from headrace.aws.server.tasks import log_failure
 from headrace.aws.server.waiting import settled
+from headrace.aws.surplus import Surplus
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,8 @@ class Http1Connection(asyncio.Protocol):
             self._server.warn_about_client(
                 "connections are refused: %d are open", self._bounds.connections
             )
-            self._end_with(plain(503, "too many connections"))
+            self.connection_lost(None)
+            Surplus.take_over(self._server, cast("asyncio.Transport", transport))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.closed(self)

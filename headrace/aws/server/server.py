@@ -145,14 +145,28 @@ class Server:
             self._looking = self._loop.call_later(LOOK_EVERY_S, self._look_regularly)
         return has_room
 
+    @property
+    def is_overfull(self) -> bool:
+        """Whether too many connections are open even for hearing what the newest one asks."""
+        return len(self._connections) > self.bounds.connections + self.bounds.surplus
+
     def _make_room(self) -> bool:
         """Make room for one more connection; return False when no other is idle."""
         excess = len(self._connections) + 1 - self.bounds.connections
         if excess <= 0:
             return True
-        idle = [connection for connection in self._connections if connection.is_idle]
+        before_s = self.now_s - self.bounds.busy_s
+        idle = [
+            connection
+            for connection in self._connections
+            if connection.is_idle and connection.idle_since_s <= before_s
+        ]
         for connection in heapq.nsmallest(excess, idle, key=lambda each: each.idle_since_s):
             connection.close()
+        if idle:
+            self.warn_about_client(
+                "idle connections are closed, because %d are open", self.bounds.connections
+            )
         return len(idle) >= excess
 
     def closed(self, connection: Connection) -> None:
@@ -234,6 +248,7 @@ class Server:
         """
         is_under_way = exchange.answer is not None and not callable(exchange.answer)
         if self._answering >= self.bounds.requests and not is_under_way:
+            self.warn_about_client("requests are refused: %d are running", self._answering)
             return busy(exchange.request.headers)
         self._answering += 1
         try:

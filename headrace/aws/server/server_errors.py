@@ -33,6 +33,13 @@ def busy(headers: Mapping[str, str]) -> HttpResponse:
     return _shaped(headers, AwsError("ServiceUnavailable", message, 503))
 
 
+def busy_for(head: bytes) -> HttpResponse:
+    """Return `busy` for a request whose head was not parsed, because no connection is left for it."""
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    fields = (line.partition(":") for line in lines)
+    return busy({name.strip().lower(): value.strip() for name, _, value in fields})
+
+
 def body_late(headers: Mapping[str, str]) -> HttpResponse:
     """Return the answer to a request whose body stopped arriving.
 

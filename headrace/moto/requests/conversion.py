@@ -158,7 +158,9 @@ def moto_request(
     environ.pop("HTTP_CONTENT_LENGTH", None)
     if (content_type := environ.pop("HTTP_CONTENT_TYPE", None)) is not None:
         environ["CONTENT_TYPE"] = content_type
-    return Request(environ)
+    # Not populated: the environment would refer to the request, and this cycle would hold the body until the garbage
+    # collector runs.
+    return Request(environ, populate_request=False)
 
 
 def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:

@@ -109,10 +109,40 @@ def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None
 
 
 def patch_responses(module: Any) -> None:
-    """Allow tags of APIs, API keys and usage plans; moto supports those of stages."""
+    """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
+    response.create_rest_api = _importing(response.create_rest_api)
+    response.import_rest_api = response.create_rest_api
+    response.put_rest_api = _put_api
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))
+
+
+def _query_of(response: Any) -> dict[str, str]:
+    return {name: values[-1] for name, values in response.querystring.items() if values}
+
+
+def _importing(create: Any) -> Any:
+    @functools.wraps(create)
+    def create_or_import(self: Any) -> Any:
+        # It imports moto's models, which are slow to import.
+        from headrace.services.apigateway import openapi_rest
+
+        query = _query_of(self)
+        if query.get("mode") != "import":
+            return create(self)
+        api = openapi_rest.import_api(self.backend, self.body, query)
+        return 201, {}, json.dumps(api.to_dict())
+
+    return create_or_import
+
+
+def _put_api(self: Any) -> Any:
+    from headrace.services.apigateway import openapi_rest
+
+    api_id = self.path.removeprefix("/restapis/").split("/")[0]
+    api = openapi_rest.put_api(self.backend, api_id, self.body, _query_of(self))
+    return 200, {}, json.dumps(api.to_dict())
 
 
 def _of_any(of_stage: Any, change: Any) -> Any:

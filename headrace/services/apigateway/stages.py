@@ -1,4 +1,4 @@
-"""Stages of HTTP and WebSocket APIs can be updated."""
+"""HTTP and WebSocket APIs: updates of stages, and imports of definitions."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -25,3 +25,11 @@ def allow_stage_updates(module: Any) -> None:
         return 200, {}, json.dumps(anew.to_json())
 
     module.ApiGatewayV2Response.update_stage = update_stage
+
+
+def allow_imports(module: Any) -> None:
+    """Allow imports of OpenAPI definitions."""
+    # It imports moto's models, which are slow to import.
+    from headrace.services.apigateway import openapi_http
+
+    openapi_http.patch_responses(module)

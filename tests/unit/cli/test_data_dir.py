@@ -190,3 +190,24 @@ def _check_small_disk(disk: SmallDisk) -> None:
     )
     for arguments in (["up", "--port", "0"], ["check"], ["check", "--repair"]):
         assert "read-only" in refused_there(*arguments)
+
+
+def test_a_database_with_a_damaged_page_in_its_middle(tmp_path: Path):
+    """The start itself reads none of the rows on it."""
+    database = Database(tmp_path / "state.sqlite")
+    others = database.documents("others")
+    for number in range(300):
+        others.put(str(number), "y" * 300)
+    database.close()
+    state = tmp_path / "state.sqlite"
+    content = state.read_bytes()
+    at = content.rindex(b"y" * 300) // 4096 * 4096
+    state.write_bytes(content[:at] + b"\xa5" * 4096 + content[at + 4096 :])
+    damage = "table doc_others: rows on damaged pages are lost"
+    assert damage in run("check", "--data-dir", str(tmp_path))[1]
+    assert damage in refused("up", tmp_path)
+    assert "headrace check --repair" in refused("up", tmp_path)
+    assert "table doc_others" in run("check", "--repair", "--data-dir", str(tmp_path))[1]
+    assert "is sound" in run("check", "--data-dir", str(tmp_path))[1]
+    with InProcessCloud(tmp_path) as cloud:
+        assert 0 < len(cloud.cloud.database.documents("others").items()) < 300

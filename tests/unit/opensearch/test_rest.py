@@ -2,72 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.core.ids import Ids
 from headrace.services.opensearch.indexes import searching
 from headrace.services.opensearch.indexes.dates import date_math_ms
 from headrace.services.opensearch.indexes.fields import date_ms
-from headrace.services.opensearch.indexes.rest import RestAnswer, SearchRequest, SearchRestApi
-from headrace.services.opensearch.indexes.store import Store
 from headrace.store import database
-from tests.support.clock import FakeClock
-
-FLIGHTS = [
-    ("1", {"carrier": "AA", "delay": 5, "at": "2026-01-01T10:00:00Z", "note": "Gate changed late"}),
-    ("2", {"carrier": "UA", "delay": 50, "at": "2026-01-01T23:59:59Z", "note": "late late late"}),
-    ("3", {"carrier": "AA", "delay": -3, "at": "2026-01-03T00:00:00Z", "note": "On time"}),
-    ("4", {"carrier": "DL", "delay": 7.9, "at": "2026-02-01", "note": "gate open", "ok": True}),
-]
-
-
-class Lab:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.start()
-
-    def start(self) -> None:
-        self.store = Store(self.folder / "search.sqlite")
-        self.rest = SearchRestApi(self.store, FakeClock(), Ids(7))
-
-    def ask(self, method: str, path: str, body: Any = None, domain: str = "d") -> RestAnswer:
-        path, _, query = path.partition("?")
-        pairs = (pair.partition("=") for pair in query.split("&") if pair)
-        data = (
-            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        )
-        parts = [part for part in path.split("/") if part]
-        return self.rest.answer(
-            SearchRequest(domain, method, parts, {k: v for k, _, v in pairs}, data)
-        )
-
-    def bulk(self, *lines: Any, path: str = "/_bulk") -> RestAnswer:
-        return self.ask("POST", path, "".join(json.dumps(line) + "\n" for line in lines).encode())
-
-    def found(self, query: Any, **more: Any) -> list[str]:
-        """Return the ids of a search, in order."""
-        reply = self.ask("POST", "/f/_search", {"query": query, **more})
-        assert reply.status == 200, reply.body
-        return [hit["_id"] for hit in reply.body["hits"]["hits"]]
-
-    def refused(self, *asked: Any) -> tuple[int, str, str]:
-        reply = self.ask(*asked)
-        error = reply.body["error"]
-        assert error["root_cause"][0]["type"] == error["type"]
-        assert reply.body["status"] == reply.status
-        return reply.status, error["type"], error["reason"]
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    lab.store.close()
+from tests.support.search_lab import Lab, put_flights
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +20,7 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab = Lab(tmp_path_factory.mktemp("search"))
     put_flights(lab)
     yield lab
-    lab.store.close()
-
-
-def put_flights(lab: Lab) -> None:
-    lines = [x for i, doc in FLIGHTS for x in ({"index": {"_index": "f", "_id": i}}, doc)]
-    assert lab.bulk(*lines).body["errors"] is False
+    lab.stop()
 
 
 # --- documents --------------------------------------------------------------------------------
@@ -108,7 +47,7 @@ def test_a_document_without_an_id_gets_one(lab: Lab):
 
 def test_everything_is_there_after_a_restart(lab: Lab):
     put_flights(lab)
-    lab.store.close()
+    lab.stop()
     lab.start()
     assert lab.found({"match": {"note": "gate"}}) == ["4", "1"]
     assert (
@@ -155,7 +94,8 @@ def test_bulk_answers_for_each_item(lab: Lab):
         (b'{"index":{}}\n{}', "must be terminated by a newline"),
         (b'{"hop":{}}\n{}\n', "Malformed action/metadata line [1]"),
         (b"nonsense\n", "no JSON"),
-        (b'{"update":{"_id":"1"}}\n{}\n', "does not support the action [update]"),
+        (b'{"update":{"_id":"1"}}\n{}\n', "script or doc is missing"),
+        (b'{"update":{"_id":"1"}}\n{"script":"x"}\n', "does not support [script] of an update"),
     ],
 )
 def test_a_malformed_bulk_writes_nothing(lab: Lab, body: bytes, says: str):
@@ -343,6 +283,16 @@ def test_patterns_of_indexes_and_domains(lab: Lab):
 
 
 @pytest.mark.parametrize(
+    ("sort", "ids"),
+    [("delay:desc", "2413"), ("carrier.keyword,delay", "3142"), ("_id:desc", "4321")],
+)
+def test_parameters_of_a_search(flights: Lab, sort: str, ids: str):
+    hits = flights.ask("GET", f"/f/_search?sort={sort}&_source=delay").body["hits"]["hits"]
+    assert "".join(hit["_id"] for hit in hits) == ids
+    assert all(list(hit["_source"]) == ["delay"] for hit in hits)
+
+
+@pytest.mark.parametrize(
     ("asked", "says"),
     [
         (("POST", "/f/_search", {"query": {"fuzzy": {"a": "b"}}}), "the query [fuzzy]"),
@@ -357,7 +307,9 @@ def test_patterns_of_indexes_and_domains(lab: Lab):
         ),
         (("GET", "/_nodes"), "GET /_nodes"),
         (("PUT", "/_index_template/t", {}), "_index_template"),
-        (("POST", "/f/_update/1", {}), "POST /f/_update/1"),
+        (("POST", "/f/_update/1", {"script": "ctx._source.n = 1"}), "[script] of an update"),
+        (("POST", "/f/_update_by_query", {}), "POST /f/_update_by_query"),
+        (("PUT", "/f/_alias/a", {"filter": {"term": {"carrier": "AA"}}}), "[filter] of an alias"),
         (("GET", "/f/_search?q=a"), "[q]"),
         (("GET", "/f/_search?routing=a"), "[routing]"),
     ],

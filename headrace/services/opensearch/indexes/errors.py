@@ -6,7 +6,7 @@ from typing import Any
 
 
 class SearchError(Exception):
-    """A request is refused. `type_` is OpenSearch's error type."""
+    """A request is refused. `type_` is OpenSearch's error type; `root` is its root cause if that is another one."""
 
     def __init__(self, status: int, type_: str, reason: str, **members: Any) -> None:
         super().__init__(reason)
@@ -14,6 +14,7 @@ class SearchError(Exception):
         self.type = type_
         self.reason = reason
         self.members = members
+        self.root: dict[str, Any] | None = None
 
     def cause(self) -> dict[str, Any]:
         """Return the `error` member of a `_bulk` item."""
@@ -21,7 +22,8 @@ class SearchError(Exception):
 
     def body(self) -> dict[str, Any]:
         """Return the answer's body."""
-        return {"error": {"root_cause": [self.cause()], **self.cause()}, "status": self.status}
+        root = self.root or self.cause()
+        return {"error": {"root_cause": [root], **self.cause()}, "status": self.status}
 
 
 def not_supported(what: str) -> SearchError:
@@ -51,3 +53,14 @@ def too_many_clauses(reason: str) -> SearchError:
     Status 400: https://github.com/opensearch-project/OpenSearch/pull/21725 (documented); older versions answer 500.
     """
     return SearchError(400, "too_many_clauses", reason)
+
+
+def bad_argument(reason: str, **members: Any) -> SearchError:
+    """Return the error for an argument that OpenSearch refuses."""
+    return SearchError(400, "illegal_argument_exception", reason, **members)
+
+
+def not_valid(*reasons: str) -> SearchError:
+    """Return the error for a request that lacks something or contradicts itself."""
+    numbered = "".join(f"{number}: {reason};" for number, reason in enumerate(reasons, 1))
+    return SearchError(400, "action_request_validation_exception", f"Validation Failed: {numbered}")

@@ -78,19 +78,23 @@ class SearchHome:
         self._fsync = fsync
         self._lock = threading.Lock()
         self._store: Store | None = None
+        self._api: SearchRestApi | None = None
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
+            if self._api is not None:
+                self._api.close()
             if self._store is not None:
                 self._store.close()
-            self._store = None
+            self._store = self._api = None
 
     def _rest(self) -> SearchRestApi:
         with self._lock:
-            if self._store is None:
+            if self._api is None:
                 self._store = Store(self._path, fsync=self._fsync)
-            return SearchRestApi(self._store, self._clock, self._ids)
+                self._api = SearchRestApi(self._store, self._clock, self._ids)
+            return self._api
 
     # --- which server -------------------------------------------------------------------------
 

@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.wildcards import Wildcard
-from headrace.services.opensearch.indexes.errors import (
-    SearchError,
-    no_index,
-    not_supported,
-    unreadable,
-)
+from headrace.services.opensearch.indexes.aliases import AliasApi
+from headrace.services.opensearch.indexes.documents import DocumentApi
+from headrace.services.opensearch.indexes.errors import SearchError, not_supported, not_valid
 from headrace.services.opensearch.indexes.fields import check_mapping
+from headrace.services.opensearch.indexes.filter_path import filter_answer
+from headrace.services.opensearch.indexes.names import NameOptions, Names, flag
 from headrace.services.opensearch.indexes.rest_parts import (
     SHARDS,
-    STATUS,
-    actions_of,
     check_top,
     described,
+    index_row,
     members_of,
     merge,
     object_of,
+    scroll_ids_of,
     shown,
+    source_filter,
     table,
-    written_members,
 )
-from headrace.services.opensearch.indexes.searching import Searcher
+from headrace.services.opensearch.indexes.scrolls import Scrolls
+from headrace.services.opensearch.indexes.searches import SearchApi
 from headrace.services.opensearch.indexes.store import Index, Store
 from headrace.store.disk_space import DiskFull
 
 VERSION = "2.19.0"
-# Parameters about the form or the time of an answer, which are accepted without effect.
+# Parameters about the form or the time of an answer, or about shards and files, which are accepted without effect.
 _HARMLESS = frozenset(
-    {"pretty", "human", "refresh", "timeout", "rest_total_hits_as_int", "ignore_unavailable", "allow_no_indices",
-     "expand_wildcards", "format", "v", "wait_for_active_shards", "cluster_manager_timeout", "master_timeout",
-     "local", "h", "s", "bytes", "error_trace"}
+    {"pretty", "human", "refresh", "timeout", "rest_total_hits_as_int", "expand_wildcards", "wait_for_active_shards",
+     "cluster_manager_timeout", "master_timeout", "local", "h", "s", "bytes", "error_trace", "realtime", "preference",
+     "track_total_hits", "retry_on_conflict", "ccs_minimize_roundtrips", "max_concurrent_searches",
+     "max_concurrent_shard_requests", "force", "wait_if_ongoing", "max_num_segments", "only_expunge_deletes", "flush",
+     "fielddata", "query", "request"}
+)  # fmt: skip
+_EFFECTIVE = frozenset(
+    {"size", "from", "sort", "q", "op_type", "format", "v", "ignore_unavailable", "allow_no_indices", "_source",
+     "scroll", "scroll_id", "filter_path"}
 )  # fmt: skip
 
 
@@ -67,15 +71,30 @@ class SearchRestApi:
 
     def __init__(self, store: Store, clock: Clock, ids: Ids) -> None:
         self._store = store
-        self._searching = Searcher(store)
+        self._names = Names(store, clock)
+        self._aliases = AliasApi(store, self._names)
+        self._documents = DocumentApi(store, self._names, ids)
+        self._scrolls = Scrolls(store, clock, ids)
+        self._searches = SearchApi(store, self._names, self._scrolls, clock)
         self._clock = clock
-        self._ids = ids
+
+    def close(self) -> None:
+        """End all scrolls. The store stays open."""
+        self._scrolls.close()
 
     def answer(self, request: SearchRequest) -> RestAnswer:
         """Answer a request; errors are in the answer."""
+        self._scrolls.end_expired()
+        answer = self._answer(request)
+        if "filter_path" in request.query and not isinstance(answer.body, str):
+            filtered = filter_answer(answer.body, request.query["filter_path"])
+            return RestAnswer(answer.status, filtered)
+        return answer
+
+    def _answer(self, request: SearchRequest) -> RestAnswer:
         try:
             for name in request.query:
-                if name not in _HARMLESS | {"size", "from", "q", "op_type"}:
+                if name not in _HARMLESS | _EFFECTIVE:
                     raise not_supported(f"the parameter [{name}]")
             return self._route(request)
         except SearchError as error:
@@ -86,6 +105,7 @@ class SearchRestApi:
 
     def forget(self, domain: str) -> None:
         """Drop all indexes of a domain."""
+        self._scrolls.end(domain, ["_all"])
         for index in self._store.indexes(domain):
             self._store.drop(index)
 
@@ -93,42 +113,59 @@ class SearchRestApi:
         match request.method, list(request.path):
             case (("GET" | "HEAD"), []):
                 return RestAnswer(200, self._about(request))
-            case (("POST" | "PUT"), ["_bulk"]):
-                return RestAnswer(200, self._bulk(request, ""))
-            case (("GET" | "POST"), ["_search"]):
-                return self._search(request, "_all")
-            case (("GET" | "POST"), ["_count"]):
-                return self._count(request, "_all")
-            case "GET", ["_mapping"]:
-                return self._mappings(request, "_all")
-            case "GET", ["_cat", "indices", *rest] if len(rest) < 2:
-                return self._cat(request, rest[0] if rest else "_all")
-            case "GET", ["_cluster", "health"]:
-                return RestAnswer(200, self._health(request))
-            case "POST", ["_refresh"]:
-                return RestAnswer(200, {"_shards": SHARDS})
             case _, [first, *_] if first.startswith("_") and first != "_all":
-                raise not_supported(f"{request.method} /{'/'.join(request.path)}")
-            case _, [name, *rest] if rest:
-                return self._route_in(request, name, rest)
+                return self._route_domain(request)
             case _, [name]:
                 return self._route_index(request, name)
+            case _, [name, *rest]:
+                return self._route_in(request, name, rest)
+            case _:
+                raise not_supported(f"{request.method} /")
+
+    def _route_domain(self, request: SearchRequest) -> RestAnswer:
+        """Answer a request that names no index, or names it in its body."""
+        match request.method, list(request.path):
+            case _, ["_search", "scroll", *ids]:
+                return self._scroll(request, ids)
+            case (("GET" | "POST"), [("_search" | "_count" | "_msearch") as action]):
+                return self._search(request, action, "")
+            case (("POST" | "PUT"), ["_bulk"]):
+                return RestAnswer(200, self._documents.bulk(request.domain, "", request.body))
+            case (("GET" | "POST"), ["_mget"]):
+                return self._read_many(request, "")
+            case "GET", ["_mapping"]:
+                return self._mappings(request, "_all")
+            case "GET", ["_cat", ("indices" | "aliases") as kind, *rest] if len(rest) < 2:
+                return self._cat(request, kind, rest[0] if rest else "")
+            case "GET", ["_cluster", "health"]:
+                return RestAnswer(200, self._health(request))
+            case "POST", ["_aliases"]:
+                self._aliases.change(request.domain, object_of(request.body))
+                return RestAnswer(200, {"acknowledged": True})
+            case (("GET" | "HEAD"), [("_alias" | "_aliases"), *rest]) if len(rest) < 2:
+                return self._get_aliases(request, "_all", rest[0] if rest else "")
+            case method, path if _is_maintenance(method, path):
+                return self._maintain(request, "_all")
             case _:
                 raise not_supported(f"{request.method} /{'/'.join(request.path)}")
 
     def _route_index(self, request: SearchRequest, name: str) -> RestAnswer:
+        options = NameOptions.of(request.query)
         match request.method:
             case "HEAD":
-                found = self._matching(request.domain, name, must_be=False)
-                return RestAnswer(200 if found else 404, {})
+                options = NameOptions(ignore_unavailable=True)
+                indexes = self._names.matching(request.domain, name, options)
+                return RestAnswer(200 if indexes else 404, {})
             case "GET":
+                indexes = self._names.matching(request.domain, name, options)
+                aliases = self._aliases.of_indexes(request.domain)
                 return RestAnswer(
-                    200, {i.name: described(i) for i in self._matching(request.domain, name)}
+                    200, {i.name: described(i, aliases.get(i.name, {})) for i in indexes}
                 )
             case "PUT":
                 return self._create(request, name)
             case "DELETE":
-                for index in self._matching(request.domain, name):
+                for index in self._names.without_aliases(request.domain, name, options):
                     self._store.drop(index)
                 return RestAnswer(200, {"acknowledged": True})
             case _:
@@ -136,32 +173,42 @@ class SearchRestApi:
 
     def _route_in(self, request: SearchRequest, name: str, rest: Sequence[str]) -> RestAnswer:
         match request.method, list(rest):
-            case (("GET" | "POST"), ["_search"]):
-                return self._search(request, name)
-            case (("GET" | "POST"), ["_count"]):
-                return self._count(request, name)
+            case (("GET" | "POST"), [("_search" | "_count" | "_msearch") as action]):
+                return self._search(request, action, name)
             case (("POST" | "PUT"), ["_bulk"]):
-                return RestAnswer(200, self._bulk(request, name))
+                return RestAnswer(200, self._documents.bulk(request.domain, name, request.body))
+            case (("GET" | "POST"), ["_mget"]):
+                return self._read_many(request, name)
             case "GET", ["_mapping"]:
                 return self._mappings(request, name)
             case (("PUT" | "POST"), ["_mapping"]):
                 return self._put_mapping(request, name)
-            case "POST", ["_refresh"]:
-                self._matching(request.domain, name)
-                return RestAnswer(200, {"_shards": SHARDS})
+            case method, path if _is_maintenance(method, path):
+                return self._maintain(request, name)
+            case _, [("_alias" | "_aliases"), *names] if len(names) < 2:
+                return self._route_aliases(request, name, names[0] if names else "")
+            case _:
+                return self._route_document(request, name, rest)
+
+    def _route_document(self, request: SearchRequest, name: str, rest: Sequence[str]) -> RestAnswer:
+        documents, domain = self._documents, request.domain
+        match request.method, list(rest):
             case "POST", ["_doc"]:
-                return self._put(request, name, "", create_only=False)
-            case (("PUT" | "POST"), ["_doc", doc_id]):
-                create_only = request.query.get("op_type") == "create"
-                return self._put(request, name, doc_id, create_only=create_only)
-            case (("PUT" | "POST"), ["_create", doc_id]):
-                return self._put(request, name, doc_id, create_only=True)
+                answer = documents.put(domain, name, "", request.body, create_only=False)
+            case (("PUT" | "POST"), [("_doc" | "_create") as kind, doc_id]):
+                create_only = kind == "_create" or request.query.get("op_type") == "create"
+                answer = documents.put(domain, name, doc_id, request.body, create_only=create_only)
             case (("GET" | "HEAD"), ["_doc", doc_id]):
-                return self._get(request, name, doc_id)
+                answer = documents.get(domain, name, doc_id, source_filter(request.query))
             case "DELETE", ["_doc", doc_id]:
-                return self._delete(request, name, doc_id)
+                answer = documents.delete(domain, name, doc_id)
+            case "POST", ["_update", doc_id]:
+                asked = source_filter(request.query) if "_source" in request.query else None
+                body = object_of(request.body)
+                answer = documents.update(domain, name, doc_id, body, asked)
             case _:
                 raise not_supported(f"{request.method} /{name}/{'/'.join(rest)}")
+        return RestAnswer(*answer)
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -193,59 +240,67 @@ class SearchRestApi:
             "unassigned_shards": 0,
         }
 
-    def _cat(self, request: SearchRequest, names: str) -> RestAnswer:
-        indexes = self._matching(request.domain, names)
-        counts = self._store.counts(indexes)
-        rows = [
-            {
-                "health": "green",
-                "status": "open",
-                "index": index.name,
-                "uuid": index.uuid,
-                "pri": "1",
-                "rep": "0",
-                "docs.count": str(counts[index.id][0]),
-                "docs.deleted": "0",
-                "store.size": f"{counts[index.id][1]}b",
-                "pri.store.size": f"{counts[index.id][1]}b",
-            }
-            for index in indexes
-        ]
+    def _cat(self, request: SearchRequest, kind: str, names: str) -> RestAnswer:
+        if kind == "aliases":
+            rows = self._aliases.rows(request.domain, names)
+        else:
+            indexes = self._matching(request, names or "_all")
+            counts = self._store.counts(indexes)
+            rows = [index_row(index, *counts[index.id]) for index in indexes]
         if request.query.get("format") == "json":
             return RestAnswer(200, rows)
-        with_heads = "v" in request.query and request.query["v"] != "false"
-        return RestAnswer(200, table(rows, with_heads=with_heads))
+        return RestAnswer(200, table(rows, with_heads=flag(request.query, "v", default=False)))
 
     def _mappings(self, request: SearchRequest, names: str) -> RestAnswer:
-        found = self._matching(request.domain, names)
-        return RestAnswer(200, {index.name: {"mappings": shown(index)} for index in found})
+        indexes = self._matching(request, names)
+        return RestAnswer(200, {index.name: {"mappings": shown(index)} for index in indexes})
 
-    def _matching(self, domain: str, names: str, *, must_be: bool = True) -> list[Index]:
-        """Return the indexes that match names with wildcards. Raises SearchError if a plain name is missing."""
-        every = self._store.indexes(domain)
-        found: dict[str, Index] = {}
-        for name in names.split(","):
-            if name == "_all" or "*" in name:
-                pattern = Wildcard(tuple((name if name != "_all" else "*").split("*")))
-                found.update({index.name: index for index in every if pattern.matches(index.name)})
-                continue
-            exact = [index for index in every if index.name == name]
-            if not exact and must_be:
-                raise no_index(name)
-            found.update({index.name: index for index in exact})
-        return [found[name] for name in sorted(found)]
+    def _matching(self, request: SearchRequest, names: str) -> list[Index]:
+        return self._names.matching(request.domain, names, NameOptions.of(request.query))
 
-    # --- indexes and documents ----------------------------------------------------------------
+    def _maintain(self, request: SearchRequest, names: str) -> RestAnswer:
+        """Answer what has nothing to do here: every write is visible to the next search, and in the file."""
+        self._matching(request, names)
+        return RestAnswer(200, {"_shards": SHARDS})
+
+    # --- aliases ------------------------------------------------------------------------------
+
+    def _get_aliases(self, request: SearchRequest, indexes: str, names: str) -> RestAnswer:
+        matching = self._matching(request, indexes)
+        return RestAnswer(*self._aliases.get(request.domain, matching, names))
+
+    def _route_aliases(self, request: SearchRequest, indexes: str, names: str) -> RestAnswer:
+        match request.method:
+            case "GET" | "HEAD":
+                return self._get_aliases(request, indexes, names)
+            case "PUT" | "POST" if names:
+                targets = self._names.without_aliases(
+                    request.domain, indexes, NameOptions.of(request.query)
+                )
+                self._aliases.add(request.domain, targets, names, object_of(request.body))
+            case "DELETE" if names:
+                self._aliases.remove(request.domain, self._matching(request, indexes), names)
+            case _:
+                raise not_supported(f"{request.method} /{'/'.join(request.path)}")
+        return RestAnswer(200, {"acknowledged": True})
+
+    # --- indexes ------------------------------------------------------------------------------
 
     def _create(self, request: SearchRequest, name: str) -> RestAnswer:
         body = object_of(request.body)
         for member in body:
-            if member not in ("mappings", "settings"):
+            if member not in ("mappings", "settings", "aliases"):
                 raise not_supported(f"[{member}] of a new index")
         mapping: dict[str, Any] = {"properties": {}, **members_of(body, "mappings")}
         check_top(mapping)
         settings = members_of(body, "settings")
-        self._store.create(request.domain, name, mapping, settings, self._clock.now_ms())
+        aliases = members_of(body, "aliases")
+        with self._store.database.transaction():
+            index = self._store.create(
+                request.domain, name, mapping, settings, self._clock.now_ms()
+            )
+            for alias in aliases:
+                self._aliases.add(request.domain, [index], alias, members_of(aliases, alias))
         return RestAnswer(200, {"acknowledged": True, "shards_acknowledged": True, "index": name})
 
     def _put_mapping(self, request: SearchRequest, names: str) -> RestAnswer:
@@ -253,104 +308,45 @@ class SearchRestApi:
         check_top(body)
         given = members_of(body, "properties")
         check_mapping(given)
-        for index in self._matching(request.domain, names):
+        for index in self._matching(request, names):
             merge(index.mapping.setdefault("properties", {}), given)
             self._store.save_mapping(index)
         return RestAnswer(200, {"acknowledged": True})
 
-    def _index(self, domain: str, name: str) -> Index:
-        found = self._store.find(domain, name)
-        if found is not None:
-            return found
-        mapping: dict[str, Any] = {"properties": {}}
-        return self._store.create(domain, name, mapping, {}, self._clock.now_ms())
+    # --- reads and searches -------------------------------------------------------------------
 
-    def _put(
-        self, request: SearchRequest, name: str, doc_id: str, *, create_only: bool
-    ) -> RestAnswer:
-        with self._store.database.transaction():
-            index = self._index(request.domain, name)
-            doc_id = doc_id or self._ids.hex(20)
-            written = self._store.put(index, doc_id, request.body, create_only=create_only)
-        status = 201 if written.result == "created" else 200
-        return RestAnswer(status, written_members(name, doc_id, written))
-
-    def _get(self, request: SearchRequest, name: str, doc_id: str) -> RestAnswer:
-        (index,) = self._one(request.domain, name)
-        found = self._store.get(index, doc_id)
-        if found is None:
-            return RestAnswer(404, {"_index": name, "_id": doc_id, "found": False})
-        version, seq_no, source = found
-        members = {"_index": name, "_id": doc_id, "_version": version, "_seq_no": seq_no}
-        return RestAnswer(
-            200, {**members, "_primary_term": 1, "found": True, "_source": json.loads(source)}
-        )
-
-    def _delete(self, request: SearchRequest, name: str, doc_id: str) -> RestAnswer:
-        (index,) = self._one(request.domain, name)
-        written = self._store.delete(index, doc_id)
-        status = 404 if written.result == "not_found" else 200
-        return RestAnswer(status, written_members(name, doc_id, written))
-
-    def _one(self, domain: str, name: str) -> list[Index]:
-        found = self._store.find(domain, name)
-        if found is None:
-            raise no_index(name)
-        return [found]
-
-    def _bulk(self, request: SearchRequest, name: str) -> dict[str, Any]:
-        items: list[dict[str, Any]] = []
-        known: dict[str, Index] = {}
-        with self._store.database.transaction():
-            for action, members, source in actions_of(request.body):
-                items.append(
-                    {action: self._bulk_item(request.domain, name, action, members, source, known)}
-                )
-        errors = any("error" in next(iter(item.values())) for item in items)
-        return {"took": 0, "errors": errors, "items": items}
-
-    def _bulk_item(
-        self,
-        domain: str,
-        default: str,
-        action: str,
-        members: Mapping[str, Any],
-        source: bytes,
-        known: dict[str, Index],
-    ) -> dict[str, Any]:
-        name = str(members.get("_index") or default)
-        doc_id = str(members.get("_id") or self._ids.hex(20))
-        try:
-            if name not in known:
-                known[name] = self._index(domain, name)
-            index = known[name]
-            if action == "delete":
-                written = self._store.delete(index, doc_id)
-            else:
-                create_only = action == "create"
-                written = self._store.put(index, doc_id, source, create_only=create_only)
-        except SearchError as error:
-            return {"_index": name, "_id": doc_id, "status": error.status, "error": error.cause()}
-        return {**written_members(name, doc_id, written), "status": STATUS[written.result]}
-
-    # --- searches -----------------------------------------------------------------------------
-
-    def _search(self, request: SearchRequest, names: str) -> RestAnswer:
+    def _read_many(self, request: SearchRequest, name: str) -> RestAnswer:
         body = object_of(request.body)
-        for name in ("size", "from"):
-            if name in request.query:
-                if not request.query[name].isdecimal() or len(request.query[name]) > 9:
-                    raise unreadable(f"Failed to parse int parameter [{name}]")
-                body[name] = int(request.query[name])
-        if "q" in request.query:
-            raise not_supported("the parameter [q]")
-        indexes = self._matching(request.domain, names)
-        found = self._searching.search(indexes, body, self._clock.now_ms())
-        shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
-        return RestAnswer(200, {"took": 0, "timed_out": False, "_shards": shards, **found})
+        asked = source_filter(request.query)
+        return RestAnswer(200, self._documents.read_many(request.domain, name, body, asked))
 
-    def _count(self, request: SearchRequest, names: str) -> RestAnswer:
-        indexes = self._matching(request.domain, names)
-        count = self._searching.count(indexes, object_of(request.body), self._clock.now_ms())
-        shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
-        return RestAnswer(200, {"count": count, "_shards": shards})
+    def _search(self, request: SearchRequest, action: str, names: str) -> RestAnswer:
+        searches, domain, query = self._searches, request.domain, request.query
+        if action == "_msearch":
+            return RestAnswer(200, searches.search_many(domain, names, request.body))
+        body = object_of(request.body)
+        if action == "_count":
+            return RestAnswer(200, searches.count(domain, names, body, NameOptions.of(query)))
+        return RestAnswer(200, searches.search(domain, names, body, query))
+
+    def _scroll(self, request: SearchRequest, ids: Sequence[str]) -> RestAnswer:
+        if len(ids) > 1 or request.method not in ("GET", "POST", "DELETE"):
+            raise not_supported(f"{request.method} /{'/'.join(request.path)}")
+        body = object_of(request.body)
+        scroll_ids = scroll_ids_of(body, request.query, ids)
+        if not scroll_ids:
+            is_end = request.method == "DELETE"
+            raise not_valid("no scroll ids specified" if is_end else "scrollId is missing")
+        if request.method == "DELETE":
+            count = self._scrolls.end(request.domain, scroll_ids)
+            return RestAnswer(200 if count else 404, {"succeeded": True, "num_freed": count})
+        keep_alive = str(body.get("scroll", request.query.get("scroll", "")))
+        return RestAnswer(200, self._searches.next_page(request.domain, scroll_ids[0], keep_alive))
+
+
+def _is_maintenance(method: str, path: Sequence[str]) -> bool:
+    """Whether a request asks for what OpenSearch does with its files and caches."""
+    name = "/".join(path)
+    if name in ("_refresh", "_flush"):
+        return method in ("GET", "POST")
+    return method == "POST" and name in ("_forcemerge", "_cache/clear")

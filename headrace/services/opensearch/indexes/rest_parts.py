@@ -6,12 +6,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
+from headrace.services.opensearch.indexes.errors import (
+    SearchError,
+    bad_argument,
+    not_supported,
+    unreadable,
+)
 from headrace.services.opensearch.indexes.store import Index, WriteResult
 
-_ACTIONS = frozenset({"index", "create", "delete"})
+_ACTIONS = frozenset({"index", "create", "delete", "update"})
 SHARDS = {"total": 1, "successful": 1, "failed": 0}
-STATUS = {"created": 201, "updated": 200, "deleted": 200, "not_found": 404}
+STATUS = {"created": 201, "updated": 200, "deleted": 200, "noop": 200, "not_found": 404}
 
 
 def written_members(name: str, doc_id: str, written: WriteResult) -> dict[str, Any]:
@@ -21,10 +26,16 @@ def written_members(name: str, doc_id: str, written: WriteResult) -> dict[str, A
         "_id": doc_id,
         "_version": written.version,
         "result": written.result,
-        "_shards": SHARDS,
+        # Nothing was written to any shard.
+        "_shards": SHARDS if written.result != "noop" else dict.fromkeys(SHARDS, 0),
         "_seq_no": written.seq_no,
         "_primary_term": 1,
     }
+
+
+def error_body(error: SearchError) -> dict[str, Any]:
+    """Return the `error` of one answer of several."""
+    return error.body()["error"]
 
 
 def object_of(body: bytes) -> dict[str, Any]:
@@ -76,8 +87,8 @@ def shown(index: Index) -> dict[str, Any]:
     return index.mapping if index.mapping.get("properties") else {}
 
 
-def described(index: Index) -> dict[str, Any]:
-    """Return an index in the form of GET's answer."""
+def described(index: Index, aliases: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an index and its aliases in the form of GET's answer."""
     settings = {
         "number_of_shards": "1",
         "number_of_replicas": "0",
@@ -85,7 +96,43 @@ def described(index: Index) -> dict[str, Any]:
         "provided_name": index.name,
         "creation_date": str(index.created_ms),
     }
-    return {"aliases": {}, "mappings": shown(index), "settings": {"index": settings}}
+    return {"aliases": aliases, "mappings": shown(index), "settings": {"index": settings}}
+
+
+def index_row(index: Index, count: int, size_bytes: int) -> dict[str, str]:
+    """Return an index's row of `_cat/indices`."""
+    return {
+        "health": "green",
+        "status": "open",
+        "index": index.name,
+        "uuid": index.uuid,
+        "pri": "1",
+        "rep": "0",
+        "docs.count": str(count),
+        "docs.deleted": "0",
+        "store.size": f"{size_bytes}b",
+        "pri.store.size": f"{size_bytes}b",
+    }
+
+
+def source_filter(query: Mapping[str, str]) -> Any:
+    """Return the parameter `_source` in the form of a search's member: true, false or a list of names."""
+    text = query.get("_source", "true")
+    return text != "false" if text in ("", "true", "false") else text.split(",")
+
+
+def scroll_ids_of(
+    body: Mapping[str, Any], query: Mapping[str, str], path: Sequence[str]
+) -> list[str]:
+    """Return the ids that a request about scrolls names in its body, its parameters or its path. Raises SearchError."""
+    for member in body:
+        if member not in ("scroll_id", "scroll"):
+            raise bad_argument(
+                f"Unknown parameter [{member}] in request body or parameter is of the wrong type[VALUE_STRING] "
+            )
+    value: Any = body.get("scroll_id", query.get("scroll_id", ",".join(path)))
+    values = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [part for one in values for part in str(one).split(",") if part]
 
 
 def actions_of(body: bytes) -> Iterator[tuple[str, Mapping[str, Any], bytes]]:
@@ -106,8 +153,6 @@ def actions_of(body: bytes) -> Iterator[tuple[str, Mapping[str, Any], bytes]]:
         if len(head) != 1:
             raise _malformed(number)
         ((action, members),) = head.items()
-        if action == "update":
-            raise not_supported("the action [update] of _bulk")
         if action not in _ACTIONS or not isinstance(members, dict):
             raise _malformed(number)
         source = b"" if action == "delete" else next(lines, b"")
@@ -119,7 +164,7 @@ def _malformed(line: int) -> SearchError:
     return SearchError(
         400,
         "illegal_argument_exception",
-        f"Malformed action/metadata line [{line}], expected one of create, delete, index",
+        f"Malformed action/metadata line [{line}], expected one of [create, delete, index, update]",
     )
 
 

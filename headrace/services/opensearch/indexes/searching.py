@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, cast
+from itertools import islice
+from typing import Any, Protocol, cast
 
 from headrace.services.opensearch.indexes.aggregations import Aggregator, Select
+from headrace.services.opensearch.indexes.answer_bytes import AnswerBytes
 from headrace.services.opensearch.indexes.errors import (
     SearchError,
+    bad_argument,
     not_supported,
     too_many_clauses,
     unreadable,
 )
 from headrace.services.opensearch.indexes.fields import flat
 from headrace.services.opensearch.indexes.query import Argument, Compiler, Condition
-from headrace.services.opensearch.indexes.store import Index, Store
+from headrace.services.opensearch.indexes.store import Index
 from headrace.store.database import QueryTooComplex, QueryTooLong
 
 MOST_WINDOW = 10_000
@@ -55,11 +59,78 @@ def types_of(indexes: Sequence[Index]) -> dict[str, str]:
     return types
 
 
-class Searcher:
-    """Answers searches on a store. Thread-safe, as the store is."""
+class Source(Protocol):
+    """Where searches read: the database, or a snapshot of it."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def query(self, sql: str, args: Sequence[Argument] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a SELECT of headrace's own."""
+        ...
+
+    def rows_within(
+        self, sql: str, args: Sequence[Argument], most_cpu_s: float
+    ) -> Generator[tuple[Any, ...]]:
+        """Yield the rows of a SELECT that a client wrote. Raises QueryTooLong, QueryTooComplex."""
+        ...
+
+
+def rows_of(source: Source, sql: str, args: Sequence[Argument]) -> Generator[tuple[Any, ...]]:
+    """Yield the rows of a search, within `MOST_CPU_S` of processor time. Raises SearchError."""
+    try:
+        yield from source.rows_within(sql, args, MOST_CPU_S)
+    except QueryTooLong as error:
+        # OpenSearch's search backpressure (documented); the figure is headrace's.
+        reason = f"cancelled task with reason: cpu usage exceeded [{MOST_CPU_S:g}s]"
+        raise SearchError(400, "task_cancelled_exception", reason) from error
+    except QueryTooComplex as error:
+        raise too_many_clauses(f"headrace's own index cannot run it: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled search. `sql` with `arguments` selects all its hits, best first."""
+
+    sql: str
+    arguments: tuple[Argument, ...]
+    where: str
+    where_arguments: tuple[Argument, ...]
+    select: Select
+    types: Mapping[str, str]
+    names: Mapping[int, str]
+    sorts: Sequence[_Sort]
+    body: Mapping[str, Any]
+
+    def page(
+        self, rows: Generator[tuple[Any, ...]], size: int, bytes_: AnswerBytes | None = None
+    ) -> dict[str, Any]:
+        """Take the next `size` rows; return `max_score` and `hits`. Raises SearchError if they are too large."""
+        bytes_ = bytes_ or AnswerBytes()
+        is_scored = not self.sorts or any(s.kind.startswith("_score") for s in self.sorts)
+        hits: list[dict[str, Any]] = []
+        for idx, doc_id, source, score, *keys in islice(rows, size):
+            bytes_.add(source)
+            hit: dict[str, Any] = {
+                "_index": self.names[int(idx)],
+                "_id": doc_id,
+                "_score": float(score) if is_scored else None,
+            }
+            part = picked(json.loads(source), self.body.get("_source", True))
+            if part is not None:
+                hit["_source"] = part
+            if self.sorts:
+                hit["sort"] = [
+                    _sort_value(score if s.kind.startswith("_score") else k, s.kind)
+                    for k, s in zip(keys, self.sorts, strict=True)
+                ]
+            hits.append(hit)
+        best = max((hit["_score"] for hit in hits), default=None) if is_scored else None
+        return {"max_score": best, "hits": hits}
+
+
+class Searcher:
+    """Answers searches on a database or a snapshot. As thread-safe as that is."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
 
     def count(self, indexes: Sequence[Index], body: Mapping[str, Any], now_ms: int) -> int:
         """Return how many documents match a query. Raises SearchError."""
@@ -74,60 +145,55 @@ class Searcher:
 
     def _select(self, compiler: Compiler) -> Select:
         def select(sql: str, arguments: Sequence[Argument]) -> list[tuple[Any, ...]]:
-            try:
-                return self._store.database.query_within(
-                    compiler.prefix + sql, (*compiler.table_arguments, *arguments), MOST_CPU_S
-                )
-            except QueryTooLong as error:
-                # OpenSearch's search backpressure (documented); the figure is headrace's.
-                reason = f"cancelled task with reason: cpu usage exceeded [{MOST_CPU_S:g}s]"
-                raise SearchError(400, "task_cancelled_exception", reason) from error
-            except QueryTooComplex as error:
-                raise too_many_clauses(f"headrace's own index cannot run it: {error}") from error
+            whole = (*compiler.table_arguments, *arguments)
+            return list(rows_of(self._source, compiler.prefix + sql, whole))
 
         return select
 
     def search(
-        self, indexes: Sequence[Index], body: Mapping[str, Any], now_ms: int
-    ) -> dict[str, Any]:
-        """Return `hits` and `aggregations`. Raises SearchError."""
-        for name in body:
-            if name not in _KNOWN:
-                raise not_supported(f"[{name}] of a search")
-        size, start = _whole(body, "size", 10), _whole(body, "from", 0)
-        if size + start > MOST_WINDOW:
-            raise SearchError(
-                400,
-                "illegal_argument_exception",
-                "Result window is too large, from + size must be less than or equal to:"
-                f" [{MOST_WINDOW}] but was [{size + start}].",
-            )
-        types = types_of(indexes)
-        compiler = Compiler(types, now_ms)
-        condition = compiler.compile(body.get("query", {"match_all": {}}))
-        where, arguments = _where(indexes, condition)
-        select = self._select(compiler)
-        total = int(select(f"SELECT COUNT(*) FROM docs d WHERE {where}", arguments)[0][0])
-        answer: dict[str, Any] = {
-            "hits": {
-                "total": {"value": total, "relation": "eq"},
-                **self._hits(indexes, body, condition, compiler, size, start),
-            }
-        }
-        asked = body.get("aggs", body.get("aggregations"))
-        if asked is not None:
-            answer["aggregations"] = Aggregator(select, types).run(asked, where, arguments)
-        return answer
-
-    def _hits(
         self,
         indexes: Sequence[Index],
         body: Mapping[str, Any],
-        condition: Condition,
-        compiler: Compiler,
-        size: int,
-        start: int,
+        now_ms: int,
+        bytes_: AnswerBytes | None = None,
     ) -> dict[str, Any]:
+        """Return `hits` and `aggregations`. Raises SearchError; `bytes_` counts the documents of several searches."""
+        size, start = window_of(body)
+        if size + start > MOST_WINDOW:
+            raise bad_argument(
+                "Result window is too large, from + size must be less than or equal to:"
+                f" [{MOST_WINDOW}] but was [{size + start}].",
+            )
+        plan = self.plan(indexes, body, now_ms)
+        totals = self.totals(plan)
+        whole = (*plan.arguments, size, start)
+        rows = rows_of(self._source, f"{plan.sql} LIMIT ? OFFSET ?", whole)
+        with closing(rows):
+            page = plan.page(rows, size, bytes_)
+        return {**totals, "hits": {**totals["hits"], **page}}
+
+    def totals(self, plan: Plan) -> dict[str, Any]:
+        """Return a search's `hits` without the hits themselves, and its `aggregations`. Raises SearchError."""
+        counted = plan.select(
+            f"SELECT COUNT(*) FROM docs d WHERE {plan.where}", plan.where_arguments
+        )
+        answer: dict[str, Any] = {
+            "hits": {"total": {"value": int(counted[0][0]), "relation": "eq"}}
+        }
+        asked = plan.body.get("aggs", plan.body.get("aggregations"))
+        if asked is not None:
+            aggregator = Aggregator(plan.select, plan.types)
+            answer["aggregations"] = aggregator.run(asked, plan.where, plan.where_arguments)
+        return answer
+
+    def plan(self, indexes: Sequence[Index], body: Mapping[str, Any], now_ms: int) -> Plan:
+        """Compile a search; its window (`size`, `from`) is the caller's. Raises SearchError."""
+        for name in body:
+            if name not in _KNOWN:
+                raise not_supported(f"[{name}] of a search")
+        types = types_of(indexes)
+        compiler = Compiler(types, now_ms)
+        condition = compiler.compile(body.get("query", {"match_all": {}}))
         where, arguments = _where(indexes, condition)
         sorts = _sorts(body.get("sort"), compiler.types)
         columns = "".join(f", {sort.sql}" for sort in sorts)
@@ -137,37 +203,28 @@ class Searcher:
             f"{place} {'DESC' if sort.kind.endswith('desc') else 'ASC'} NULLS LAST"
             for place, sort in zip(places, sorts, strict=True)
         ] or ["4 DESC"]
-        rows = self._select(compiler)(
-            f"SELECT d.idx, d.doc_id, d.source, {condition.score}{columns} FROM docs d{compiler.joins} WHERE {where}"
-            f" ORDER BY {', '.join(order)}, d.id LIMIT ? OFFSET ?",
-            (
-                *condition.score_arguments,
-                *(a for sort in sorts for a in sort.arguments),
-                *arguments,
-                size,
-                start,
-            ),
+        sql = (
+            f"{compiler.prefix}SELECT d.idx, d.doc_id, d.source, {condition.score}{columns}"
+            f" FROM docs d{compiler.joins} WHERE {where} ORDER BY {', '.join(order)}, d.id"
         )
+        sort_arguments = tuple(a for sort in sorts for a in sort.arguments)
         names = {index.id: index.name for index in indexes}
-        scored = not sorts or any(sort.kind.startswith("_score") for sort in sorts)
-        hits: list[dict[str, Any]] = []
-        for idx, doc_id, source, score, *keys in rows:
-            hit: dict[str, Any] = {
-                "_index": names[int(idx)],
-                "_id": doc_id,
-                "_score": float(score) if scored else None,
-            }
-            picked = _picked(json.loads(source), body.get("_source", True))
-            if picked is not None:
-                hit["_source"] = picked
-            if sorts:
-                hit["sort"] = [
-                    _sort_value(score if s.kind.startswith("_score") else k, s.kind)
-                    for k, s in zip(keys, sorts, strict=True)
-                ]
-            hits.append(hit)
-        best = max((hit["_score"] for hit in hits), default=None) if scored else None
-        return {"max_score": best, "hits": hits}
+        return Plan(
+            sql,
+            (*compiler.table_arguments, *condition.score_arguments, *sort_arguments, *arguments),
+            where,
+            arguments,
+            self._select(compiler),
+            types,
+            names,
+            sorts,
+            body,
+        )
+
+
+def window_of(body: Mapping[str, Any]) -> tuple[int, int]:
+    """Return a search's `size` and `from`. Raises SearchError."""
+    return _whole(body, "size", 10), _whole(body, "from", 0)
 
 
 def _where(indexes: Sequence[Index], condition: Condition) -> tuple[str, tuple[Argument, ...]]:
@@ -241,8 +298,8 @@ def _sort_value(key: Any, kind: str) -> Any:
     return int(key) if word in ("long", "integer", "short", "byte", "date", "boolean") else key
 
 
-def _picked(source: dict[str, Any], asked: Any) -> dict[str, Any] | None:
-    """Return the members of a document that `_source` selects."""
+def picked(source: dict[str, Any], asked: Any) -> dict[str, Any] | None:
+    """Return the members of a document that `_source` selects; None if it selects no source. Raises SearchError."""
     if asked is True:
         return source
     if asked is False:
@@ -252,19 +309,19 @@ def _picked(source: dict[str, Any], asked: Any) -> dict[str, Any] | None:
         not isinstance(n, str) or "*" in n for n in cast("list[Any]", names)
     ):
         raise not_supported("_source with patterns, or with includes and excludes")
-    picked: dict[str, Any] = {}
+    part: dict[str, Any] = {}
     for name in cast("list[str]", names):
-        _pick(source, picked, name.split("."))
-    return picked
+        _pick(source, part, name.split("."))
+    return part
 
 
-def _pick(source: dict[str, Any], picked: dict[str, Any], path: list[str]) -> None:
+def _pick(source: dict[str, Any], part: dict[str, Any], path: list[str]) -> None:
     head, *rest = path
     if head not in source:
         return
     value = source[head]
     if not rest:
-        picked[head] = value
+        part[head] = value
     elif isinstance(value, dict):
-        inner = picked.setdefault(head, {})
+        inner = part.setdefault(head, {})
         _pick(cast("dict[str, Any]", value), inner, rest)

@@ -23,6 +23,9 @@ _MIGRATIONS = (
     "CREATE INDEX vals_txt ON vals (field, txt) WHERE txt IS NOT NULL",
     # As OpenSearch's standard analyzer: words of letters and digits, in lower case, with accents.
     "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'unicode61 remove_diacritics 0')",
+    # `writes` is the alias's is_write_index: null if it was not said.
+    """CREATE TABLE aliases (domain TEXT NOT NULL, name TEXT NOT NULL, idx INTEGER NOT NULL, writes INTEGER,
+    PRIMARY KEY (domain, name, idx)) WITHOUT ROWID""",
 )
 _FORBIDDEN = frozenset('\\/*?"<>| ,#:')
 
@@ -40,6 +43,15 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """An alias's pointer to one index, by its name; `writes` is its `is_write_index`, None if not said."""
+
+    name: str
+    index: str
+    writes: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteResult:
     """The result of one write: OpenSearch's word for it, and the document's version."""
 
@@ -48,8 +60,8 @@ class WriteResult:
     seq_no: int
 
 
-def check_name(name: str) -> None:
-    """Raise SearchError for a name that no index can have."""
+def check_name(name: str, kind: str = "index") -> None:
+    """Raise SearchError for a name that no index can have; `kind` is "index" or "alias"."""
     reason = ""
     if name != name.lower():
         reason = "must be lowercase"
@@ -60,13 +72,18 @@ def check_name(name: str) -> None:
     elif set(name) & _FORBIDDEN:
         reason = 'must not contain the following characters [ , ", *, \\, <, |, ,, >, /, ?]'
     if reason:
-        raise SearchError(
-            400,
-            "invalid_index_name_exception",
-            f"Invalid index name [{name}], {reason}",
-            index=name,
-            index_uuid="_na_",
-        )
+        raise invalid_name(kind, name, reason)
+
+
+def invalid_name(kind: str, name: str, reason: str) -> SearchError:
+    """Return the error for a name that an index or an alias cannot have."""
+    return SearchError(
+        400,
+        f"invalid_{kind}_name_exception",
+        f"Invalid {kind} name [{name}], {reason}",
+        index=name,
+        index_uuid="_na_",
+    )
 
 
 class Store:
@@ -123,6 +140,8 @@ class Store:
                     index=name,
                     index_uuid=found.uuid,
                 )
+            if self.aliases(domain, name):
+                raise invalid_name("index", name, "already exists as alias")
             (row,) = self.database.query("SELECT lower(hex(randomblob(11)))")
             self.database.execute(
                 "INSERT INTO indexes (domain, name, mapping, settings, uuid, created_ms) VALUES (?, ?, ?, ?, ?, ?)",
@@ -148,7 +167,32 @@ class Store:
             )
             self.database.execute(f"DELETE FROM vals WHERE doc IN ({of_index})", (index.id,))
             self.database.execute("DELETE FROM docs WHERE idx = ?", (index.id,))
+            self.database.execute("DELETE FROM aliases WHERE idx = ?", (index.id,))
             self.database.execute("DELETE FROM indexes WHERE id = ?", (index.id,))
+
+    # --- aliases ------------------------------------------------------------------------------
+
+    def aliases(self, domain: str, name: str | None = None) -> list[Alias]:
+        """Return a domain's aliases, or those of one name, by name and then by index."""
+        rows = self.database.query(
+            "SELECT a.name, i.name, a.writes FROM aliases a JOIN indexes i ON i.id = a.idx"
+            " WHERE a.domain = ? AND (? IS NULL OR a.name = ?) ORDER BY a.name, i.name",
+            (domain, name, name),
+        )
+        return [Alias(n, i, None if w is None else bool(w)) for n, i, w in rows]
+
+    def put_alias(self, domain: str, name: str, index: Index, *, writes: bool | None) -> None:
+        """Point an alias at an index; an earlier pointer to it is replaced."""
+        self.database.execute(
+            "INSERT OR REPLACE INTO aliases VALUES (?, ?, ?, ?)", (domain, name, index.id, writes)
+        )
+
+    def remove_alias(self, domain: str, name: str, index: Index) -> None:
+        """Remove an alias's pointer to an index."""
+        self.database.execute(
+            "DELETE FROM aliases WHERE domain = ? AND name = ? AND idx = ?",
+            (domain, name, index.id),
+        )
 
     # --- documents ----------------------------------------------------------------------------
 
@@ -156,7 +200,7 @@ class Store:
         self, index: Index, doc_id: str, source: bytes, *, create_only: bool = False
     ) -> WriteResult:
         """Write a document, inside the caller's transaction if there is one. Raises SearchError."""
-        document = _parsed(source)
+        document = parse_document(source)
         reader = Reader(index.mapping)
         values = reader.values(document)
         with self.database.transaction():
@@ -231,7 +275,8 @@ class Store:
         return found
 
 
-def _parsed(source: bytes) -> dict[str, Any]:
+def parse_document(source: bytes) -> dict[str, Any]:
+    """Return a document. Raises SearchError for what is none."""
     try:
         found = json.loads(source)
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
@@ -22,6 +21,12 @@ from headrace.services.cloudformation.resources.types.apigateway_patches import 
     role_patch,
     stage_settings,
 )
+from headrace.services.cloudformation.resources.types.openapi_bodies import (
+    api_name,
+    has_body,
+    mode,
+    rest_body,
+)
 
 
 def _tag(path: str) -> tuple[str, str, str, Source]:
@@ -32,23 +37,6 @@ def _tag(path: str) -> tuple[str, str, str, Source]:
         return f"arn:aws:apigateway:{values.context.region}::/{place}"
 
     return "TagResource", "UntagResource", "resourceArn", arn
-
-
-@computed_from("Name", "Body")
-def api_name(values: Values) -> str:
-    """Return the API's name: the template's, or the title of the API definition in its body."""
-    title = values.get("Body.info.title")
-    return str(values.get("Name") or title or values.context.generated_name(128))
-
-
-@computed_from("Body")
-def _body(values: Values) -> str:
-    body: dict[str, Any] = dict(values.get("Body"))
-    if "swagger" in body:
-        # SAM writes Swagger 2.0, moto reads OpenAPI 3; the parts that moto reads are the same in both.
-        del body["swagger"]
-        body["openapi"] = "3.0.1"
-    return json.dumps(body)
 
 
 _INTEGRATION = {
@@ -127,8 +115,12 @@ _MAPPING_PATHS = {"RestApiId": "/restapiId", "Stage": "/stage"}
 
 
 _API = {"restApiId": "@id"}
-
-
+_IMPORT = {
+    **_API,
+    "body": rest_body,
+    "failOnWarnings": "FailOnWarnings",
+    "parameters": "Parameters",
+}
 _OF_API = {"restApiId": "RestApiId"}
 
 
@@ -174,7 +166,7 @@ DECLARED = [
         "apigateway",
         create=[
             Call("CreateRestApi", {"name": api_name}),
-            Call("PutRestApi", {**_API, "body": _body, "mode": "Mode"}, only=(), when="Body"),
+            Call("PutRestApi", {**_IMPORT, "mode": "Mode"}, only=(), only_if=has_body),
         ],
         id="@answer.id",
         read=Call("GetRestApi", _API),
@@ -194,7 +186,7 @@ DECLARED = [
                 only=(),
             ),
             Call("UpdateRestApi", {**_API, "patchOperations": api_patches}, only=()),
-            Call("PutRestApi", {**_API, "body": _body, "mode": "Mode"}, only=(), when="Body"),
+            Call("PutRestApi", {**_IMPORT, "mode": mode}, only=(), only_if=has_body),
         ],
         tag=_tag("restapis/{id}"),
         delete=[Call("DeleteRestApi", _API)],

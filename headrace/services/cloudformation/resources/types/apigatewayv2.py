@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
-
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
     computed_from,
 )
-from headrace.services.cloudformation.resources.types.apigateway import api_name
+from headrace.services.cloudformation.resources.types.openapi_bodies import (
+    api_name,
+    body,
+    has_body,
+)
 
 
-@computed_from("ProtocolType", "Body")
+@computed_from("ProtocolType", "Body", "BodyS3Location")
 def _protocol(values: Values) -> str | None:
     # The protocol of an API that is imported from an OpenAPI definition: only HTTP APIs have one (documented).
-    return values.get("ProtocolType") or ("HTTP" if values.get("Body") else None)
-
-
-@computed_from("Body")
-def _body(values: Values) -> str:
-    return json.dumps(values.get("Body"))
+    return values.get("ProtocolType") or ("HTTP" if has_body(values) else None)
 
 
 def _of_api(kind: str, *, part: str = "") -> DeclaredType:
@@ -40,7 +37,12 @@ def _of_api(kind: str, *, part: str = "") -> DeclaredType:
 
 
 _STAGE = {"ApiId": "ApiId", "StageName": "@id"}
-_IMPORT = Call("ReimportApi", {"ApiId": "@id", "Body": _body}, only=(), when="Body")
+_IMPORT = Call(
+    "ReimportApi",
+    {"ApiId": "@id", "Body": body, "Basepath": "BasePath", "FailOnWarnings": "FailOnWarnings"},
+    only=(),
+    only_if=has_body,
+)
 DECLARED = [
     DeclaredType(
         "AWS::ApiGatewayV2::Api",
