@@ -19,7 +19,7 @@ from headrace.core.ports import CallerIdentity
 from headrace.deliveries.http_targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.engine import DeliveryRows
-from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED, RowKey
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey
 
 log = logging.getLogger(__name__)
 
@@ -106,12 +106,12 @@ class Outbox(DeliveryRows):
         self._next = max(self._next, number + 1)
         self.waiting[number] = delivery
         heapq.heappush(self._due, (due_ms, number))
-        TOUCHED.row(self, number)
+        CHANGES.row(self, number)
 
     def remove(self, number: int) -> None:
         """Remove a delivery."""
         del self.waiting[number]
-        TOUCHED.row(self, number)
+        CHANGES.row(self, number)
 
     def clear(self) -> None:
         """See `DeliveryRows.clear`."""
@@ -133,8 +133,8 @@ class Outbox(DeliveryRows):
         """Return the seconds until the next delivery may be due."""
         return max(0.0, (self._due[0][0] - now_ms) / 1000) if self._due else math.inf
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         delivery = self.waiting.get(key)
         return None if delivery is None else msgspec.msgpack.encode(delivery)
 

@@ -53,7 +53,7 @@ class OwnRules(Protocol):
         ...
 
 
-class FrontDoor:
+class BrowserRules:
     """Accepts or refuses requests. Thread-safe.
 
     Attributes:

@@ -22,7 +22,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from headrace.permissions.policies.resource_grammar import listed
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def _replace(arn: str, unique_id: str) -> None:
         if quoted in text:
             changed = without(text, arn, unique_id)
             setattr(found, attribute, json.loads(changed) if isinstance(kept, dict) else changed)
-            TOUCHED.service(package)
+            CHANGES.service(package)
     _replace_in_buckets(arn.split(":")[4], arn, unique_id)
 
 
@@ -129,7 +129,7 @@ _PLACES = {
 def _held_by_moto() -> Iterator[tuple[str, Any, str]]:
     """Yield the package, the resource and the attribute of each policy; packages that are not imported are left out."""
     for package, (name, place, attribute) in _PLACES.items():
-        TOUCHED.load_deferred(package)
+        CHANGES.load_deferred(package)
         if f"moto.{package}.models" not in sys.modules:
             continue
         backends: Any = getattr(importlib.import_module(f"moto.{package}.models"), name)

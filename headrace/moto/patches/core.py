@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 
 
 @functools.cache
@@ -48,15 +48,15 @@ def _noted(getitem: Any) -> Any:
     @functools.wraps(getitem)
     def noted(self: Any, region: str) -> Any:
         is_new = dict.get(self, "aws" if region == "global" else region) is None
-        if is_new and TOUCHED.deferred:
+        if is_new and CHANGES.deferred:
             # The service's stored state is loaded now: this is its first use.
-            TOUCHED.load_deferred(pickles.package_of(self.backend))
+            CHANGES.load_deferred(pickles.package_of(self.backend))
             is_new = dict.get(self, "aws" if region == "global" else region) is None
         backend = getitem(self, region)
         if is_new:
-            TOUCHED.made(pickles.package_of(self.backend))
-        elif TOUCHED.is_watching:
-            TOUCHED.service(pickles.package_of(self.backend))
+            CHANGES.made(pickles.package_of(self.backend))
+        elif CHANGES.is_watching:
+            CHANGES.service(pickles.package_of(self.backend))
         return backend
 
     return noted

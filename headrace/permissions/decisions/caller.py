@@ -56,13 +56,13 @@ class Decider(Protocol):
 class Caller:
     """The `Permit` of one caller, with its accesses. Thread-safe."""
 
-    def __init__(self, judge: Decider, identity: Identity) -> None:
+    def __init__(self, decisions: Decider, identity: Identity) -> None:
         self.identity = identity
         self.entries = Entries(identity)
-        self._judge = judge
-        self._clock = judge.clock
-        self._lock = judge.lock
-        self._enforces = judge.enforces
+        self._decisions = decisions
+        self._clock = decisions.clock
+        self._lock = decisions.lock
+        self._enforces = decisions.enforces
 
     def of_session(self, identity: Identity) -> Caller:
         """Return this caller in one of its sessions, which differ in the time when they were issued."""
@@ -77,7 +77,7 @@ class Caller:
         """See `Permit.acting`."""
         identity = self.identity
         if identity.kind == "key":
-            known = self._judge.user_of(identity.name)
+            known = self._decisions.user_of(identity.name)
             if known is None:
                 return None
             identity = known
@@ -87,7 +87,7 @@ class Caller:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> None:
         """See `Permit.ask`."""
-        for access in self._judge.accesses(service, operation, params, account, region):
+        for access in self._decisions.accesses(service, operation, params, account, region):
             sentence = self._note(key_of(access), access)
             if sentence:
                 raise refusal(service, sentence, access.action)
@@ -136,20 +136,20 @@ class Caller:
             entry = self.entries.entry_of(key, access, now_ms)
         if entry.samples is not None and self._enforces:
             one = Entry(self.identity, access)
-            return self._judge.decide(self.identity, one) or ""
+            return self._decisions.decide(self.identity, one) or ""
         return self._seen(entry)
 
     def _seen(self, entry: Entry) -> str:
         if self._enforces:
             entry.last_ms = self._clock.now_ms()
-            sentence = self._judge.decide(self.identity, entry)
+            sentence = self._decisions.decide(self.identity, entry)
             with self._lock:
                 if sentence:
                     entry.denied += 1
                     entry.denied_ms = entry.last_ms
                 else:
                     entry.allowed += 1
-                self._judge.changes += 1
+                self._decisions.changes += 1
             return sentence or ""
         self._note_pending(entry)
         return ""
@@ -162,4 +162,4 @@ class Caller:
         entry.identity = self.identity
         # `settle` sets the time of the last of many, within a second; setting it here would cost time on each call.
         entry.last_ms = self._clock.now_ms()
-        self._judge.later(entry)
+        self._decisions.later(entry)

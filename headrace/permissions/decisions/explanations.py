@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.core.ports import CallerIdentity
 from headrace.permissions.decisions.condition_values import at, with_tags
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.entries import access_to
 from headrace.permissions.decisions.identity import Identity, identity_of
 from headrace.permissions.decisions.refusals import NOT_IN_IAM
@@ -26,7 +26,7 @@ class InvalidQuestion(ValueError):
     """The caller does not exist, or the question is malformed; the message is one sentence."""
 
 
-def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
+def why(decisions: Decisions, arn: str, action: str, resource: str) -> dict[str, Any]:
     """Return whether a user, role or service may do an action, and how each statement counts. Raises InvalidQuestion.
 
     The result has `allowed`; `lines`, the explanation as text; and `statements`, each with its layer, policy, number
@@ -38,11 +38,11 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     if resource != "*" and resource.count(":") < 5:
         raise InvalidQuestion(f"A resource is an ARN or *, not {resource!r}.")
     access = access_to(action, resource or "*")
-    found = judge.subject_of(identity, access)
+    found = decisions.subject_of(identity, access)
     if found is None:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}.")
-    access = at(access, found[1], judge.clock.now_ms(), identity)[0]
-    access = with_tags(access, found[1], judge.tags_of)[0]
+    access = at(access, found[1], decisions.clock.now_ms(), identity)[0]
+    access = with_tags(access, found[1], decisions.tags_of)[0]
     explanation = explain(found[0], access, found[1])
     return {
         "allowed": explanation.decision.allowed,
@@ -70,7 +70,7 @@ def _unknown_action_lines(action: str) -> list[str]:
     return [f"  AWS's list of the actions of {vendor} has no {name}."]
 
 
-def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, Any]:
+def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dict[str, Any]:
     """Return the smallest policy for a role's accesses, and its unused statements. Raises InvalidQuestion.
 
     The result has `policy`, an IAM policy document; `unused`, sentences; and `accesses`, the number of accesses that
@@ -81,8 +81,8 @@ def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, A
         raise InvalidQuestion("Name a role, or its ARN.")
     arn = role if role.startswith("arn:") else f"arn:aws:iam::{account}:role/{role}"
     identity = _asked(arn)
-    entries = [entry for entry in judge.entries() if entry.identity.arn == identity.arn]
-    found = judge.subject_of(identity, Access("sts:GetCallerIdentity"))
+    entries = [entry for entry in decisions.entries() if entry.identity.arn == identity.arn]
+    found = decisions.subject_of(identity, Access("sts:GetCallerIdentity"))
     if found is None and not entries:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
     accesses = [entry.access for entry in entries]

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from headrace.services.dynamodb import legacy_conditions as legacy
 from headrace.services.dynamodb.kinesis_destinations import destinations_of, tell
 
@@ -61,7 +61,7 @@ def get_item(
 def _note(table: Any, hash_key: Any, range_key: Any) -> None:
     if table.kept is not None:
         UNDO.note(table, hash_key, range_key)
-        TOUCHED.row(table.kept, (hash_key, range_key))
+        CHANGES.row(table.kept, (hash_key, range_key))
 
 
 def _tell(table: Any, old: Any, new: Any) -> None:

@@ -98,8 +98,8 @@ class TableRows(Rows):
         """See `Rows.row_key`."""
         return msgspec.msgpack.encode([_canonical(part) for part in key if part is not None])
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         item = self.table.get_item(*key)
         return None if item is None else _ENCODER.encode(item.attrs)
 

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.moto.clock import use_clock, utcnow
 from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.iam import boundaries, limits
 from headrace.services.iam import policies as iam_policies
@@ -61,11 +61,11 @@ def _unnoted(mark: Any) -> Any:
 
     @functools.wraps(mark)
     def unnoted(*args: Any, **named: Any) -> None:
-        was, TOUCHED.is_watching = TOUCHED.is_watching, False
+        was, CHANGES.is_watching = CHANGES.is_watching, False
         try:
             mark(*args, **named)
         finally:
-            TOUCHED.is_watching = was
+            CHANGES.is_watching = was
 
     return unnoted
 
@@ -214,9 +214,9 @@ class _Sessions(Rows):
         while self._ends and (self._ends[0][0] <= now or len(self.by_key) >= MOST_SESSIONS):
             _, key = heapq.heappop(self._ends)
             _keys_of(self.by_key.pop(key)).pop(key, None)
-            TOUCHED.row(self, key)
+            CHANGES.row(self, key)
         self._add(session.access_key_id, session)
-        TOUCHED.row(self, session.access_key_id)
+        CHANGES.row(self, session.access_key_id)
 
     def _add(self, key: str, session: Any) -> None:
         self.by_key[key] = session
@@ -225,8 +225,8 @@ class _Sessions(Rows):
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self.by_key.values()))
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         return pickles.dump(self.by_key[key]) if key in self.by_key else None
 
     def keys(self) -> Iterable[Any]:

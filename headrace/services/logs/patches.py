@@ -23,7 +23,7 @@ from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import keys as log_keys
 from headrace.services.logs import query_definitions
@@ -188,8 +188,8 @@ class _Streams(Rows):
         self.events = sum(batch.count for batch in self.batches)
         self.bytes = sum(batch.bytes for batch in self.batches)
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         stream = self.group.streams.get(key)
         return None if stream is None else stream.creation_time.isoformat().encode()
 
@@ -246,7 +246,7 @@ def _noted_stream(method: Any) -> Any:
     def noted(self: Any, log_stream_name: str) -> None:
         before = self.streams.get(log_stream_name)
         method(self, log_stream_name)
-        TOUCHED.row(self.kept, log_stream_name)
+        CHANGES.row(self.kept, log_stream_name)
         if before is not None:
             self.kept.forget(before)
         while len(self.streams) > MOST_STREAMS:
@@ -254,7 +254,7 @@ def _noted_stream(method: Any) -> Any:
             if empty is None or empty == log_stream_name:
                 return
             del self.streams[empty]
-            TOUCHED.row(self.kept, empty)
+            CHANGES.row(self.kept, empty)
 
     return noted
 

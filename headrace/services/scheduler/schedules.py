@@ -14,7 +14,7 @@ from typing import Any, cast
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
 from headrace.deliveries.schedule_worker import ScheduleEntry, scheduled_event
 from headrace.deliveries.targets import target_call
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 
 SESSION = "headrace-scheduler"
 
@@ -22,7 +22,7 @@ SESSION = "headrace-scheduler"
 def schedules() -> Iterator[ScheduleEntry]:
     """Yield the enabled schedules. The caller holds `MOTO_LOCK`."""
     # The stored state is loaded now, even if no request has needed it since the start.
-    TOUCHED.load_deferred("scheduler")
+    CHANGES.load_deferred("scheduler")
     if "moto.scheduler.models" not in sys.modules:
         return  # no request has used schedules, and none is stored
     from moto.scheduler.models import scheduler_backends

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.core.values import iso_of
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 
 # Certificates from earlier starts that can still be downloaded.
 MOST_CERTIFICATES = 10
@@ -92,7 +92,7 @@ def _signing_key(region: str) -> tuple[Any, str]:
     if len(_KEYS) > 100:
         _KEYS.clear()
     _KEYS[id(backend)] = key, name
-    TOUCHED.made("sns")
+    CHANGES.made("sns")
     return key, name
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 
 # Documented: 4 KB in the standard tier, 8 KB in the advanced; AWS's sentences say characters.
@@ -74,8 +74,8 @@ class ParameterRows(Rows):
     service = "ssm"
     parameters: Any
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         versions = dict.get(self.parameters, key)
         return pickles.dump(versions) if versions else None
 
@@ -104,8 +104,8 @@ def _noted_by_name(method: Any) -> Any:
     @functools.wraps(method)
     def noted(self: Any, name: str, *args: Any) -> Any:
         # Callers change the list of versions in place.
-        if TOUCHED.is_watching and not str(name).startswith("/aws/"):
-            TOUCHED.row(self.kept, self.normalize_name(name))
+        if CHANGES.is_watching and not str(name).startswith("/aws/"):
+            CHANGES.row(self.kept, self.normalize_name(name))
         return method(self, name, *args)
 
     return noted

@@ -16,7 +16,7 @@ from headrace.aws.calls.http import HttpRequest
 from headrace.cli.health_words import moto_phrase
 from headrace.composition import moto as moto_services
 from headrace.moto.requests import conversion
-from headrace.moto.storage.storage import KeptState
+from headrace.moto.storage.storage import MotoStorage
 from tests.support.cloud import InProcessCloud
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
@@ -28,15 +28,15 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
-        load = KeptState.load
+        load = MotoStorage.load
 
-        def held_up(kept: KeptState, *args: Any) -> None:
+        def held_up(kept: MotoStorage, *args: Any) -> None:
             kept.progress.done, kept.progress.all = 1_200, 50_000
             self.reached.set()
             self.opened.wait(30)
             load(kept, *args)
 
-        monkeypatch.setattr(KeptState, "load", held_up)
+        monkeypatch.setattr(MotoStorage, "load", held_up)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_load_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def broken(*_: Any) -> None:
         raise OSError("the file is no database")
 
-    monkeypatch.setattr(KeptState, "load", broken)
+    monkeypatch.setattr(MotoStorage, "load", broken)
     with InProcessCloud(tmp_path / "data") as cloud:
         page = wait_until(lambda: (found := health(cloud))["status"] == "failed" and found)
         assert moto_phrase(page) == "failed: OSError: the file is no database"
