@@ -42,7 +42,7 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import KmsKeys
 from headrace.services.s3.object_store import S3Objects
 from headrace.services.s3.targets import ServiceTargets
-from headrace.services.tagging.api import build_tagging, tagging_api
+from headrace.services.tagging.api import build_tagging, build_tagging_api
 from headrace.services.tagging.backend import Tagging
 from headrace.spark_submit.sparks import Sparks
 
@@ -93,7 +93,7 @@ class Services:
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
             cloudcontrol_api(self.cloudcontrol),
-            tagging_api(self.tagging),
+            build_tagging_api(self.tagging),
         ]
 
     def in_order(self) -> list[Lifecycle]:

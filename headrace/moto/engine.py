@@ -44,7 +44,7 @@ from headrace.moto.requests.preparation import (
     PreparedRequest,
 )
 from headrace.moto.requests.profiles import PROFILES
-from headrace.moto.requests.refusals import error_response, missing_action, refusal
+from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.start import start_empty
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows
 from headrace.moto.storage.journal import Entry
@@ -292,7 +292,7 @@ class MotoEngine:
             raise
         except Exception as error:
             raise refusal(prepared.service, operation, prepared.request, error) from error
-        fault = missing_action(prepared.request, answer)
+        fault = find_missing_action(prepared.request, answer)
         if fault is not None:
             raise fault
         return answer

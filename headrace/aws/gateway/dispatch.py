@@ -278,7 +278,7 @@ class Gateway:
             return self._answer_fallback(request, call)
         try:
             service = self._moto.service_of(request, call.service)
-            return rpc_cbor.answered(
+            return rpc_cbor.answer_as_cbor(
                 request, service, lambda asked: self._answer_fallback(asked, call)
             )
         except Exception:

@@ -109,7 +109,7 @@ class Caller:
         """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
         entry = self.entries.by_key.get((action, key, of))
         if entry is not None:
-            return self._seen(entry)
+            return self._describe_seen(entry)
         return self._note((action, key, of), use_of_key(service, action, key, of))
 
     def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
@@ -117,7 +117,7 @@ class Caller:
         entry = self.entries.by_key.get(key)
         if entry is None:
             return self._note(key, access_to(action, resource))
-        return self._seen(entry)
+        return self._describe_seen(entry)
 
     def sentence_in(self, access: Access) -> str:
         """Note an access with condition keys of its own; return AWS's sentence when it is to be refused."""
@@ -137,9 +137,9 @@ class Caller:
         if entry.samples is not None and self._enforces:
             one = Entry(self.identity, access)
             return self._decisions.decide(self.identity, one) or ""
-        return self._seen(entry)
+        return self._describe_seen(entry)
 
-    def _seen(self, entry: Entry) -> str:
+    def _describe_seen(self, entry: Entry) -> str:
         if self._enforces:
             entry.last_ms = self._clock.now_ms()
             sentence = self._decisions.decide(self.identity, entry)

@@ -323,9 +323,9 @@ class Decisions:
     def entries(self) -> list[Entry]:
         """Return every entry, after judging the waiting ones."""
         self.decide_waiting()
-        return self.noted()
+        return self.list_noted()
 
-    def noted(self) -> list[Entry]:
+    def list_noted(self) -> list[Entry]:
         """Return every entry, judged or not."""
         with self.lock:
             return [entry for c in self._callers.values() for entry in c.entries.by_key.values()]

@@ -24,7 +24,7 @@ def report_of(decisions: Decisions) -> dict[str, Any]:
     """
     entries = decisions.entries()
     denied = [entry for entry in entries if entry.denied]
-    rows = sorted(_merged(decisions, denied), key=lambda row: row["last"], reverse=True)
+    rows = sorted(_merge_sessions(decisions, denied), key=lambda row: row["last"], reverse=True)
     return {
         "mode": decisions.mode,
         "denied": rows[:MOST_ROWS],
@@ -61,7 +61,7 @@ def _arn(decisions: Decisions, entry: Entry) -> str:
     return identity.arn if known is None else known.arn
 
 
-def _merged(decisions: Decisions, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+def _merge_sessions(decisions: Decisions, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
     """Yield the rows, with the sessions of a role that were denied the same in one; one row for a missing role."""
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for entry in entries:
@@ -95,7 +95,7 @@ def _time(time_ms: int) -> str:
 def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
     """Return the report, or only its denials, as lines: at most `most`, the most frequent first."""
     rows: Sequence[dict[str, Any]] = sorted(
-        _shared(report["denied"]), key=lambda row: -row["count"]
+        _merge_resources(report["denied"]), key=lambda row: -row["count"]
     )
     missed = report.get("not_judged", 0)
     rest = [f"Not looked at: {missed:,} calls, of very many different resources."] if missed else []
@@ -119,7 +119,7 @@ def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
     return lines + rest
 
 
-def _shared(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _merge_resources(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Yield the rows, with many resources of one folder or bucket, denied to one caller alike, as one row."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:

@@ -93,7 +93,7 @@ class ReportKeeper:
             # Entries that wait to be judged may have been counted since.
             if changes != self._written or self._decisions.has_waiting:
                 partial = self._path.with_suffix(".partial")
-                partial.write_bytes(_encoded(self._decisions))
+                partial.write_bytes(_encode(self._decisions))
                 partial.replace(self._path)
                 self._written = changes
 
@@ -110,17 +110,17 @@ class ReportKeeper:
             self._written = self._decisions.changes
 
 
-def _encoded(decisions: Decisions) -> bytes:
-    entries = decisions.noted()
+def _encode(decisions: Decisions) -> bytes:
+    entries = decisions.list_noted()
     if len(entries) > MOST_KEPT:
         entries = sorted(entries, key=lambda entry: -entry.last_ms)[:MOST_KEPT]
     numbers: dict[Identity, int] = {}
-    kept = [_kept(entry, numbers.setdefault(entry.identity, len(numbers))) for entry in entries]
+    kept = [_to_row(entry, numbers.setdefault(entry.identity, len(numbers))) for entry in entries]
     unknown = [(*key, count) for key, count in list(decisions.unknown.items())]
     return msgspec.json.encode(_File(_FORM, list(numbers), kept, unknown))
 
 
-def _kept(entry: Entry, identity: int) -> _Kept:
+def _to_row(entry: Entry, identity: int) -> _Kept:
     access = entry.access
     is_of_many = entry.samples is not None
     return _Kept(

@@ -20,7 +20,7 @@ from headrace.services.dynamodb.kinesis_destinations import destinations_of, tel
 MOST_ITEM_BYTES = 400 * 1024
 
 
-def sized(init: Any) -> Any:
+def check_size(init: Any) -> Any:
     """Return the constructor of an item, which raises AWS's error for one that is too large."""
     from moto.dynamodb.exceptions import ItemSizeTooLarge
 
@@ -70,7 +70,7 @@ def _tell(table: Any, old: Any, new: Any) -> None:
         UNDO.after(lambda: tell(table, old, new))
 
 
-def noted_put(put: Any) -> Any:
+def note_put(put: Any) -> Any:
     """Return a table's put_item, which first notes the old item."""
 
     @functools.wraps(put)

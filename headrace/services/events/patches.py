@@ -163,7 +163,7 @@ class _Archived(Rows):
 
 
 def _reduce_archive(archive: Any) -> Any:
-    pickles.found(archive.events)
+    pickles.note_rows(archive.events)
     state = {name: value for name, value in vars(archive).items() if name != "events"}
     return empty_archive, (archive.events.id,), state
 

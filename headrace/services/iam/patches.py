@@ -39,7 +39,7 @@ def patch() -> None:
 
     use_clock(sts_models)
     backend: Any = iam.IAMBackend
-    backend._init_managed_policies = _unfilled
+    backend._init_managed_policies = _make_empty_policies
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
     iam_policies.patch()
@@ -48,7 +48,7 @@ def patch() -> None:
     allow_new_paths()
     principals.patch()
     models: Any = iam
-    models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
+    models.mark_account_as_visited = _leave_unnoted(iam.mark_account_as_visited)
     pickles.register_reducer(_Policies, _reduce_policies)
     pickles.register_filter("iam", _without_sessions)
     sts: Any = STSBackend
@@ -56,21 +56,21 @@ def patch() -> None:
     sts.get_assumed_role_from_access_key = _session_of
 
 
-def _unnoted(mark: Any) -> Any:
+def _leave_unnoted(mark: Any) -> Any:
     """Keep a key's last use, which every request sets, from counting as a change of IAM."""
 
     @functools.wraps(mark)
-    def unnoted(*args: Any, **named: Any) -> None:
+    def mark_unnoted(*args: Any, **named: Any) -> None:
         was, CHANGES.is_watching = CHANGES.is_watching, False
         try:
             mark(*args, **named)
         finally:
             CHANGES.is_watching = was
 
-    return unnoted
+    return mark_unnoted
 
 
-def _unfilled(backend: Any) -> _Policies:
+def _make_empty_policies(backend: Any) -> _Policies:
     return _Policies(backend)
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
-from headrace.deliveries.schedule_worker import ScheduleEntry, scheduled_event
+from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.deliveries.targets import target_call
 from headrace.moto.storage.changes import CHANGES
 
@@ -70,7 +70,7 @@ def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> D
     account, region = arn.split(":")[4], arn.split(":")[3]
     given = target.get("Input")
     if given is None:
-        given = json.dumps(scheduled_event("aws.scheduler", arn, now))
+        given = json.dumps(build_scheduled_event("aws.scheduler", arn, now))
     attributes = {
         "schedule-arn": arn,
         "scheduled-time": f"{now:%Y-%m-%dT%H:%M:%SZ}",

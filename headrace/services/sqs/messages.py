@@ -200,7 +200,7 @@ class Messages(Rows):
     def remove(self, number: int) -> None:
         """Remove a message."""
         message = self.messages.pop(number)
-        self._gone(message, self._leave(number))
+        self._note_gone(message, self._leave(number))
         CHANGES.row(self, number)
 
     def clear(self) -> None:
@@ -219,7 +219,7 @@ class Messages(Rows):
     def _make_ready(self, number: int, message: Any) -> None:
         heapq.heappush(self._ready, number)
 
-    def _gone(self, message: Any, state: State | None) -> None:
+    def _note_gone(self, message: Any, state: State | None) -> None:
         """Note that a message in `state` was removed."""
 
     # --- receipt handles ----------------------------------------------------------------------
@@ -335,7 +335,7 @@ class FifoMessages(Messages):
         elif was_in_flight and state is not State.IN_FLIGHT:
             self._one_less(group)
 
-    def _gone(self, message: Any, state: State | None) -> None:
+    def _note_gone(self, message: Any, state: State | None) -> None:
         if state is State.IN_FLIGHT:
             self._one_less(message.group_id)
 

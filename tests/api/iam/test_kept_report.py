@@ -48,7 +48,7 @@ def test_what_waits_to_be_judged_is_judged_by_the_next_cloud(tmp_path: Path):
         put_once(cloud)
         decisions = cloud.cloud.decisions
         entries = [
-            entry for entry in decisions.noted() if entry.access.action == "kinesis:PutRecords"
+            entry for entry in decisions.list_noted() if entry.access.action == "kinesis:PutRecords"
         ]
         # As if it had come after the last look.
         entries[0].pending, entries[0].denied = entries[0].pending + entries[0].denied, 0

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.cli.health_words import moto_phrase
-from headrace.composition import moto as moto_services
+from headrace.moto import engine
 from headrace.moto.requests import conversion
 from headrace.moto.storage.storage import MotoStorage
 from tests.support.cloud import InProcessCloud
@@ -73,7 +73,7 @@ def test_health_says_loading_with_a_count_and_a_call_waits_and_succeeds(tmp_path
 
 
 def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(moto_services, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.05)
     with InProcessCloud(tmp_path / "data") as cloud:
         assert gate.reached.wait(30)
         with pytest.raises(ClientError) as caught:
@@ -86,7 +86,7 @@ def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: 
 def test_a_request_that_takes_long_does_not_hang_the_others(
     lab: MotoLab, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(moto_services, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.05)
     lab.client("sqs").list_queues()
     errors = list[str]()
 
