@@ -96,7 +96,7 @@ def test_a_request_that_takes_long_does_not_hang_the_others(
         except ClientError as error:
             errors.append(str(error))
 
-    with moto_services.MOTO_LOCK:
+    with engine.MOTO_LOCK:
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join(30)
@@ -143,7 +143,7 @@ def test_who_imports_a_service_holds_the_order_of_requests_first(
     get_backend, owned = moto.backends.get_backend, list[bool]()
 
     def noted(name: Any) -> Any:
-        owned.append(moto_services.MOTO_LOCK._is_owned())  # type: ignore[attr-defined]
+        owned.append(engine.MOTO_LOCK._is_owned())  # type: ignore[attr-defined]
         return get_backend(name)
 
     monkeypatch.setattr(moto.backends, "get_backend", noted)
