@@ -87,7 +87,7 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             is_started=lambda: self._started,
         )
-        self.moto, self.gateway, self.judge = parts.moto.engine, parts.gateway, parts.judge
+        self.moto, self.gateway, self.decisions = parts.moto.engine, parts.gateway, parts.decisions
         self.sessions, self.keys, self.report = parts.sessions, parts.keys, parts.report
         services = parts.services
         self.s3, self.kinesis, self.lambda_ = services.s3, services.kinesis, services.lambda_
@@ -120,7 +120,7 @@ class Cloud:
         self.supervisor.start(self._parts.logs)
         if self.config.iam != "off":
             self.report.load()
-            self.supervisor.start(self.judge)
+            self.supervisor.start(self.decisions)
             self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         moto = self._parts.moto

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.core.minor_versions import dotted
+from headrace.core.minor_versions import format_minor
 from headrace.spark_submit.emr_releases import Release, releases
 from headrace.spark_submit.spark_versions import traits_of
 
@@ -37,7 +37,7 @@ def _row(release: Release) -> str:
         f"{release.java}, {release.scala}",
         release.hadoop or "not documented",
         services,
-        f"{traits.needed_java}; Python {dotted(can[0])} to {dotted(can[-1])}",
+        f"{traits.needed_java}; Python {format_minor(can[0])} to {format_minor(can[-1])}",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -24,7 +24,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.minor_versions import dotted, minor_of
+from headrace.core.minor_versions import format_minor, minor_of
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 from headrace.spark_submit.environments import python_for
 from headrace.spark_submit.errors import JobRefused
@@ -124,7 +124,7 @@ def archive_for(requirements: Path, label: str, instance_type: str) -> Path:
     wanted = [minor_of(python) for python in (release.python, *others)]
     target = Target(release.python, machine_of(instance_type))
     try:
-        also = here(dotted(python_for(release.spark_version, wanted)[1]))
+        also = here(format_minor(python_for(release.spark_version, wanted)[1]))
     except JobRefused:
         # No Python here runs this Spark: the step will run on EMR, but not here.
         also = target

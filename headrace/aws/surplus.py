@@ -31,7 +31,7 @@ class Surplus(asyncio.Protocol):
         server.opened(self)
         if server.is_overfull:
             answer = plain(503, "too many connections")
-            self._end_with(_written(answer))
+            self._end_with(_write_answer(answer))
 
     @property
     def is_idle(self) -> bool:
@@ -56,7 +56,7 @@ class Surplus(asyncio.Protocol):
                 self._end_with(CALM_DOWN)
         elif _HEAD_END in self._received or len(self._received) > self._server.bounds.head_bytes:
             answer = busy_for(self._received.partition(_HEAD_END)[0])
-            self._end_with(_written(answer))
+            self._end_with(_write_answer(answer))
 
     def _end_with(self, data: bytes) -> None:
         self._transport.write(data)
@@ -81,6 +81,6 @@ class Surplus(asyncio.Protocol):
         self._transport.abort()
 
 
-def _written(answer: HttpResponse) -> bytes:
+def _write_answer(answer: HttpResponse) -> bytes:
     assert isinstance(answer.body, bytes)
     return head(answer, len(answer.body), keep_alive=False) + answer.body

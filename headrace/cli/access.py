@@ -17,7 +17,7 @@ from headrace.cli.options import fail
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def _listed(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Any:
+def _split_values(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Any:
     """Split values at commas and blanks, since an environment variable holds several values in one text."""
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
@@ -97,7 +97,7 @@ def access_options(function: _F) -> _F:
             "--allow-host",
             "allow_hosts",
             multiple=True,
-            callback=_listed,
+            callback=_split_values,
             envvar="HEADRACE_ALLOW_HOST",
             metavar="NAME",
             help="Answer to this host name too, beside localhost and this machine's addresses; *.name is all below it."
@@ -107,7 +107,7 @@ def access_options(function: _F) -> _F:
             "--allow-origin",
             "allow_origins",
             multiple=True,
-            callback=_listed,
+            callback=_split_values,
             envvar="HEADRACE_ALLOW_ORIGIN",
             metavar="ORIGIN",
             help="Web pages of this origin may use the cloud, such as http://localhost:3000; '*' is every page"

@@ -77,8 +77,8 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     from headrace.cli.check_foreign import (
         foreign_servers,
         foreign_state,
+        list_waiting_code,
         outward_links,
-        waiting_code,
     )
     from headrace.services.opensearch.indexes.home import FILE as INDEXES_FILE
     from headrace.store.check import STATE_FILE
@@ -105,14 +105,14 @@ def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
         yield f"{database}: {damage}"
         return
     yield from foreign_state(database)
-    for what in waiting_code(database):
+    for what in list_waiting_code(database):
         click.echo(f"{what} runs at the next start, with your rights")
     yield from map(str, check_code(data_dir, database))
     if objects:
-        yield from _damaged_objects(data_dir, database)
+        yield from _list_damaged_objects(data_dir, database)
 
 
-def _damaged_objects(data_dir: Path, database: Path) -> Iterator[str]:
+def _list_damaged_objects(data_dir: Path, database: Path) -> Iterator[str]:
     from headrace.services.s3.verify import verify_objects
 
     clock, counts, read_bytes = SystemClock(), Counter[str](), 0

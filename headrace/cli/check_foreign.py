@@ -38,10 +38,10 @@ def foreign_state(database: Path) -> Iterator[str]:
 def foreign_servers(data_dir: Path) -> Iterator[str]:
     """Yield what does not belong into the folders of Redshift's servers."""
     from headrace.services.redshift.clusters.home import FOLDER
-    from headrace.services.redshift.clusters.server_files import foreign_files, refused_files
+    from headrace.services.redshift.clusters.server_files import foreign_files, list_refused_files
 
     for folder in sorted(path for path in data_dir.glob(f"{FOLDER}/*") if path.is_dir()):
-        for path, why in (*refused_files(folder), *foreign_files(folder)):
+        for path, why in (*list_refused_files(folder), *foreign_files(folder)):
             yield f"{path}: {why}"
         spec = folder / "spec.json"
         if spec.is_file() and not spec.is_symlink() and not _describes(spec, folder.name):
@@ -68,7 +68,7 @@ def outward_links(data_dir: Path) -> Iterator[str]:
                 yield f"{path}: is a link out of the data directory, to {path.readlink()}"
 
 
-def waiting_code(database: Path) -> Iterator[str]:
+def list_waiting_code(database: Path) -> Iterator[str]:
     """Yield the steps and job runs that the next start runs, with the rights of the user who starts it."""
     with _reading(database) as connection:
         for table, what in (("doc_emr_steps", "step"), ("doc_emr_serverless_job_runs", "job run")):

@@ -36,7 +36,7 @@ class _Commands(click.Group):
         except _HELP_WANTED:
             raise
         except click.UsageError as error:
-            raise _misused(error) from error
+            raise _convert_usage_error(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; every exception ends it with a sentence or an exit code, never with a traceback."""
@@ -46,7 +46,7 @@ class _Commands(click.Group):
         except _HELP_WANTED:
             raise
         except click.UsageError as error:
-            raise _misused(error) from error
+            raise _convert_usage_error(error) from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -64,7 +64,7 @@ class _UsageError(click.ClickException):
     exit_code = click.UsageError.exit_code
 
 
-def _misused(error: click.UsageError) -> _UsageError:
+def _convert_usage_error(error: click.UsageError) -> _UsageError:
     command = error.ctx.command_path if error.ctx is not None else "headrace"
     message = " ".join(error.format_message().split()).removesuffix(".")
     return _UsageError(f"{message}; see: {command} --help")

@@ -92,7 +92,7 @@ def lint(
                 files += templates_of(source, scratch, region=region, context=pairs)
             for name in stacks:
                 cloud = client("cloudformation", endpoint_url=endpoint_url, region=region, aws=aws)
-                files.append(_deployed(template_of_stack, cloud, name, scratch))
+                files.append(_fetch_deployed(template_of_stack, cloud, name, scratch))
         except NothingToLint as error:
             raise fail(f"{error}.") from error
         arguments = ["--append-rules", _OWN_RULES, "--regions", region]
@@ -118,7 +118,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _deployed(read: Any, cloud: Any, name: str, scratch: Path) -> Path:
+def _fetch_deployed(read: Any, cloud: Any, name: str, scratch: Path) -> Path:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

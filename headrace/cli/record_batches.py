@@ -109,7 +109,7 @@ class Putter:
                 self.unknown = 0
             self._stopped.set()
             raise PutFailed(
-                f"{_refused_records(error, waiting, first)}: {error_text(error).removesuffix('.')}"
+                f"{_describe_refused_records(error, waiting, first)}: {error_text(error).removesuffix('.')}"
             ) from error
         except BotoCoreError as error:
             # Botocore's errors that occur after a connection is made.
@@ -150,7 +150,7 @@ def _status(error: Exception) -> int:
     return int(response["ResponseMetadata"]["HTTPStatusCode"])
 
 
-def _refused_records(error: Exception, waiting: list[int], first: int) -> str:
+def _describe_refused_records(error: Exception, waiting: list[int], first: int) -> str:
     """Return a phrase with the records of a refused request, or with the one that AWS's message names."""
     named = _RECORD_IN_MESSAGE.search(str(error))
     if named is not None and 1 <= int(named[1]) <= len(waiting):

@@ -26,7 +26,7 @@ from headrace.cli.redrive_records import (
     StreamTarget,
     Target,
     Unreadable,
-    fixed,
+    apply_fix,
     redrive_object,
 )
 from headrace.cli.redshift_copies import Copier, NotCopied, copier_of
@@ -112,7 +112,7 @@ def redrive(
             raise fail(
                 "--to redshift:NAME takes whole manifests: no --code, --since, --until, --map, --backup."
             )
-        groups = _groups(line for _, lines in _chosen(bucket, wanted) for line in lines)
+        groups = _groups(line for _, lines in _choose_records(bucket, wanted) for line in lines)
         _show(groups, source, chosen=bool(codes or since or until))
         if again is not None:
             _copy(bucket, again, dry_run=dry_run)
@@ -123,7 +123,7 @@ def redrive(
             return
         done = RedriveCounts()
         try:
-            for object_key, lines in _chosen(bucket, wanted):
+            for object_key, lines in _choose_records(bucket, wanted):
                 redrive_object(
                     bucket,
                     object_key,
@@ -192,7 +192,7 @@ class _Wanted:
         return self.until_ms is None or line.arrived_ms < self.until_ms
 
 
-def _chosen(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list[FailedRecord]]]:
+def _choose_records(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list[FailedRecord]]]:
     for key in bucket.object_keys():
         lines = [line for line in bucket.lines(key) if wanted.takes(line)]
         if lines:
@@ -233,7 +233,7 @@ def _function(given: str) -> Fix:
     if not callable(function):
         raise fail(f"{path} has no function {name}.")
 
-    def guarded(data: bytes, error: dict[str, Any]) -> Any:
+    def guard(data: bytes, error: dict[str, Any]) -> Any:
         try:
             return function(data, error)
         except Exception as problem:
@@ -241,7 +241,7 @@ def _function(given: str) -> Fix:
                 f"{name} failed at {data[:_SAMPLE_CHARS]!r}: {type(problem).__name__}: {problem}."
             ) from problem
 
-    return guarded
+    return guard
 
 
 def _target(given: str, key: str, where: dict[str, Any]) -> Target:
@@ -291,8 +291,8 @@ def _show(groups: dict[str, Group], source: str, *, chosen: bool) -> None:
         table.add_row(
             code,
             str(group.count),
-            _shown_time(group.first_ms),
-            _shown_time(group.last_ms),
+            _render_time(group.first_ms),
+            _render_time(group.last_ms),
             data,
             _short(group.message),
             _short(group.sample.decode("utf-8", "backslashreplace")),
@@ -300,7 +300,7 @@ def _show(groups: dict[str, Group], source: str, *, chosen: bool) -> None:
     Console(width=200, highlight=False, soft_wrap=True).print(table)
 
 
-def _shown_time(time_ms: int) -> str:
+def _render_time(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if time_ms else "-"
 
 
@@ -311,9 +311,9 @@ def _short(text: str) -> str:
 
 def _show_fixed(bucket: Bucket, wanted: _Wanted, fix: Fix | None) -> None:
     would = left_out = 0
-    for _, lines in _chosen(bucket, wanted):
+    for _, lines in _choose_records(bucket, wanted):
         for line in lines:
-            data = line.data if fix is None else fixed(fix, line)
+            data = line.data if fix is None else apply_fix(fix, line)
             if data is None:
                 left_out += 1
                 continue

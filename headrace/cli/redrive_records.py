@@ -84,7 +84,7 @@ def lines_of(key: str, body: bytes, *, backup: bool) -> list[FailedRecord]:
     """Return the records in an object. Raises Unreadable."""
     text = _plain(key, body)
     return [
-        _backed_up(key, number, line) if backup else _failed(key, number, line)
+        _parse_backed_up(key, number, line) if backup else _parse_failed(key, number, line)
         for number, line in enumerate(text.split(b"\n"))
         if line
     ]
@@ -110,11 +110,11 @@ def _plain(key: str, body: bytes) -> bytes:
         raise Unreadable(f"{key} cannot be decompressed: {error}") from error
 
 
-def _backed_up(key: str, number: int, line: bytes) -> FailedRecord:
+def _parse_backed_up(key: str, number: int, line: bytes) -> FailedRecord:
     return FailedRecord(key, number, "backup", "", 0, line, True, {})
 
 
-def _failed(key: str, number: int, line: bytes) -> FailedRecord:
+def _parse_failed(key: str, number: int, line: bytes) -> FailedRecord:
     try:
         error = json.loads(line)
         data = base64.b64decode(error["rawData"], validate=True)
@@ -152,7 +152,11 @@ class Bucket:
         """Return the records of an object, or of the objects that a manifest names. Raises Unreadable."""
         body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         urls = None if self._backup else manifests.urls_of(body)
-        return lines_of(key, body, backup=self._backup) if urls is None else self._named(key, urls)
+        return (
+            lines_of(key, body, backup=self._backup)
+            if urls is None
+            else self._read_named(key, urls)
+        )
 
     def manifest_urls(self) -> Iterator[str]:
         """Yield the addresses of the manifests under the prefix, in order."""
@@ -161,7 +165,7 @@ class Bucket:
             if manifests.urls_of(body) is not None:
                 yield f"s3://{self._bucket}/{key}"
 
-    def _named(self, key: str, urls: list[str]) -> list[FailedRecord]:
+    def _read_named(self, key: str, urls: list[str]) -> list[FailedRecord]:
         made: list[FailedRecord] = []
         for url in urls:
             bucket, name = manifests.place_of(url)
@@ -281,7 +285,7 @@ def redrive_object(
             raise NotSent(f"{target.name} refused {len(refused)} records of {key}")
 
     for line in waiting:
-        data = line.data if fix is None else fixed(fix, line)
+        data = line.data if fix is None else apply_fix(fix, line)
         if data is None:
             done.left_out += 1
             continue
@@ -293,7 +297,7 @@ def redrive_object(
     send()
 
 
-def fixed(fix: Fix, line: FailedRecord) -> bytes | None:
+def apply_fix(fix: Fix, line: FailedRecord) -> bytes | None:
     """Return the record that a fix returns as bytes, text, or an object that becomes JSON; None leaves it out."""
     made = fix(line.data, line.error)
     if made is None or isinstance(made, bytes):
@@ -319,7 +323,7 @@ class DeliveryStreamTarget:
 
     def send(self, datas: list[bytes]) -> list[int]:
         """See `Target.send`. Only throttled records are tried again."""
-        return _refused_at_last(datas, self._put, self._wait)
+        return _put_with_retries(datas, self._put, self._wait)
 
     def _put(self, datas: list[bytes]) -> list[dict[str, Any]]:
         answer = self._firehose.put_record_batch(
@@ -340,7 +344,7 @@ class StreamTarget:
 
     def send(self, datas: list[bytes]) -> list[int]:
         """See `Target.send`."""
-        return _refused_at_last(datas, self._put, self._wait)
+        return _put_with_retries(datas, self._put, self._wait)
 
     def _put(self, datas: list[bytes]) -> list[dict[str, Any]]:
         records = [{"Data": data, "PartitionKey": self._key_of(data)} for data in datas]
@@ -373,7 +377,7 @@ class FileTarget:
 _MOST_TURNS = 8
 
 
-def _refused_at_last(
+def _put_with_retries(
     datas: list[bytes],
     put: Callable[[list[bytes]], list[dict[str, Any]]],
     wait: Callable[[float], None],

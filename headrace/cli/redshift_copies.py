@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 
 PLACES = "headrace_redrive"
 _MADE = (
@@ -73,7 +73,7 @@ class Copier:
         )
         for page in pages:
             for found in page["Statements"]:
-                self._ended(found["Id"])
+                self._wait_for_end(found["Id"])
 
     def _is_loaded(self, manifest_url: str) -> bool:
         sql = f"select count(*) from {PLACES} where manifest = {_text(manifest_url)}"
@@ -83,11 +83,11 @@ class Copier:
         return int(field["longValue"]) > 0
 
     def _end(self, statement_id: str) -> None:
-        described = self._ended(statement_id)
+        described = self._wait_for_end(statement_id)
         if described["Status"] != "FINISHED":
             raise NotCopied(" ".join(str(described.get("Error") or described["Status"]).split()))
 
-    def _ended(self, statement_id: str) -> dict[str, Any]:
+    def _wait_for_end(self, statement_id: str) -> dict[str, Any]:
         wait_s = _FIRST_LOOK_S
         while True:
             described: dict[str, Any] = self.data.describe_statement(Id=statement_id)
@@ -118,7 +118,7 @@ def copier_of(
     parts = urlsplit(str(given["ClusterJDBCURL"]).removeprefix("jdbc:"))
     kind, target = _target(parts.hostname or "", parts.port or 5439, client)
     where = {kind: target, "Database": unquote(parts.path.lstrip("/"))}
-    secret = mapped(given, "SecretsManagerConfiguration")
+    secret = get_mapping(given, "SecretsManagerConfiguration")
     if secret.get("Enabled"):
         where["SecretArn"] = str(secret["SecretARN"])
     elif kind == "ClusterIdentifier":
@@ -137,7 +137,7 @@ def _target(host: str, port: int, client: Callable[[str], Any]) -> tuple[str, st
         return "ClusterIdentifier", labels[0]
     for page in client("redshift").get_paginator("describe_clusters").paginate():
         for cluster in page["Clusters"]:
-            at = mapped(cluster, "Endpoint")
+            at = get_mapping(cluster, "Endpoint")
             if (at.get("Address"), at.get("Port")) == (host, port):
                 return "ClusterIdentifier", cluster["ClusterIdentifier"]
     raise NotCopied(f"no cluster has the address {host}:{port}")

@@ -187,7 +187,7 @@ def replay_events(
     Raises:
         PutFailed: some events were not put, and no later ones. After KeyboardInterrupt too, no request is in progress.
     """
-    records = _paced(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
+    records = _pace_events(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
     pending: deque[Future[int]] = deque()
     # One thread, which keeps the order: the next batch is encoded while the last one is sent.
     with ThreadPoolExecutor(1) as pool:
@@ -203,7 +203,7 @@ def replay_events(
             putter.stop()
 
 
-def _paced(
+def _pace_events(
     events: list[dict[str, Any]],
     *,
     key: str,

@@ -327,7 +327,7 @@ def _serve(config: Config, asked: StopSignals, access: Access | None) -> None:
             cloud.start(on_warm=tune_garbage_collector)
             await server.start(bound)
             write_run_file(config)
-        without = await _loaded(cloud, stop)
+        without = await _wait_until_loaded(cloud, stop)
         if not asked:
             click.echo(
                 f"headrace is listening on {config.endpoint_url} (data in {config.data_dir}){without}"
@@ -350,7 +350,7 @@ def _serve(config: Config, asked: StopSignals, access: Access | None) -> None:
         cloud.stop()
 
 
-async def _loaded(cloud: Cloud, stop: asyncio.Event) -> str:
+async def _wait_until_loaded(cloud: Cloud, stop: asyncio.Event) -> str:
     """Wait until the state of moto's services is loaded; when this takes long, print the progress.
 
     Return the end of the line that says that headrace is listening: empty, or that these services are missing.

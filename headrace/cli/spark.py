@@ -7,14 +7,20 @@ import re
 import click
 
 from headrace.cli.options import fail
-from headrace.core.minor_versions import Minor, dotted, minor_of
+from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.emr_differences import differences
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
-from headrace.spark_submit.environments import Environment, cache_folder, cached, ensure, python_for
-from headrace.spark_submit.environments import made as made_environments
+from headrace.spark_submit.environments import (
+    Environment,
+    cache_folder,
+    ensure,
+    find_cached,
+    python_for,
+)
+from headrace.spark_submit.environments import list_complete as made_environments
 from headrace.spark_submit.environments import remove as remove_environment
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.making import mending
+from headrace.spark_submit.making import build_command
 from headrace.spark_submit.spark_home import java_for
 from headrace.spark_submit.sparks import image_pythons
 
@@ -31,15 +37,15 @@ def spark() -> None:
 def install(labels: tuple[str, ...]) -> None:
     """Install the Spark of release labels such as emr-7.13.0, or of versions such as 4.1.4."""
     for label in labels:
-        version, wanted = _named(label)
+        version, wanted = _find_named(label)
         try:
             interpreter, python = python_for(version, wanted)
-            environment = cached(version, python)
+            environment = find_cached(version, python)
             java = java_for(minor_of(version))[1]
-            ensure(environment, interpreter, say=click.echo, mend=mending(label))
+            ensure(environment, interpreter, say=click.echo, mend=build_command(label))
         except JobRefused as error:
             raise fail(str(error)) from None
-        click.echo(f"{label}: {_described(environment)}")
+        click.echo(f"{label}: {_describe(environment)}")
         if not _VERSION.fullmatch(label):
             for line in differences(release_of(label), environment, java):
                 click.echo(f"  {line}")
@@ -52,20 +58,20 @@ def list_() -> None:
     for release in releases():
         found = [e for e in here if e.spark == release.spark_version]
         # The default Python of this label comes first.
-        found.sort(key=lambda e: dotted(e.python) != release.python)
+        found.sort(key=lambda e: format_minor(e.python) != release.python)
         where = f"in {found[0].folder}" if found else "not made yet"
         click.echo(f"{release.label:22} Spark {release.spark:15} Python {release.python:5} {where}")
     known = {release.spark_version for release in releases()}
     for environment in here:
         if environment.spark not in known:
-            click.echo(f"{'of no label':22} {_described(environment)}")
+            click.echo(f"{'of no label':22} {_describe(environment)}")
 
 
 @spark.command()
 @click.argument("name", metavar="LABEL|VERSION")
 def remove(name: str) -> None:
     """Remove the Spark of a label, or of a version, from this machine."""
-    version, _ = _named(name)
+    version, _ = _find_named(name)
     found = [environment for environment in made_environments() if environment.spark == version]
     if not found:
         raise fail(f"There is no Spark {version} in {cache_folder()}; see: headrace spark list")
@@ -74,7 +80,7 @@ def remove(name: str) -> None:
         click.echo(f"removed {environment.folder}")
 
 
-def _named(name: str) -> tuple[str, list[Minor]]:
+def _find_named(name: str) -> tuple[str, list[Minor]]:
     """Return the Spark version of a label or version, and the Python versions of its image, the default first."""
     if _VERSION.fullmatch(name):
         return name, []
@@ -85,5 +91,5 @@ def _named(name: str) -> tuple[str, list[Minor]]:
     return release.spark_version, image_pythons(release)
 
 
-def _described(environment: Environment) -> str:
-    return f"Spark {environment.spark} with Python {dotted(environment.python)} in {environment.folder}"
+def _describe(environment: Environment) -> str:
+    return f"Spark {environment.spark} with Python {format_minor(environment.python)} in {environment.folder}"

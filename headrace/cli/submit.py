@@ -188,7 +188,7 @@ def _find_cluster(emr: Any, cluster_id: str | None, job: Path) -> str | None:
             )
         check_release(job, cluster.get("ReleaseLabel", ""))
         return cluster_id
-    found = _running_cluster(emr, job)
+    found = _find_running_cluster(emr, job)
     if found is None:
         check_release(job, DEFAULT_LABEL)
     return found
@@ -276,7 +276,7 @@ def _run_step(
     return _follow(emr, make("s3"), cluster_id, step_id, wait_s, asked) == "COMPLETED"
 
 
-def _running_cluster(emr: Any, job: Path) -> str | None:
+def _find_running_cluster(emr: Any, job: Path) -> str | None:
     """Return the newest cluster that waits or runs, outlives its steps, and has the Spark that a job needs."""
     states = ["WAITING", "RUNNING"]
     for page in emr.get_paginator("list_clusters").paginate(ClusterStates=states):

@@ -14,7 +14,7 @@ from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
 from headrace.services.dynamodb.stream_reader import TableStreams
 from headrace.services.iam.answers import answer_without_moto
-from headrace.services.iam.strictness import FallbackStrictness
+from headrace.services.iam.strictness import StrictChecks
 from headrace.services.logs.retention import LogRetention
 from headrace.services.stepfunctions.executions import Executions
 from headrace.store.database import Database
@@ -57,7 +57,7 @@ def build_moto(
         endpoint_host=endpoint_host,
         answer_without_moto=answer_without_moto,
         sessions=sessions,
-        check_strictly=FallbackStrictness().check if strict else None,
+        check_strictly=StrictChecks().check if strict else None,
     )
     return Moto(
         engine=engine,

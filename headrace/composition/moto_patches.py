@@ -129,7 +129,7 @@ PATCHES = Patches(
         "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
         "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
-        "moto.ssm.models": [ssm_bounds.bound],
+        "moto.ssm.models": [ssm_bounds.apply_bounds],
         "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_bounds.match_in_one_way],
         "moto.stepfunctions.responses": [stepfunctions_patches.patch],
         "moto.utilities.tagging_service": [tagging.allow_system_tags],

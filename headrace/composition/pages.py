@@ -13,7 +13,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 from headrace.spark_submit.history import HistoryOnDemand
@@ -23,7 +23,7 @@ def build_pages(
     base: Foundation,
     services: Services,
     *,
-    judge: Judge,
+    decisions: Decisions,
     guard: PageAccess | None,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
@@ -54,7 +54,7 @@ def build_pages(
         spark=spark,
         state=state,
         rules=base.gateway.faults,
-        judge=judge,
+        decisions=decisions,
         receive_response=services.cloudformation.receive_response,
         search=services.search.answer,
         endpoint_url=base.endpoint_url,

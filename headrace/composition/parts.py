@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.gateway.browser_rules import FrontDoor
+from headrace.aws.gateway.browser_rules import BrowserRules
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.entrance import Entrance
 from headrace.aws.gateway.hosts import Hosts
@@ -18,7 +18,7 @@ from headrace.aws.signatures.sessions import RoleSessions, session_secret
 from headrace.composition.foundation import Foundation
 from headrace.composition.moto import Moto, build_moto
 from headrace.composition.pages import build_pages
-from headrace.composition.permissions import build_judge, build_key_ring
+from headrace.composition.permissions import build_decisions, build_key_ring
 from headrace.composition.services import Services, build_services
 from headrace.core.clock import Clock
 from headrace.core.config import Config
@@ -26,7 +26,7 @@ from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.moto.current_cloud import Connections
 from headrace.pages.access import PageAccess
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report_file import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
@@ -51,7 +51,7 @@ class Parts:
     keys: KeyRing | None
     metrics: MetricQueue
     logs: LogQueue
-    judge: Judge
+    decisions: Decisions
     report: ReportKeeper
     services: Services
     history: HistoryOnDemand
@@ -82,9 +82,9 @@ def build_parts(
         endpoint_url=endpoint_url,
     )
     gateway, engine = base.gateway, base.moto.engine
-    judge = build_judge(base)
-    gateway.ask_first(None if config.iam == "off" else judge, judge)
-    services = build_services(base, judge)
+    decisions = build_decisions(base)
+    gateway.ask_first(None if config.iam == "off" else decisions, decisions)
+    services = build_services(base, decisions)
     for api in services.apis(strict=config.strict):
         gateway.register(api)
     apis = ExecuteApi(
@@ -94,13 +94,13 @@ def build_parts(
         Connections(
             functions=services.lambda_.invoke_for_service,
             control=gateway,
-            guard=judge,
+            guard=decisions,
             search=services.search,
             warehouses=services.warehouses,
             executions=base.moto.executions,
             apis=apis.answer_call,
             stream_changed=base.moto.table_streams.changed,
-            before_policies_change=judge.settle,
+            before_policies_change=decisions.decide_waiting,
         )
     )
     history = HistoryOnDemand(clock, config.data_dir)
@@ -111,12 +111,12 @@ def build_parts(
         keys=base.keys,
         metrics=base.metrics,
         logs=base.logs,
-        judge=judge,
-        report=ReportKeeper(judge, config.data_dir),
+        decisions=decisions,
+        report=ReportKeeper(decisions, config.data_dir),
         services=services,
         history=history,
         entrance=_build_entrance(
-            base, services, apis, judge=judge, history=history, is_started=is_started
+            base, services, apis, decisions=decisions, history=history, is_started=is_started
         ),
     )
 
@@ -152,7 +152,7 @@ def _build_foundation(
         ids=ids,
         account=config.account_id,
         region=config.region,
-        fallback=moto.engine,
+        moto=moto.engine,
         sessions=sessions,
         authentication=authentication,
         strict=config.strict,
@@ -185,13 +185,13 @@ def _build_entrance(
     services: Services,
     apis: ExecuteApi,
     *,
-    judge: Judge,
+    decisions: Decisions,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
 ) -> Entrance:
     config, gateway, authentication = base.config, base.gateway, base.authentication
     addresses = OwnAddresses(services.lambda_.url_endpoints(), apis.endpoints())
-    door = FrontDoor(
+    door = BrowserRules(
         hosts=Hosts(config.allow_hosts, bound=config.host),
         origins=AllowedOrigins(config.allow_origins),
         own_addresses=addresses,
@@ -204,7 +204,7 @@ def _build_entrance(
         else PageAccess(authentication, for_operators=config.iam == "enforce")
     )
     pages = build_pages(
-        base, services, judge=judge, guard=guard, history=history, is_started=is_started
+        base, services, decisions=decisions, guard=guard, history=history, is_started=is_started
     )
     return Entrance(
         door,

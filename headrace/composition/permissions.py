@@ -15,7 +15,7 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.moto.engine import MotoEngine
 from headrace.moto.memory.iam import trust_policy_of
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.iam.callers import MotoUsersAndRoles
 
 
@@ -32,8 +32,8 @@ def build_key_ring(
     )
 
 
-def build_judge(base: Foundation) -> Judge:
-    """Return the judge of callers' permissions. The gateway finds policies and keys of owned services' resources."""
+def build_decisions(base: Foundation) -> Decisions:
+    """Return the decisions on permissions. The gateway finds policies and keys of owned services' resources."""
     engine, gateway = base.moto.engine, base.gateway
     memory = engine.memory
     people = MotoUsersAndRoles(
@@ -56,7 +56,7 @@ def build_judge(base: Foundation) -> Judge:
         version=lambda: memory.policies_version,
     )
     keys = ResourceKeys(owned=gateway.key_of, in_moto=memory.key_of, key_named=memory.key_named)
-    return Judge(
+    return Decisions(
         base.config.iam,
         clock=base.clock,
         sessions=base.sessions,

@@ -12,7 +12,7 @@ from headrace.aws.protocols.service import ServiceApi
 from headrace.composition.foundation import Foundation
 from headrace.core.ports import FunctionInvoker, StreamReader
 from headrace.core.stream_router import StreamRouter
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
@@ -42,7 +42,7 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.encryption import KmsKeys
 from headrace.services.s3.object_store import S3Objects
 from headrace.services.s3.targets import ServiceTargets
-from headrace.services.tagging.api import build_tagging, tagging_api
+from headrace.services.tagging.api import build_tagging, build_tagging_api
 from headrace.services.tagging.backend import Tagging
 from headrace.spark_submit.sparks import Sparks
 
@@ -93,7 +93,7 @@ class Services:
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
             cloudcontrol_api(self.cloudcontrol),
-            tagging_api(self.tagging),
+            build_tagging_api(self.tagging),
         ]
 
     def in_order(self) -> list[Lifecycle]:
@@ -120,7 +120,7 @@ class _Roles:
     access: RoleAccess
 
 
-def build_services(base: Foundation, judge: Judge) -> Services:
+def build_services(base: Foundation, decisions: Decisions) -> Services:
     """Return the services, each built once, after those whose ports it takes."""
     memory = base.moto.engine.memory
     s3 = build_s3(
@@ -131,7 +131,7 @@ def build_services(base: Foundation, judge: Judge) -> Services:
         durability=base.config.durability,
         keys=KmsKeys(base.gateway),
         targets=ServiceTargets(base.gateway),
-        guard=judge,
+        guard=decisions,
         has_principal=memory.has_principal,
     )
     objects = S3Objects(s3)
@@ -151,7 +151,7 @@ def build_services(base: Foundation, judge: Judge) -> Services:
     )
     streams = StreamRouter({"kinesis": kinesis.reader, "dynamodb": base.moto.table_streams})
     queues = Queues(base.gateway, memory.queue_is_empty)
-    lambda_ = _build_lambda(base, judge, objects=objects, streams=streams, queues=queues)
+    lambda_ = _build_lambda(base, decisions, objects=objects, streams=streams, queues=queues)
     pipes = Pipes(
         PipeServices(
             state=base.moto.engine,
@@ -167,7 +167,7 @@ def build_services(base: Foundation, judge: Judge) -> Services:
     warehouses = _build_warehouses(base, objects)
     firehose = _build_firehose(
         base,
-        judge,
+        decisions,
         objects=objects,
         streams=kinesis.reader,
         functions=lambda_.invoker,
@@ -177,7 +177,7 @@ def build_services(base: Foundation, judge: Judge) -> Services:
     secret_of = any_secret if base.keys is None else base.keys.secret_for
     roles = _Roles(
         credentials=RoleCredentials(base.sessions, base.gateway, base.clock, secret_of),
-        access=RoleAccess(base.gateway, judge, base.config.iam),
+        access=RoleAccess(base.gateway, decisions, base.config.iam),
     )
     sparks = Sparks(installed=base.config.spark == "installed", strict=base.config.strict)
     cloudformation = build_cloudformation(
@@ -203,11 +203,11 @@ def build_services(base: Foundation, judge: Judge) -> Services:
             ids=base.ids, database=base.database, warehouses=warehouses
         ),
         firehose=firehose,
-        redshift_data=_build_redshift_data(base, judge, warehouses),
+        redshift_data=_build_redshift_data(base, decisions, warehouses),
         sparks=sparks,
-        emr=_build_emr(base, judge, objects=objects, roles=roles, sparks=sparks),
+        emr=_build_emr(base, decisions, objects=objects, roles=roles, sparks=sparks),
         emr_serverless=_build_emr_serverless(
-            base, judge, objects=objects, roles=roles, sparks=sparks
+            base, decisions, objects=objects, roles=roles, sparks=sparks
         ),
         cloudformation=cloudformation,
         cloudcontrol=build_cloudcontrol(
@@ -222,7 +222,12 @@ def build_services(base: Foundation, judge: Judge) -> Services:
 
 
 def _build_lambda(
-    base: Foundation, judge: Judge, *, objects: S3Objects, streams: StreamRouter, queues: Queues
+    base: Foundation,
+    decisions: Decisions,
+    *,
+    objects: S3Objects,
+    streams: StreamRouter,
+    queues: Queues,
 ) -> Lambda:
     return build_lambda(
         data_dir=base.config.data_dir,
@@ -241,7 +246,7 @@ def _build_lambda(
         endpoint_url=base.endpoint_url,
         sessions=base.sessions,
         environments=base.environments,
-        guard=judge,
+        guard=decisions,
         has_principal=base.moto.engine.memory.has_principal,
     )
 
@@ -270,7 +275,7 @@ def _build_warehouses(base: Foundation, objects: S3Objects) -> WarehouseHome:
 
 def _build_firehose(
     base: Foundation,
-    judge: Judge,
+    decisions: Decisions,
     *,
     objects: S3Objects,
     streams: StreamReader,
@@ -291,7 +296,7 @@ def _build_firehose(
         functions=functions,
         logs=base.logs,
         metrics=base.metrics,
-        guard=judge,
+        guard=decisions,
         keys=base.moto.engine.memory,
         search=search,
         secrets=Secrets(base.gateway).text_of,
@@ -302,7 +307,9 @@ def _build_firehose(
     )
 
 
-def _build_redshift_data(base: Foundation, judge: Judge, warehouses: WarehouseHome) -> RedshiftData:
+def _build_redshift_data(
+    base: Foundation, decisions: Decisions, warehouses: WarehouseHome
+) -> RedshiftData:
     return build_redshift_data(
         clock=base.clock,
         ids=base.ids,
@@ -310,13 +317,13 @@ def _build_redshift_data(base: Foundation, judge: Judge, warehouses: WarehouseHo
         supervisor=base.supervisor,
         warehouses=warehouses,
         secrets=Secrets(base.gateway).text_of,
-        guard=judge,
+        guard=decisions,
         buses=EventBuses(base.gateway),
     )
 
 
 def _build_emr(
-    base: Foundation, judge: Judge, *, objects: S3Objects, roles: _Roles, sparks: Sparks
+    base: Foundation, decisions: Decisions, *, objects: S3Objects, roles: _Roles, sparks: Sparks
 ) -> Emr:
     return build_emr(
         data_dir=base.config.data_dir,
@@ -328,7 +335,7 @@ def _build_emr(
         endpoint_url=base.endpoint_url,
         credentials=roles.credentials,
         access=roles.access,
-        guard=judge,
+        guard=decisions,
         sparks=sparks,
         metrics=base.metrics,
         buses=EventBuses(base.gateway),
@@ -337,7 +344,7 @@ def _build_emr(
 
 
 def _build_emr_serverless(
-    base: Foundation, judge: Judge, *, objects: S3Objects, roles: _Roles, sparks: Sparks
+    base: Foundation, decisions: Decisions, *, objects: S3Objects, roles: _Roles, sparks: Sparks
 ) -> EmrServerless:
     return build_emr_serverless(
         data_dir=base.config.data_dir,
@@ -349,6 +356,6 @@ def _build_emr_serverless(
         endpoint_url=base.endpoint_url,
         credentials=roles.credentials,
         access=roles.access,
-        guard=judge,
+        guard=decisions,
         sparks=sparks,
     )

@@ -11,6 +11,6 @@ def minor_of(version: str) -> Minor:
     return int(major), int(minor)
 
 
-def dotted(minor: Minor) -> str:
+def format_minor(minor: Minor) -> str:
     """Return `3.11` of `(3, 11)`."""
     return f"{minor[0]}.{minor[1]}"

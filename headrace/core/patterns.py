@@ -89,7 +89,7 @@ def java_pattern(pattern: str) -> Pattern:
     """
     if len(pattern) > MOST_CHARACTERS:
         raise PatternRefused(f"The pattern is longer than {MOST_CHARACTERS} characters")
-    return _compiled(pattern, _Bounds(MEMORY_BYTES, MOST_STEPS))
+    return _compile(pattern, _Bounds(MEMORY_BYTES, MOST_STEPS))
 
 
 @functools.cache
@@ -98,7 +98,7 @@ def model_pattern(pattern: str) -> Pattern:
 
     The patterns are known, and none takes RE2 more than a fraction of a second for a megabyte.
     """
-    return _compiled(pattern, _Bounds(4 * MEMORY_BYTES, None))
+    return _compile(pattern, _Bounds(4 * MEMORY_BYTES, None))
 
 
 def of_node(node: Node, *, characters: int) -> Pattern:
@@ -117,7 +117,7 @@ class _Bounds:
     most_steps: int | None
 
 
-def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
+def _compile(pattern: str, bounds: _Bounds) -> Pattern:
     try:
         node = java_regex.parse(pattern)
         run = java_regex.as_one_run(node)
@@ -126,7 +126,7 @@ def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
         try:
             return _Re2Pattern(node, bounds)
         except (NotLinear, _RefusedByRe2):
-            return _timed(pattern, node)
+            return _compile_timed(pattern, node)
     except BadPattern as error:
         raise PatternRefused(str(error)) from error
 
@@ -218,7 +218,7 @@ class _BacktrackingPattern:
                 budget.backtracking_s -= time.thread_time() - began_s
 
 
-def _timed(pattern: str, node: Node) -> _BacktrackingPattern:
+def _compile_timed(pattern: str, node: Node) -> _BacktrackingPattern:
     if len(pattern) > MOST_BACKTRACKING_CHARACTERS:
         raise BadPattern(
             f"A pattern that looks around or refers back may have {MOST_BACKTRACKING_CHARACTERS} characters"

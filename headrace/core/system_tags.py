@@ -46,6 +46,6 @@ def is_refused(key: str) -> bool:
     return is_system(key) and not are_set_now(key)
 
 
-def counted(keys: Iterable[str]) -> int:
+def count_tags(keys: Iterable[str]) -> int:
     """Return how many of the different keys count towards a resource's quota of tags."""
     return sum(not is_system(key) for key in set(keys))

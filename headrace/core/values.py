@@ -10,12 +10,12 @@ from typing import Any, TypeVar, cast
 _T = TypeVar("_T")
 
 
-def listed(mapping: Mapping[str, Any], name: str) -> list[Any]:
+def get_list(mapping: Mapping[str, Any], name: str) -> list[Any]:
     """Return the list at `name`, empty when it is absent."""
     return list(mapping.get(name) or [])
 
 
-def mapped(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
+def get_mapping(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the mapping at `name`, empty when it is absent."""
     return dict(mapping.get(name) or {})
 
@@ -38,7 +38,7 @@ def moment(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-def mapping_in(value: Any) -> dict[str, Any]:
+def as_mapping(value: Any) -> dict[str, Any]:
     """Return `value` when it is a mapping, else an empty mapping."""
     return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
 

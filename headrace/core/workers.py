@@ -292,7 +292,7 @@ class Supervisor:
                 self._schedule.release_due(now_s)
                 # One thread runs all due steps; it gets help only when it falls behind.
                 self._hand_out(1)
-                missing, until_s = self._missing(now_s)
+                missing, until_s = self._find_missing(now_s)
                 self._keeper_due_s = until_s = min(until_s, self._schedule.next_due_s)
                 until_s = min(until_s, self._trim(now_s))
             if missing is not None:
@@ -308,7 +308,7 @@ class Supervisor:
             return not self._keeper_call.wait()
         return wait_s > 0 and not self._clock.wait(self._keeper_call, wait_s)
 
-    def _missing(self, now_s: float) -> tuple[WorkerHandle | None, float]:
+    def _find_missing(self, now_s: float) -> tuple[WorkerHandle | None, float]:
         """Return a worker that needs a new thread now, and else None and when to check again."""
         while (patient_s := self._schedule.ready_s + _PATIENCE_S) <= now_s:
             if not self._parked:

@@ -69,7 +69,7 @@ def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
         parameters: HttpParameters: PathParameterValues, HeaderParameters, QueryStringParameters.
     """
     headers = {"Content-Type": _JSON, "User-Agent": "Amazon/EventBridge/ApiDestinations"}
-    headers |= _allowed(parameters.get("HeaderParameters") or {})
+    headers |= _drop_forbidden_headers(parameters.get("HeaderParameters") or {})
     query = dict(parameters.get("QueryStringParameters") or {})
     values = [str(each) for each in parameters.get("PathParameterValues") or []]
     parts = arn.split(":", 5)
@@ -103,13 +103,13 @@ def connection_call(
 
 def send(call: HttpCall, body: bytes) -> bytes:
     """Make a call and return the answer's body. Raises AwsError; see `is_final`."""
-    status, _, answer = exchanged(call, body)
+    status, _, answer = make_exchange(call, body)
     if status >= 300:
         raise AwsError("SDK_CLIENT_ERROR", f"the endpoint answered {status}", status)
     return answer
 
 
-def exchanged(call: HttpCall, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+def make_exchange(call: HttpCall, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
     """Make a call; return the answer's status, headers and body, whatever the status. Raises AwsError, OSError."""
     headers = dict(call.headers)
     if call.token is not None:
@@ -139,7 +139,7 @@ def _url(pattern: str, values: list[str], query: Mapping[str, Any]) -> str:
     return f"{pattern}{'&' if '?' in pattern else '?'}{urlencode(dict(query))}"
 
 
-def _allowed(headers: Mapping[str, Any]) -> dict[str, str]:
+def _drop_forbidden_headers(headers: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS}
 
 
@@ -184,7 +184,7 @@ def _authorize(call: HttpCall, connection: Any, query: dict[str, Any]) -> None:
     if oauth := parameters.get("OAuthParameters"):
         call.token = _token_call(oauth)
     added = parameters.get("InvocationHttpParameters") or {}
-    call.headers.update(_allowed(_pairs(added.get("HeaderParameters"))))
+    call.headers.update(_drop_forbidden_headers(_pairs(added.get("HeaderParameters"))))
     query.update(_pairs(added.get("QueryStringParameters")))
     call.members = _pairs(added.get("BodyParameters"))
 
@@ -202,7 +202,7 @@ def _token_call(oauth: Mapping[str, Any]) -> HttpCall:
         "client_secret": str(client.get("ClientSecret", "")),
         **{name: str(value) for name, value in _pairs(added.get("BodyParameters")).items()},
     }
-    headers = _allowed(_pairs(added.get("HeaderParameters")))
+    headers = _drop_forbidden_headers(_pairs(added.get("HeaderParameters")))
     headers["Content-Type"] = "application/x-www-form-urlencoded"
     return HttpCall(
         str(oauth.get("HttpMethod") or "POST"),

@@ -66,14 +66,14 @@ def _steps(path: str) -> tuple[Step, ...]:
             end = path.find("]", place) + 1
             if not end:
                 raise NoValue(path)
-            steps.append(_bracketed(path[place + 1 : end - 1], path))
+            steps.append(_parse_brackets(path[place + 1 : end - 1], path))
         else:
             raise NoValue(path)
         place = end
     return tuple(steps)
 
 
-def _bracketed(inner: str, path: str) -> Step:
+def _parse_brackets(inner: str, path: str) -> Step:
     if inner == "*":
         return ANY
     if inner.isascii() and inner.isdigit() and len(inner) < 10:

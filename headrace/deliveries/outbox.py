@@ -19,7 +19,7 @@ from headrace.core.ports import CallerIdentity
 from headrace.deliveries.http_targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.engine import DeliveryRows
-from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED, RowKey
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     http: HttpCall | None = None
 
 
-def _acting(delivery: Delivery) -> CallerIdentity | None:
+def _find_acting_identity(delivery: Delivery) -> CallerIdentity | None:
     if not delivery.acting_arn and not delivery.acting_session:
         return None
     return CallerIdentity(delivery.acting_arn, delivery.acting_session)
@@ -106,12 +106,12 @@ class Outbox(DeliveryRows):
         self._next = max(self._next, number + 1)
         self.waiting[number] = delivery
         heapq.heappush(self._due, (due_ms, number))
-        TOUCHED.row(self, number)
+        CHANGES.row(self, number)
 
     def remove(self, number: int) -> None:
         """Remove a delivery."""
         del self.waiting[number]
-        TOUCHED.row(self, number)
+        CHANGES.row(self, number)
 
     def clear(self) -> None:
         """See `DeliveryRows.clear`."""
@@ -133,8 +133,8 @@ class Outbox(DeliveryRows):
         """Return the seconds until the next delivery may be due."""
         return max(0.0, (self._due[0][0] - now_ms) / 1000) if self._due else math.inf
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         delivery = self.waiting.get(key)
         return None if delivery is None else msgspec.msgpack.encode(delivery)
 
@@ -178,7 +178,7 @@ class OutboxWorker:
                 if number is None:
                     return OUTBOX.next_s(CURRENT.clock.now_ms())
                 delivery = OUTBOX.waiting[number]
-            error = self._tried(delivery)
+            error = self._try_delivery(delivery)
             with MOTO_LOCK:
                 if OUTBOX.waiting.get(number) is not delivery:
                     continue
@@ -186,10 +186,10 @@ class OutboxWorker:
                     OUTBOX.remove(number)
                     self._said.discard(delivery.what)
                 else:
-                    self._failed(number, delivery, error)
+                    self._note_failure(number, delivery, error)
                 self._save()
 
-    def _tried(self, delivery: Delivery) -> AwsError | None:
+    def _try_delivery(self, delivery: Delivery) -> AwsError | None:
         try:
             if delivery.http is not None:
                 send(delivery.http, delivery.body)
@@ -204,7 +204,7 @@ class OutboxWorker:
                     delivery.params,
                     account=delivery.account,
                     region=delivery.region,
-                    acting=_acting(delivery),
+                    acting=_find_acting_identity(delivery),
                 )
         except AwsError as error:
             return error
@@ -212,7 +212,7 @@ class OutboxWorker:
             return AwsError("SDK_CLIENT_ERROR", f"{type(error).__name__}: {error}", 503)
         return None
 
-    def _failed(self, number: int, delivery: Delivery, error: AwsError) -> None:
+    def _note_failure(self, number: int, delivery: Delivery, error: AwsError) -> None:
         age_s = (CURRENT.clock.now_ms() - delivery.first_ms) / 1000
         condition = ""
         if delivery.attempts >= delivery.most_retries:

@@ -15,13 +15,13 @@ from typing import Any, cast
 from headrace.aws.calls.model import service_model
 
 
-def fitted(service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def convert_parameters(service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters in the operation's form: its own names, bytes from text, times from ISO text."""
     shape: Any = service_model(service).operation_model(operation).input_shape
-    return {} if shape is None else _fitted(shape, params)
+    return {} if shape is None else _convert(shape, params)
 
 
-def _fitted(shape: Any, value: Any) -> Any:
+def _convert(shape: Any, value: Any) -> Any:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, Mapping):
         members = {name.lower(): name for name in shape.members}
@@ -29,13 +29,13 @@ def _fitted(shape: Any, value: Any) -> Any:
         for name, inner in cast("Mapping[str, Any]", value).items():
             member = name if name in shape.members else members.get(name.lower(), name)
             known = shape.members.get(member)
-            found[member] = inner if known is None else _fitted(known, inner)
+            found[member] = inner if known is None else _convert(known, inner)
         return found
     if kind == "list" and isinstance(value, list):
-        return [_fitted(shape.member, each) for each in cast("list[Any]", value)]
+        return [_convert(shape.member, each) for each in cast("list[Any]", value)]
     if kind == "map" and isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value)
-        return {name: _fitted(shape.value, each) for name, each in pairs.items()}
+        return {name: _convert(shape.value, each) for name, each in pairs.items()}
     if kind == "blob" and not isinstance(value, bytes | bytearray):
         text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         return text.encode()

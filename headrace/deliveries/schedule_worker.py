@@ -123,7 +123,7 @@ class ScheduleWorker:
                 entry.done()
 
 
-def scheduled_event(source: str, arn: str, now: datetime) -> dict[str, Any]:
+def build_scheduled_event(source: str, arn: str, now: datetime) -> dict[str, Any]:
     """Return the event of a schedule that fires, as EventBridge sends it."""
     return {
         "version": "0",

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import service_model
-from headrace.deliveries.parameter_types import fitted
+from headrace.deliveries.parameter_types import convert_parameters
 
 UNSUPPORTED = "headrace does not deliver to such a target, though AWS does"
 
@@ -98,5 +98,5 @@ def _any_call(name: str, payload: str) -> TargetCall:
     known = {"sfn": "stepfunctions", "eventbridge": "events", "cloudwatchlogs": "logs"}
     service, operation = known.get(service, service), f"{action[:1].upper()}{action[1:]}"
     if operation in service_model(service).operation_names and isinstance(params, dict):
-        params = fitted(service, operation, cast("dict[str, Any]", params))
+        params = convert_parameters(service, operation, cast("dict[str, Any]", params))
     return TargetCall(service, operation, params)

@@ -22,7 +22,7 @@ def remember(templates: Mapping[str, dict[str, Any]]) -> None:
                 _exports[name] = (source, output.get("Value"))
 
 
-def exported(name: str) -> tuple[str, Any] | None:
+def find_export(name: str) -> tuple[str, Any] | None:
     """Return the file whose template exports `name`, and the value that it exports."""
     return _exports.get(name)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.core.values import mapping_in
+from headrace.core.values import as_mapping
 from headrace.core.wildcards import glob_matches
-from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, listed
+from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, as_list
 
 _LOGS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents")
 # The streaming part of AWS's managed policies (documented: docs.aws.amazon.com/aws-managed-policy/latest/reference).
@@ -73,7 +73,7 @@ class Statement:
     def covers(self, resource: Resource) -> bool:
         """Return whether it may cover `resource`; a value known only at deployment may."""
         for one in self.resources:
-            named = self.owner.template.named_in(one)
+            named = self.owner.template.list_named_in(one)
             if any(found.key == resource.key for found in named):
                 return True
             if not named and _may_name(one, resource):
@@ -102,8 +102,8 @@ class Permissions:
 def permissions_of(role: Resource) -> Permissions:
     """Return the permissions of a role of these templates."""
     found = Permissions([])
-    for number, policy in enumerate(listed(role.get("Policies"))):
-        document: Any = mapping_in(policy).get("PolicyDocument", UNKNOWN)
+    for number, policy in enumerate(as_list(role.get("Policies"))):
+        document: Any = as_mapping(policy).get("PolicyDocument", UNKNOWN)
         _add(found, role, ("Policies", number, "PolicyDocument"), document)
     for template in role.template.around():
         for policy in template.of_type(
@@ -112,7 +112,7 @@ def permissions_of(role: Resource) -> Permissions:
             member = "RoleName" if policy.type == "AWS::IAM::RolePolicy" else "Roles"
             if any(one.key == role.key for one in policy.targets(member)):
                 _add(found, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
-    for arn in listed(role.get("ManagedPolicyArns")):
+    for arn in as_list(role.get("ManagedPolicyArns")):
         _add_managed(found, role, arn)
     if UNKNOWN in (role.get("Policies"), role.get("ManagedPolicyArns")):
         found.is_whole = False
@@ -131,22 +131,24 @@ def _add(
     if not _is_map(document) or "Statement" not in document:
         found.is_whole = False
         return
-    for number, statement in enumerate(listed(document["Statement"])):
-        one = mapping_in(statement)
+    for number, statement in enumerate(as_list(document["Statement"])):
+        one = as_mapping(statement)
         if one.get("Effect") == "Deny":
             continue
         actions, resources = one.get("Action", NOT_SET), one.get("Resource", NOT_SET)
-        texts = [str(text) for text in listed(actions) if isinstance(text, str)]
-        if not texts or len(texts) != len(listed(actions)) or resources is NOT_SET:
+        texts = [str(text) for text in as_list(actions) if isinstance(text, str)]
+        if not texts or len(texts) != len(as_list(actions)) or resources is NOT_SET:
             # NotAction, NotResource, or a function in place of an action.
             found.is_whole = False
             continue
         place = (*members, "Statement", number)
-        found.statements.append(Statement(owner, place, tuple(texts), tuple(listed(resources))))
+        found.statements.append(Statement(owner, place, tuple(texts), tuple(as_list(resources))))
 
 
 def _add_managed(found: Permissions, role: Resource, arn: Any) -> None:
-    policies = [one for one in role.template.named_in(arn) if one.type == "AWS::IAM::ManagedPolicy"]
+    policies = [
+        one for one in role.template.list_named_in(arn) if one.type == "AWS::IAM::ManagedPolicy"
+    ]
     if policies:
         for policy in policies:
             _add(found, policy, ("PolicyDocument",), policy.get("PolicyDocument"))

@@ -48,7 +48,7 @@ class StreamingRule(CloudFormationLintRule):
         regions = cast("list[str]", cfn.regions or [])
         self.region = regions[0] if regions else "us-east-1"
         body = cast("dict[str, Any]", cfn.template)
-        template = Template(body, _given(cfn), str(cfn.filename or ""))
+        template = Template(body, _read_parameters(cfn), str(cfn.filename or ""))
         return [
             RuleMatch(found.resource.path(*found.members), found.message)
             for found in self.check(template)
@@ -57,7 +57,7 @@ class StreamingRule(CloudFormationLintRule):
         ]
 
 
-def _given(cfn: Any) -> dict[str, Any]:
+def _read_parameters(cfn: Any) -> dict[str, Any]:
     """Return the parameter values that cfn-lint was given."""
     merged: dict[str, Any] = {}
     for one in cfn.context.parameter_sets or ():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.values import mapping_in
+from headrace.core.values import as_mapping
 
 _FUNCTION = "AWS::Serverless::Function"
 # SAM's name for an event's source, by event type; SAM and the mapping share the names of all other members.
@@ -18,19 +18,19 @@ _SOURCES = {"Kinesis": "Stream", "DynamoDB": "Stream", "SQS": "Queue"}
 Made = tuple[str, str, dict[str, Any], tuple[str, ...]]
 
 
-def made_of(name: str, kind: str, properties: dict[str, Any]) -> Iterator[Made]:
+def expand(name: str, kind: str, properties: dict[str, Any]) -> Iterator[Made]:
     """Yield the resources that a resource expands to: logical id, type, properties, and their path in the template."""
     place = ("Resources", name, "Properties")
     if kind != _FUNCTION:
         yield name, kind, properties, place
         return
     yield name, "AWS::Lambda::Function", properties, place
-    for event, written in mapping_in(properties.get("Events")).items():
-        one = mapping_in(written)
+    for event, written in as_mapping(properties.get("Events")).items():
+        one = as_mapping(written)
         source = _SOURCES.get(str(one.get("Type")))
         if source is None:
             continue
-        given = mapping_in(one.get("Properties"))
+        given = as_mapping(one.get("Properties"))
         mapping = {member: value for member, value in given.items() if member != source}
         mapping.update(EventSourceArn=given.get(source), FunctionName={"Ref": name})
         at = (*place, "Events", event, "Properties")

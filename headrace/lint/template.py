@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from headrace.core.values import mapping_in
-from headrace.lint.exports import exported, together
-from headrace.lint.serverless import Made, made_of
+from headrace.core.values import as_mapping
+from headrace.lint.exports import find_export, together
+from headrace.lint.serverless import Made, expand
 
 _IN_SUB = re.compile(r"\$\{([^!}][^}]*)\}")
 _DEPTH = 20
@@ -107,12 +107,12 @@ class Resource:
     @property
     def neighbours(self) -> list[Resource]:
         """The resources that any of its properties names."""
-        return self.template.named_by(self)
+        return self.template.list_named_by(self)
 
     def targets(self, *members: str) -> list[Resource]:
         """Return the resources that a property names."""
         value = self.get(*members)
-        return [] if value in (NOT_SET, UNKNOWN) else self.template.named_in(value)
+        return [] if value in (NOT_SET, UNKNOWN) else self.template.list_named_in(value)
 
 
 class Template:
@@ -131,8 +131,8 @@ class Template:
         self._given = parameters or {}
         self.resources = {
             one: Resource(self, one, kind, properties, at)
-            for name, written in mapping_in(body.get("Resources")).items()
-            for one, kind, properties, at in _made_of(name, mapping_in(written))
+            for name, written in as_mapping(body.get("Resources")).items()
+            for one, kind, properties, at in _expand(name, as_mapping(written))
         }
 
     @cached_property
@@ -177,17 +177,17 @@ class Template:
             return NOT_SET
         if name in self._given:
             return self._given[name]
-        parameter = mapping_in(mapping_in(self.body.get("Parameters")).get(name))
+        parameter = as_mapping(as_mapping(self.body.get("Parameters")).get(name))
         is_looked_up = str(parameter.get("Type", "")).startswith("AWS::SSM")
         return UNKNOWN if is_looked_up else parameter.get("Default", UNKNOWN)
 
-    def named_by(self, resource: Resource) -> list[Resource]:
+    def list_named_by(self, resource: Resource) -> list[Resource]:
         """Return the resources that one of its own resources names; the result is cached."""
         if resource.name not in self._named_by:
-            self._named_by[resource.name] = self.named_in(resource.properties)
+            self._named_by[resource.name] = self.list_named_in(resource.properties)
         return self._named_by[resource.name]
 
-    def named_in(self, value: Any) -> list[Resource]:
+    def list_named_in(self, value: Any) -> list[Resource]:
         """Return the resources that a value names, each once; an import leads into other templates of the run."""
         found: dict[tuple[str, str], Resource] = {}
         for one in self.naming(value, 0):
@@ -217,7 +217,7 @@ class Template:
             yield from self._by_id(str(parts[0]))
         elif name == "Fn::ImportValue":
             for export in self.possible(argument):
-                source, what = exported(str(export)) or ("", None)
+                source, what = find_export(str(export)) or ("", None)
                 for other in self.around():
                     if what is not None and other.source == source:
                         yield from other.naming(what, depth + 1)
@@ -225,7 +225,7 @@ class Template:
             text, given = argument, {}
             if isinstance(argument, list) and argument:
                 parts = cast("list[Any]", argument)
-                text, given = parts[0], mapping_in(parts[1] if len(parts) > 1 else {})
+                text, given = parts[0], as_mapping(parts[1] if len(parts) > 1 else {})
             yield from self.naming(list(given.values()), depth + 1)
             for inner in _IN_SUB.findall(str(text)):
                 if inner not in given:
@@ -265,15 +265,15 @@ def whole_number(value: Any) -> int | None:
         return None
 
 
-def _made_of(name: str, written: dict[str, Any]) -> Iterator[Made]:
-    return made_of(name, str(written.get("Type")), mapping_in(written.get("Properties")))
+def _expand(name: str, written: dict[str, Any]) -> Iterator[Made]:
+    return expand(name, str(written.get("Type")), as_mapping(written.get("Properties")))
 
 
 def _is_function(name: str) -> bool:
     return name in ("Ref", "Condition") or name.startswith("Fn::")
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return a value that a template may give alone or in a list, as a list."""
     if value is NOT_SET or value is UNKNOWN or value is None:
         return []

@@ -44,11 +44,11 @@ from headrace.moto.requests.preparation import (
     PreparedRequest,
 )
 from headrace.moto.requests.profiles import PROFILES
-from headrace.moto.requests.refusals import error_response, missing_action, refusal
+from headrace.moto.requests.refusals import error_response, find_missing_action, refusal
 from headrace.moto.start import start_empty
-from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED, Rows
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, Rows
 from headrace.moto.storage.journal import Entry
-from headrace.moto.storage.storage import KeptState
+from headrace.moto.storage.storage import MotoStorage
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class MotoEngine:
         sessions: RoleSessions | None = None,
         check_strictly: CheckStrictly | None = None,
     ) -> None:
-        self._kept = KeptState(database, always=[outbox])
+        self._kept = MotoStorage(database, always=[outbox])
         self._clock = clock
         self._patches = patches
         self._outbox = outbox
@@ -195,7 +195,7 @@ class MotoEngine:
         start_empty(self._patches)
         CURRENT.enter(self._clock, self._sessions, self._connections.guard)
         self._outbox.clear()
-        TOUCHED.take()
+        CHANGES.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.connect(self._connections)
         self._outbox.listen(lambda: self._tell("outbox"))
@@ -226,25 +226,25 @@ class MotoEngine:
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        """See `headrace.aws.gateway.dispatch.Fallback.profiles`."""
+        """See `headrace.aws.gateway.dispatch.MotoServices.profiles`."""
         return PROFILES
 
     def service_of(self, request: HttpRequest, service: str) -> str:
-        """See `headrace.aws.gateway.dispatch.Fallback.service_of`."""
+        """See `headrace.aws.gateway.dispatch.MotoServices.service_of`."""
         return service_of(request, service)
 
     def account_of(self, access_key: str) -> str | None:
-        """See `headrace.aws.gateway.dispatch.Fallback.account_of`."""
+        """See `headrace.aws.gateway.dispatch.MotoServices.account_of`."""
         return account_of(access_key) if self._ready.is_set() else None
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
-        """See `headrace.aws.gateway.dispatch.Fallback.handle`; never raises."""
+        """See `headrace.aws.gateway.dispatch.MotoServices.handle`; never raises."""
         return self._answer(request, service, is_from_outside=True)
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
-        """See `headrace.aws.gateway.dispatch.Fallback.call`."""
+        """See `headrace.aws.gateway.dispatch.MotoServices.call`."""
         return self._calls.call(service, operation, params, account=account, region=region)
 
     def _answer(
@@ -284,7 +284,7 @@ class MotoEngine:
             elif WAITS.match(operation):
                 answer = self._run_entry(entry)
                 with self._alone():
-                    TOUCHED.service(package)
+                    CHANGES.service(package)
                     self._save(entry)
             else:
                 answer = self._write(entry, package, operation)
@@ -292,7 +292,7 @@ class MotoEngine:
             raise
         except Exception as error:
             raise refusal(prepared.service, operation, prepared.request, error) from error
-        fault = missing_action(prepared.request, answer)
+        fault = find_missing_action(prepared.request, answer)
         if fault is not None:
             raise fault
         return answer
@@ -306,15 +306,15 @@ class MotoEngine:
             with self._alone():
                 if _Owner.engine is not self:
                     self.warm_up()
-                TOUCHED.is_watching = True
+                CHANGES.is_watching = True
                 ANSWERED.response = None
                 try:
                     ANSWERED.response = self._run_entry(entry)
                     return ANSWERED.response
                 finally:
-                    TOUCHED.is_watching = False
+                    CHANGES.is_watching = False
                     if not rows_only:
-                        TOUCHED.service(package)
+                        CHANGES.service(package)
                     frees = bool(FREES.match(operation))
                     self._save(entry, with_services=not rows_only, frees=frees)
                     if not rows_only:
@@ -337,7 +337,7 @@ class MotoEngine:
             if self._kept.undo_count != undo_count:
                 # The read may have seen a change that was undone.
                 response = self._run_entry(entry)
-            if TOUCHED.has_made:
+            if CHANGES.has_made:
                 self._save(None, with_services=False)
         return response
 
@@ -368,13 +368,13 @@ class MotoEngine:
         """
         with self._alone():
             self.warm_up()
-            TOUCHED.is_watching = True
+            CHANGES.is_watching = True
             try:
                 change()
             finally:
-                TOUCHED.is_watching = False
+                CHANGES.is_watching = False
                 if service:
-                    TOUCHED.service(service)
+                    CHANGES.service(service)
                 self._save(None, with_services=bool(service))
 
     def change_unwatched(self, change: Callable[[], None], service: str) -> None:
@@ -382,7 +382,7 @@ class MotoEngine:
         with self._alone():
             self.warm_up()
             change()
-            TOUCHED.service(service)
+            CHANGES.service(service)
             self._save(None)
 
     def save_deliveries(self) -> None:

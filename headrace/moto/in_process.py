@@ -103,12 +103,12 @@ _MAKING = threading.Lock()
 def _client(service: str, account: str, region: str, host: str) -> Any:
     """Return a client that all clouds of this process share: creating one takes as long as three calls."""
     with _MAKING:
-        return _made_client(service, account, region, host)
+        return _make_client(service, account, region, host)
 
 
 # A test run has an account for each test.
 @functools.lru_cache(maxsize=100)
-def _made_client(service: str, account: str, region: str, host: str) -> Any:
+def _make_client(service: str, account: str, region: str, host: str) -> Any:
     client = _session().create_client(
         service,
         region_name=region,

@@ -80,7 +80,7 @@ def patch_buses(models: Any, handler: Any) -> None:
     ask = handler.put_events
 
     @functools.wraps(ask)
-    def asked(self: Any) -> Any:
+    def ask_owner(self: Any) -> Any:
         for event in self._get_param("Entries") or ():
             arn = _foreign_bus(self.events_backend, event)
             sentence = refusal_of(self, "events:PutEvents", arn) if arn else ""
@@ -88,7 +88,7 @@ def patch_buses(models: Any, handler: Any) -> None:
                 raise refused("events", sentence)
         return ask(self)
 
-    handler.put_events = asked
+    handler.put_events = ask_owner
 
 
 def refusal_of(response: Any, action: str, arn: str) -> str:

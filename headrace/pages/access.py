@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlencode
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.permits import is_restricted
-from headrace.aws.gateway.documents import restrained
-from headrace.aws.gateway.refusals import refuse_large, refused
+from headrace.aws.gateway.documents import restrain
+from headrace.aws.gateway.refusals import refuse, refuse_large
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
 from headrace.aws.signatures.sigv4 import is_same
@@ -107,11 +107,11 @@ class PageAccess:
         # Redirect to the same page without the token, so that the token does not stay in the address.
         there = f"{request.path}?{rest}" if rest else request.path
         headers = [("Location", there), ("Set-Cookie", cookie), ("Cache-Control", "no-store")]
-        return restrained(HttpResponse(303, headers))
+        return restrain(HttpResponse(303, headers))
 
 
 def _key_needed(request: HttpRequest) -> HttpResponse:
-    return refused(
+    return refuse(
         request,
         403,
         "KeyNeeded",

@@ -76,7 +76,7 @@ class EmrPages:
             parts.append(element("p", more))
         return join(parts)
 
-    def described(self, base: str) -> list[dict[str, Any]]:
+    def describe(self, base: str) -> list[dict[str, Any]]:
         """Return all clusters as JSON values, newest first; `base` is the cloud's URL."""
         return [self._describe(cluster, base) for cluster in self._clusters()]
 
@@ -217,7 +217,7 @@ class EmrPages:
             "ended": iso_time(step.ended_ms),
             "failure": step.failure,
             "page": path,
-            "spark": links.described(base),
+            "spark": links.describe(base),
             "logs": {name: f"{path}/{name}" for name in self._logs(step)},
             "log_uris": _log_uris(cluster, step),
         }

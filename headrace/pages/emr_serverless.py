@@ -74,7 +74,7 @@ class ServerlessPages:
             parts.append(element("p", link(f"{STATUS_PATH}?all=1", more)))
         return join(parts)
 
-    def described(self, base: str) -> list[dict[str, Any]]:
+    def describe(self, base: str) -> list[dict[str, Any]]:
         """Return all applications as JSON values, newest first; `base` is the cloud's URL."""
         return [self._describe(application, base) for application in self._applications()]
 
@@ -238,7 +238,7 @@ class ServerlessPages:
             "started": iso_time(run.started_ms),
             "ended": iso_time(run.ended_ms),
             "page": path,
-            "spark": self._links(run).described(base),
+            "spark": self._links(run).describe(base),
             "logs": {name: f"{path}/{name}" for name in LOGS},
         }
 

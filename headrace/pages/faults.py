@@ -22,7 +22,7 @@ def routes(faults: Faults) -> list[Route]:
 def _answer(faults: Faults, request: HttpRequest, _: list[str]) -> HttpResponse:
     rule_id = request.decoded_path.removeprefix(PATH).removeprefix("/")
     if request.method == "GET" and not rule_id:
-        return json_response({"faults": [rule.described() for rule in faults.rules]})
+        return json_response({"faults": [rule.to_json() for rule in faults.rules]})
     if request.method == "POST" and not rule_id:
         return _add(faults, request)
     if request.method == "DELETE":
@@ -43,4 +43,4 @@ def _add(faults: Faults, request: HttpRequest) -> HttpResponse:
         rule = faults.add(value)
     except FaultRefused as error:
         return json_response({"message": str(error)}, 400)
-    return json_response(rule.described(), 201)
+    return json_response(rule.to_json(), 201)

@@ -40,7 +40,7 @@ class SparkLinks:
         live = link(self.live, "Spark UI") if self.live else None
         return join([live, *(link(history_path(name), f"history of {name}") for name in over)], " ")
 
-    def described(self, base: str) -> dict[str, Any]:
+    def describe(self, base: str) -> dict[str, Any]:
         """Return the links as JSON values; `base` is the cloud's URL."""
         return {
             "live": self.live,

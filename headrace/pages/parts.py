@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import json_response, page, restrained
+from headrace.aws.gateway.documents import json_response, page, restrain
 from headrace.core.html import Html, element
 
 # The start page: its URL and its name.
@@ -35,7 +35,7 @@ def wants_json(request: HttpRequest) -> bool:
 def text_response(text: str) -> HttpResponse:
     """Return plain text that no browser interprets as another type."""
     kind = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
-    return restrained(HttpResponse(200, kind, text.encode()))
+    return restrain(HttpResponse(200, kind, text.encode()))
 
 
 def refusal(request: HttpRequest, status: int, title: str, sentence: str) -> HttpResponse:

@@ -11,37 +11,37 @@ from headrace.core.html import element, table
 from headrace.pages import s3_access
 from headrace.pages.parts import HOME, wants_json
 from headrace.pages.routes import Route
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.explanations import InvalidQuestion, policy_of, why
 from headrace.permissions.decisions.report import accesses_seen, report_of
 
 PATH = "/_headrace/iam"
 
 
-def routes(judge: Judge) -> list[Route]:
+def routes(decisions: Decisions) -> list[Route]:
     """Return the routes: GET and DELETE of the report, GET of `/accesses`, `/policy` and `/why`."""
     return [
-        Route(f"{PATH}/policy", partial(_policy, judge), ("GET",)),
-        Route(f"{PATH}/why", partial(_why, judge), ("GET",)),
-        Route(f"{PATH}/accesses", partial(_accesses, judge), ("GET",)),
-        Route(s3_access.PATH, partial(s3_access.answer, judge), ("POST",)),
-        Route(PATH, partial(_report, judge)),
+        Route(f"{PATH}/policy", partial(_policy, decisions), ("GET",)),
+        Route(f"{PATH}/why", partial(_why, decisions), ("GET",)),
+        Route(f"{PATH}/accesses", partial(_accesses, decisions), ("GET",)),
+        Route(s3_access.PATH, partial(s3_access.answer, decisions), ("POST",)),
+        Route(PATH, partial(_report, decisions)),
     ]
 
 
-def _report(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
+def _report(decisions: Decisions, request: HttpRequest, _: list[str]) -> HttpResponse:
     if request.method == "DELETE":
-        return json_response({"forgotten": judge.clear()})
+        return json_response({"forgotten": decisions.clear()})
     if request.method not in ("GET", "HEAD"):
         return json_response({"message": f"{request.method} is not for {request.path}."}, 405)
-    report = report_of(judge)
+    report = report_of(decisions)
     if wants_json(request) or "text/html" not in request.headers.get("accept", ""):
         return json_response(report)
     return page("What AWS would deny", _table(report), trail=[HOME])
 
 
-def _accesses(judge: Judge, _: HttpRequest, __: list[str]) -> HttpResponse:
-    return json_response({"accesses": accesses_seen(judge)})
+def _accesses(decisions: Decisions, _: HttpRequest, __: list[str]) -> HttpResponse:
+    return json_response({"accesses": accesses_seen(decisions)})
 
 
 def _table(report: dict[str, Any]) -> Any:
@@ -62,19 +62,19 @@ def _table(report: dict[str, Any]) -> Any:
     return table(("Who", "Action", "Resource", "Why", "Times", "Last"), rows)
 
 
-def _policy(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
+def _policy(decisions: Decisions, request: HttpRequest, _: list[str]) -> HttpResponse:
     try:
         role = request.query_params().get("role", "")
-        return json_response(policy_of(judge, role, judge.account, judge.region))
+        return json_response(policy_of(decisions, role, decisions.account, decisions.region))
     except InvalidQuestion as error:
         return json_response({"message": str(error)}, 400)
 
 
-def _why(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
+def _why(decisions: Decisions, request: HttpRequest, _: list[str]) -> HttpResponse:
     given = request.query_params()
     try:
         answer = why(
-            judge, given.get("arn", ""), given.get("action", ""), given.get("resource", "")
+            decisions, given.get("arn", ""), given.get("action", ""), given.get("resource", "")
         )
         return json_response(answer)
     except InvalidQuestion as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import json_response, restrained
+from headrace.aws.gateway.documents import json_response, restrain
 from headrace.pages.parts import refusal
 
 READING = ("GET", "HEAD")
@@ -70,5 +70,5 @@ class Routes:
         """Answer a request to one of headrace's own paths."""
         for route in self._routes:
             if route.fits(request):
-                return restrained(route.answer(request, route.rest_of(request.path)))
+                return restrain(route.answer(request, route.rest_of(request.path)))
         return json_response({"message": f"no page {request.path}"}, 404)

@@ -12,25 +12,25 @@ from urllib.parse import unquote_plus
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.documents import json_response
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 
 PATH = "/_headrace/iam/s3"
 _OPERATIONS = frozenset({"GetObject", "PutObject", "DeleteObject", "ListObjectsV2"})
 
 
-def answer(judge: Judge, request: HttpRequest, __: list[str]) -> HttpResponse:
+def answer(decisions: Decisions, request: HttpRequest, __: list[str]) -> HttpResponse:
     """Record the accesses. Answer 204 if allowed, 403 with AWS's sentence if denied, 400 for a malformed request."""
     key = request.headers.get("x-headrace-key", "")
     token = request.headers.get("x-headrace-token", "")
-    if judge.mode == "off":
+    if decisions.mode == "off":
         return HttpResponse(204, [])
     # Nothing else proves who asks: a key alone is no secret.
-    permit = judge.permit_of(key, token) if judge.is_session(key, token) else None
+    permit = decisions.permit_of(key, token) if decisions.is_session(key, token) else None
     if permit is None:
         return json_response({"message": "Give the key and the token of a role's session."}, 400)
-    region = request.headers.get("x-headrace-region", "") or judge.region
+    region = request.headers.get("x-headrace-region", "") or decisions.region
     acting = permit.acting
-    account = judge.account if acting is None else acting.arn.split(":")[4]
+    account = decisions.account if acting is None else acting.arn.split(":")[4]
     for line in request.body.decode(errors="replace").splitlines():
         operation, _, place = line.partition(" ")
         bucket, _, quoted = place.partition(" ")

@@ -12,7 +12,7 @@ from headrace.pages.health import Health
 from headrace.pages.home import Listed
 from headrace.pages.routes import Answer, Route, Routes
 from headrace.pages.spark import SPARK_PATH, SparkPages
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.opensearch.indexes.home import PATH as SEARCH_PATH
 from headrace.spark_submit.page_paths import HISTORY_PATH, STATUS_PATH
 
@@ -23,7 +23,7 @@ def build_site(
     spark: SparkPages,
     state: Health,
     rules: Faults,
-    judge: Judge,
+    decisions: Decisions,
     receive_response: Callable[[str, bytes], bool],
     search: Answer,
     endpoint_url: Callable[[], str],
@@ -50,7 +50,7 @@ def build_site(
             *spark.routes(),
             *(route_to(page) for page in shown),
             *faults.routes(rules),
-            *permissions.routes(judge),
+            *permissions.routes(decisions),
             *fidelity.routes(apis),
             *custom_responses.routes(receive_response),
             Route(SEARCH_PATH, search, below=True),

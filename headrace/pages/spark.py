@@ -70,8 +70,8 @@ class SparkPages:
             base = self.endpoint_url()
             return json_response(
                 {
-                    "clusters": self.emr.described(base),
-                    "applications": self.serverless.described(base),
+                    "clusters": self.emr.describe(base),
+                    "applications": self.serverless.describe(base),
                     "history": {"page": f"{base}{HISTORY_PATH}", "server": self.history.url},
                 }
             )

@@ -13,9 +13,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.core.minor_versions import dotted, minor_of
+from headrace.core.minor_versions import format_minor, minor_of
 from headrace.spark_submit.emr_releases import Release
-from headrace.spark_submit.environments import cached
+from headrace.spark_submit.environments import find_cached
 from headrace.spark_submit.pythons import find_python
 from headrace.spark_submit.sparks import JobSpark
 
@@ -71,7 +71,7 @@ def with_cluster_python(spark: JobSpark, cluster: Path) -> JobSpark:
     """Return `spark` with the cluster's own Python, if it has one."""
     if spark.environment is None:
         return spark
-    version = dotted(spark.environment.python)
+    version = format_minor(spark.environment.python)
     python = cluster / _FOLDER / version / "bin" / "python"
     if not python.exists():
         return spark
@@ -84,7 +84,7 @@ def _offer(release: Release, version: str, programs: Path, folder: Path) -> None
     base = find_python(minor_of(version))
     if base is None:
         return
-    image = cached(release.spark_version, minor_of(version)).packages
+    image = find_cached(release.spark_version, minor_of(version)).packages
     names = [version]
     if version == release.system_python:
         names += ["3", ""]

@@ -98,7 +98,7 @@ def write_configuration(
     properties.update({name: _python(spark, name, value) for name, value in defaults.items()})
     (folder / EVENTS).mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
-    name, text = logging_file(spark.traits)
+    name, text = build_logging_file(spark.traits)
     if spark.traits.has_log4j2:
         text += ui_logging(folder)
     # Later lines override earlier ones, so the job's settings are appended to headrace's.
@@ -107,7 +107,7 @@ def write_configuration(
     return submission
 
 
-def logging_file(spark: SparkTraits) -> tuple[str, str]:
+def build_logging_file(spark: SparkTraits) -> tuple[str, str]:
     """Return the name and the text of the logging configuration, which logs warnings to stderr."""
     resolver = spark.write_resolver
     if spark.has_log4j2:
@@ -146,7 +146,7 @@ def spark_properties(
 def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> str:
     """Return a Java properties file in ASCII, because some readers decode it as ISO 8859-1 and others as UTF-8."""
     return "".join(
-        f"{in_ascii(key)}{separator}{in_ascii(_escaped(value))}\n"
+        f"{in_ascii(key)}{separator}{in_ascii(_escape(value))}\n"
         for key, value in properties.items()
     )
 
@@ -158,7 +158,7 @@ def in_ascii(text: str) -> str:
     return "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in pairs)
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import headrace
-from headrace.core.minor_versions import Minor, dotted
+from headrace.core.minor_versions import Minor, format_minor
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.environments import cache_folder, locked
 from headrace.spark_submit.errors import JobRefused
@@ -108,7 +108,7 @@ def _others(jars: str) -> str:
 
 def packages_folder(python: Minor) -> Path:
     """Return the folder of the replacement's packages, whether it exists or not."""
-    return cache_folder() / f"connector-py{dotted(python)}"
+    return cache_folder() / f"connector-py{format_minor(python)}"
 
 
 def is_made(python: Minor) -> bool:
@@ -143,7 +143,7 @@ def _install(folder: Path, python: Minor) -> None:
     done = subprocess.run(
         [
             sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            "--no-input", "--target", str(folder), "--python-version", dotted(python),
+            "--no-input", "--target", str(folder), "--python-version", format_minor(python),
             "--only-binary", ":all:", *_PACKAGES,
         ],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.minor_versions import dotted
+from headrace.core.minor_versions import format_minor
 from headrace.spark_submit.emr_releases import Release
 from headrace.spark_submit.environments import Environment
 from headrace.spark_submit.spark_versions import version_at
@@ -13,7 +13,7 @@ def differences(release: Release, environment: Environment, java: int | None) ->
     notes = facts_of(release, environment) if environment.whole else []
     if "-amzn-" in release.spark:
         notes.append(f"EMR's Spark is {release.spark}: Amazon's patches are not in this one")
-    python = dotted(environment.python)
+    python = format_minor(environment.python)
     if python == release.python:
         pass
     elif python in release.pythons:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor, dotted, minor_of
+from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.pythons import find_python
 from headrace.spark_submit.spark_versions import traits_of, version_at
@@ -54,7 +54,7 @@ class Environment:
     @property
     def packages(self) -> Path:
         """Its site-packages."""
-        return self.folder / "lib" / f"python{dotted(self.python)}" / "site-packages"
+        return self.folder / "lib" / f"python{format_minor(self.python)}" / "site-packages"
 
     @property
     def home(self) -> Path:
@@ -85,12 +85,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache").absolute() / "headrace/spark"
 
 
-def cached(spark: str, python: Minor) -> Environment:
+def find_cached(spark: str, python: Minor) -> Environment:
     """Return the environment of a Spark and a Python in the cache, whether it exists or not."""
-    return Environment(spark, python, cache_folder() / f"{spark}-py{dotted(python)}")
+    return Environment(spark, python, cache_folder() / f"{spark}-py{format_minor(python)}")
 
 
-def made() -> list[Environment]:
+def list_complete() -> list[Environment]:
     """Return the complete environments of the cache, newest Spark first."""
     found: list[Environment] = []
     with contextlib.suppress(FileNotFoundError):
@@ -117,9 +117,10 @@ def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
         found = find_python(version)
         if found is not None:
             return found, version
-    name = dotted(wanted[0] if wanted else can[-1])
+    name = format_minor(wanted[0] if wanted else can[-1])
     raise JobRefused(
-        f"Spark {spark} runs with Python {dotted(can[0])} to {dotted(can[-1])}, and this machine has none of them: "
+        f"Spark {spark} runs with Python {format_minor(can[0])} to {format_minor(can[-1])}, "
+        f"and this machine has none of them: "
         f"install one (pyenv install {name}, or uv python install {name}), and try again."
     )
 
@@ -184,7 +185,7 @@ def _make(environment: Environment, python: Path, say: Say, more: Sequence[str],
     try:
         _fill(part, python, say, more, mend, folder)
         _move_scripts(part.folder / "bin", part.folder, folder)
-        marker = {"spark": version_at(part.home), "python": dotted(part.python)}
+        marker = {"spark": version_at(part.home), "python": format_minor(part.python)}
         (part.folder / _MARKER).write_text(json.dumps(marker) + "\n")
         part.folder.rename(folder)
     except BaseException:
@@ -195,7 +196,7 @@ def _make(environment: Environment, python: Path, say: Say, more: Sequence[str],
         problem = compile_modules(environment.home, environment.interpreter)
         if problem is not None:
             say(f"PySpark's modules could not be compiled, so jobs start more slowly: {problem}")
-    say(f"Spark {environment.spark} with Python {dotted(environment.python)} is in {folder}")
+    say(f"Spark {environment.spark} with Python {format_minor(environment.python)} is in {folder}")
 
 
 def _fill(
@@ -213,7 +214,8 @@ def _fill(
         (part.packages / path.name).symlink_to(path)
     if wanted:
         say(
-            f"installing {' '.join(wanted)} with Python {dotted(part.python)} into {folder}; once, and it takes minutes"
+            f"installing {' '.join(wanted)} with Python {format_minor(part.python)} into {folder}; "
+            f"once, and it takes minutes"
         )
         _pip(part, wanted, mend)
 
@@ -229,7 +231,9 @@ def _pip(part: Environment, wanted: list[str], mend: str) -> None:
     except _NoSuchVersion as error:
         nearest = _nearest(part.spark, error.versions)
         if nearest is None:
-            raise JobRefused(f"pip has no PySpark {dotted(minor_of(part.spark))}. {mend}") from None
+            raise JobRefused(
+                f"pip has no PySpark {format_minor(minor_of(part.spark))}. {mend}"
+            ) from None
         others = [_requirement(nearest) if each == exact else each for each in wanted]
         _run([*command, *others], part.spark, mend)
 
@@ -258,7 +262,7 @@ def _reusable(part: Environment) -> Iterator[Path]:
             continue
         yield from (packages / name for name in _PYSPARK)
         # NumPy is compiled for one version of Python.
-        if packages.parent.name == f"python{dotted(part.python)}":
+        if packages.parent.name == f"python{format_minor(part.python)}":
             yield from (path for name in _NUMPY if (path := packages / name).is_dir())
         return
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from headrace.core.clock import Clock
 from headrace.core.minor_versions import minor_of
-from headrace.spark_submit.configuration import logging_file, properties_file
+from headrace.spark_submit.configuration import build_logging_file, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S
 from headrace.spark_submit.logs import failure_cause, tail
@@ -149,7 +149,9 @@ class HistoryServer:
             properties_file(self._properties()), encoding="ascii"
         )
         version = version_at(home)
-        name, logging = logging_file(traits_of((4, 0) if version is None else minor_of(version)))
+        name, logging = build_logging_file(
+            traits_of((4, 0) if version is None else minor_of(version))
+        )
         (conf / name).write_text(logging + _LOGGING)
         self._url = None
         with self.output.open("wb") as output:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace.core.clock import SystemClock
-from headrace.core.minor_versions import dotted, minor_of
+from headrace.core.minor_versions import format_minor, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.context import Command
 from headrace.spark_submit.controller_log import CONTROLLER, note
@@ -25,8 +25,8 @@ from headrace.spark_submit.emr_releases import release_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
-    cached,
     ensure,
+    find_cached,
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
@@ -65,7 +65,7 @@ def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
         spark.release.spark_version,
         spark.release.label,
         folder.name,
-        mending(spark.release.label),
+        build_command(spark.release.label),
     )
     arguments, environment = command_that_makes(
         spark, folder / CONTROLLER, command.arguments, command.environment
@@ -86,13 +86,13 @@ def command_that_makes(
     }
     command = [
         sys.executable, "-I", "-c", _BOOT, str(_ROOT), spark.release.label,
-        spark.environment.spark, dotted(spark.environment.python),
+        spark.environment.spark, format_minor(spark.environment.python),
         "connector" if spark.connector else "", str(controller),
     ]  # fmt: skip
     return [*command, *arguments], {**environment, VARIABLE: json.dumps(kept)}
 
 
-def mending(label: str) -> str:
+def build_command(label: str) -> str:
     """Return the command with which a user creates a label's environment in advance."""
     return f"headrace spark install {label}"
 
@@ -106,12 +106,12 @@ def main() -> None:
     os.environ.update(kept)
     try:
         interpreter, version = python_for(spark, [minor_of(python)])
-        environment = cached(spark, version)
+        environment = find_cached(spark, version)
         ensure(
             environment,
             interpreter,
             say=lambda text: _note(Path(controller), text),
-            mend=f"{mending(label)}.",
+            mend=f"{build_command(label)}.",
         )
         if wants_connector:
             connector.make_packages(version)

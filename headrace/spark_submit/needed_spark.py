@@ -13,7 +13,7 @@ import ast
 import re
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor, dotted
+from headrace.core.minor_versions import Minor, format_minor
 from headrace.spark_submit.emr_releases import UnknownRelease, release_of, releases
 
 NAME = "NEEDS_SPARK"
@@ -23,7 +23,7 @@ class ReleaseTooOld(Exception):
     """A release's Spark is older than the one that a job needs; the message is a sentence."""
 
 
-def needed_spark(job: Path) -> Minor | None:
+def read_needed_spark(job: Path) -> Minor | None:
     """Return the oldest Spark that a job's file declares, such as (4, 0); None without a declaration.
 
     Raises ValueError, with one sentence, for an invalid declaration. A file that is not Python declares nothing: Spark
@@ -58,9 +58,9 @@ def _minor(job: Path, value: ast.expr) -> Minor:
 def check_release(job: Path, label: str) -> None:
     """Raise ReleaseTooOld, with a sentence, when the Spark of a release is older than a job needs.
 
-    A label newer than the table passes: AWS may have it. Raises ValueError; see `needed_spark`.
+    A label newer than the table passes: AWS may have it. Raises ValueError; see `read_needed_spark`.
     """
-    needed = needed_spark(job)
+    needed = read_needed_spark(job)
     if needed is None:
         return
     try:
@@ -74,7 +74,7 @@ def check_release(job: Path, label: str) -> None:
             return
         has = f"Spark {release.spark_version}"
     raise ReleaseTooOld(
-        f"{job.name} needs Spark {dotted(needed)}, and {label} has {has}: {_advice(needed)}."
+        f"{job.name} needs Spark {format_minor(needed)}, and {label} has {has}: {_advice(needed)}."
     )
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor, dotted
+from headrace.core.minor_versions import Minor, format_minor
 
 _ASK_WITHIN_S = 30
 _ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
@@ -19,15 +19,15 @@ _ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
 @functools.cache
 def find_python(version: Minor) -> Path | None:
     """Return an interpreter of exactly that version that can create virtual environments, or None."""
-    for candidate in _candidates(dotted(version)):
-        if _version(candidate) == dotted(version):
+    for candidate in _candidates(format_minor(version)):
+        if _version(candidate) == format_minor(version):
             return candidate
     return None
 
 
 def _candidates(version: str) -> Iterator[Path]:
     name = f"python{version}"
-    if version == dotted(sys.version_info[:2]):
+    if version == format_minor(sys.version_info[:2]):
         yield Path(sys.base_prefix) / "bin" / name
     # pyenv has shims for missing versions too, so run the interpreter to get its version.
     for folder in os.get_exec_path():

@@ -10,8 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor, dotted, minor_of
-from headrace.spark_submit.environments import made
+from headrace.core.minor_versions import Minor, format_minor, minor_of
+from headrace.spark_submit.environments import list_complete
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import traits_of, version_at
 
@@ -47,7 +47,7 @@ def find_newest_spark_home() -> Path:
 
     HEADRACE_SPARK_HOME has priority; else it is the installed one, or one that was created for a label.
     """
-    here = () if os.environ.get("HEADRACE_SPARK_HOME") else made()
+    here = () if os.environ.get("HEADRACE_SPARK_HOME") else list_complete()
     try:
         installed = find_spark_home()
     except JobRefused:
@@ -96,7 +96,7 @@ def java_for(spark: Minor) -> tuple[Path | None, int | None]:
     if others:
         number, place = min(others)
         return place, number
-    needs = f"Spark {'' if spark == _NOW else dotted(spark) + ' '}needs {traits.needed_java}"
+    needs = f"Spark {'' if spark == _NOW else format_minor(spark) + ' '}needs {traits.needed_java}"
     if java is None:
         where = f"under JAVA_HOME ({home})" if home else "on the path"
         raise JobRefused(f"There is no java {where}: {needs}; install a JDK or set JAVA_HOME.")

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.core.minor_versions import Minor, dotted, minor_of
+from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.emr_differences import differences
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, Release, UnknownRelease, release_of
 from headrace.spark_submit.environments import (
     Environment,
-    cached,
+    find_cached,
     link_if_possible,
     python_for,
 )
@@ -80,13 +80,14 @@ class JobSpark:
             return None
         if found[1] is None or (version := (3, int(found[1]))) == _python_of(self.environment):
             return str(self.python)
-        if dotted(version) not in self.release.pythons:
+        if format_minor(version) not in self.release.pythons:
             raise JobRefused(
                 f'Cannot run program "{value}": error=2, No such file or directory (the image of '
                 f"{self.release.label} has Python {', '.join(self.release.pythons)})"
             )
         raise JobRefused(
-            f"{value}: headrace runs {self.release.label} with Python {dotted(_python_of(self.environment))} here."
+            f"{value}: headrace runs {self.release.label} "
+            f"with Python {format_minor(_python_of(self.environment))} here."
         )
 
 
@@ -125,7 +126,7 @@ class Sparks:
             _, python = python_for(release.spark_version, image_pythons(release))
         except JobRefused:
             return None
-        environment = cached(release.spark_version, python)
+        environment = find_cached(release.spark_version, python)
         return environment.interpreter.parent if environment.whole else None
 
     def of(self, label: str | None, settings: Mapping[str, str] | None = None) -> JobSpark:
@@ -141,10 +142,10 @@ class Sparks:
             # Clusters that an older headrace created may have any label.
             raise JobRefused(f"The label's Spark is not known: {error}.") from None
         if self.takes_installed:
-            return self._installed(release, label)
-        return _of_release(release, label, _wanted_pythons(release, settings or {}))
+            return self._find_installed(release, label)
+        return _of_release(release, label, _list_pythons(release, settings or {}))
 
-    def _installed(self, release: Release, label: str | None) -> JobSpark:
+    def _find_installed(self, release: Release, label: str | None) -> JobSpark:
         home = find_spark_home()
         version = version_at(home)
         minor = _NEWEST if version is None else minor_of(version)
@@ -187,7 +188,7 @@ def image_pythons(release: Release) -> list[Minor]:
     return [minor_of(python) for python in (release.python, *others)]
 
 
-def _wanted_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
+def _list_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
     """Return the Pythons of the image; first the one that the job sets, else the default."""
     image = image_pythons(release)
     for key in _PYTHON_SETTINGS:
@@ -201,7 +202,7 @@ def _wanted_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor
 def _of_release(release: Release, label: str | None, wanted: Sequence[Minor]) -> JobSpark:
     version = release.spark_version
     interpreter, python = python_for(version, wanted)
-    environment = cached(version, python)
+    environment = find_cached(version, python)
     if not environment.whole:
         link_if_possible(environment, interpreter)
     java_home, java = java_for(release.spark_minor)

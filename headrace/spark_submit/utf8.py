@@ -44,7 +44,7 @@ for place, setting in enumerate(settings):
 
 def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return a job's locale variables for this environment; unchanged if the machine has no UTF-8 locale."""
-    given = _given(environment)
+    given = _read_locale(environment)
     found = _utf8_setting(tuple(given.items()))
     return given if found is None else dict(found)
 
@@ -52,14 +52,14 @@ def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def require_utf8(environment: Mapping[str, str], *paths: Path) -> None:
     """Raise JobRefused when Java cannot open one of the paths in the job's locale."""
     beyond = next((path for path in paths if not str(path).isascii()), None)
-    if beyond is not None and _utf8_setting(tuple(_given(environment).items())) is None:
+    if beyond is not None and _utf8_setting(tuple(_read_locale(environment).items())) is None:
         raise JobRefused(
             f"Java cannot name the folder {beyond}: it has letters outside ASCII, and this machine has no UTF-8 locale "
             "(see `locale -a`); install one, such as C.UTF-8, or use a folder with a name in ASCII."
         )
 
 
-def _given(environment: Mapping[str, str]) -> dict[str, str]:
+def _read_locale(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in VARIABLES if environment.get(name)}
 
 

@@ -113,7 +113,7 @@ def is_accepted(known: KnownLog, index: int) -> bool:
 def _problems_of(
     found: Inspection, identity: bytes, known: KnownLog, *, is_last: bool
 ) -> Iterator[Problem]:
-    reach = max(known.end_index, Segment.claimed_by_index(found.path, identity))
+    reach = max(known.end_index, Segment.read_claimed_end(found.path, identity))
     torn = is_last and found.end_index >= reach
     if found.header_problem:
         begun = torn and not found.is_foreign and found.size_bytes < frame.SEGMENT_HEADER_BYTES

@@ -19,7 +19,7 @@ def damage_in(connection: sqlite3.Connection, *, is_thorough: bool = False) -> s
     if not findings:
         return ""
     try:
-        tables = _damaged_tables(connection)
+        tables = _list_damaged_tables(connection)
     except sqlite3.DatabaseError as error:
         return str(error)
     shown = "; ".join(findings[:_SHOWN])
@@ -42,12 +42,12 @@ def _findings(connection: sqlite3.Connection, pragma: str) -> list[str]:
     return [] if found == ["ok"] else found
 
 
-def _damaged_tables(connection: sqlite3.Connection) -> list[str]:
+def _list_damaged_tables(connection: sqlite3.Connection) -> list[str]:
     """Return the tables that cannot be read whole. Raises sqlite3.DatabaseError when the list of tables cannot be."""
     rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
     names = [str(name) for (name,) in rows.fetchall()]
-    return [name for name in names if _findings(connection, f"quick_check({_quoted(name)})")]
+    return [name for name in names if _findings(connection, f"quick_check({_quote(name)})")]
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

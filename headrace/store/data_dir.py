@@ -63,7 +63,7 @@ def check_database(data_dir: Path, database: Database) -> None:
     damage = database.damage()
     if damage:
         database.close()
-        raise DataDirUnusable(_damaged(data_dir, damage))
+        raise DataDirUnusable(_describe_damage(data_dir, damage))
 
 
 def check_is_directory(data_dir: Path) -> None:
@@ -92,7 +92,7 @@ def _sentence(data_dir: Path, error: Exception) -> str:
         return _sentence_of_system(data_dir, error)
     state = data_dir / STATE_FILE
     if isinstance(error, json.JSONDecodeError):
-        return _damaged(data_dir, f"no JSON: {error}")
+        return _describe_damage(data_dir, f"no JSON: {error}")
     text = str(error)
     if "unable to open" in text or "readonly" in text:
         return (
@@ -102,10 +102,10 @@ def _sentence(data_dir: Path, error: Exception) -> str:
         return f"The state database {state} is in use by another program."
     if isinstance(error, sqlite3.OperationalError):
         return f"The state database {state} cannot be used: {text}."
-    return _damaged(data_dir, text)
+    return _describe_damage(data_dir, text)
 
 
-def _damaged(data_dir: Path, why: str) -> str:
+def _describe_damage(data_dir: Path, why: str) -> str:
     command = f"headrace check --repair --data-dir {data_dir}"
     return f"The state database {data_dir / STATE_FILE} is damaged ({why}); see: {command}"
 

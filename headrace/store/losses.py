@@ -211,7 +211,7 @@ class DamageLog:
     def __init__(self) -> None:
         self._logged: set[int] = set()
 
-    def logged(self, error: LogDamaged) -> LogDamaged:
+    def log_once(self, error: LogDamaged) -> LogDamaged:
         """Log damage when a reader finds it for the first time, and return the error."""
         if error.first_index not in self._logged:
             self._logged.add(error.first_index)

@@ -43,7 +43,7 @@ class Marks:
 
     def known(self) -> dict[Path, KnownLog]:
         """Return the marks of each log, by its folder."""
-        found = _known(self._documents.items(), self._losses.items(), self._data_dir)
+        found = _build_known(self._documents.items(), self._losses.items(), self._data_dir)
         return {
             self._data_dir / key: replace(known, is_certain=True) if self._fsync else known
             for key, known in found.items()
@@ -112,7 +112,7 @@ def read_known(database_path: Path) -> dict[str, KnownLog]:
         losses = _rows(connection, _LOSSES_TABLE)
     finally:
         connection.close()
-    return _known(marks, losses, database_path.parent)
+    return _build_known(marks, losses, database_path.parent)
 
 
 def accept(database: Database, data_dir: Path, folder: Path, losses: Iterable[Loss]) -> None:
@@ -135,7 +135,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[str, Any]]:
     return [(key, json.loads(value)) for key, value in rows]
 
 
-def _known(
+def _build_known(
     marks: Iterable[tuple[str, Any]], losses: Iterable[tuple[str, Any]], data_dir: Path
 ) -> dict[str, KnownLog]:
     found: dict[str, KnownLog] = {}

@@ -52,7 +52,7 @@ def open_segments(folder: Path, identity: bytes, known: KnownLog) -> OpenedLog:
                 segment = Segment.open_sealed(path, identity)
         except CorruptFrame as error:
             unreadable[int(path.stem)] = (path, str(error))
-            claimed = max(claimed, Segment.claimed_by_index(path, identity))
+            claimed = max(claimed, Segment.read_claimed_end(path, identity))
             continue
         opened.append(segment)
     end_index = opened[-1].end_index if opened else FIRST_INDEX

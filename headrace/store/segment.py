@@ -145,7 +145,7 @@ class Segment:
         segment = cls(path, int(path.stem), identity)
         segment._file = file = _File(path, os.O_RDWR)
         extent = segment._load_index()
-        segment.claimed_end_index = segment._claimed(extent)
+        segment.claimed_end_index = segment._find_claimed_end(extent)
         if os.fstat(file.fd).st_size < frame.SEGMENT_HEADER_BYTES:
             if segment.claimed_end_index > segment.first_index:
                 raise CorruptFrame("the segment was emptied")
@@ -170,12 +170,12 @@ class Segment:
         return segment, dropped
 
     @classmethod
-    def claimed_by_index(cls, path: Path, identity: bytes) -> int:
+    def read_claimed_end(cls, path: Path, identity: bytes) -> int:
         """Return one past the last record that a segment's index file lists; the first index without an index file."""
         segment = cls(path, int(path.stem), identity)
-        return segment._claimed(segment._load_index())
+        return segment._find_claimed_end(segment._load_index())
 
-    def _claimed(self, extent: Extent | None) -> int:
+    def _find_claimed_end(self, extent: Extent | None) -> int:
         # Records in the index of an earlier boot may have been lost in a power cut, and were not promised to survive
         # it.
         return self.first_index if extent is None or extent.boot != _BOOT else extent.end_index
@@ -203,7 +203,7 @@ class Segment:
         file_bytes = os.fstat(file.fd).st_size
         self.size_bytes = max(self.size_bytes, frame.SEGMENT_HEADER_BYTES)
         while True:
-            for offset, header in self._checked_frames(file, file_bytes):
+            for offset, header in self._walk_sound_frames(file, file_bytes):
                 self._note(offset, header.first_index, header.count, header.arrival_ms)
                 self.size_bytes = offset + header.frame_bytes
             behind = self._find_behind_damage(file, file_bytes)
@@ -220,7 +220,7 @@ class Segment:
         found = frame.find(rest, 0, self.end_index)
         return None if found is None else (self.size_bytes + found[0], found[1])
 
-    def _checked_frames(self, file: _File, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
+    def _walk_sound_frames(self, file: _File, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
         """Yield (offset, header) of frames up to the first that is cut off, damaged or out of order."""
         offset, expected = self.size_bytes, self.end_index
         start, chunk = offset, memoryview(b"")
@@ -274,11 +274,11 @@ class Segment:
 
     def sync(self) -> None:
         """Sync the written frames to the disk."""
-        file = self._file or self._reopened()
+        file = self._file or self._reopen()
         if file is not None:
             os.fsync(file.fd)
 
-    def _reopened(self) -> _File | None:
+    def _reopen(self) -> _File | None:
         """Open a sealed segment for one operation; None when retention has deleted it."""
         try:
             return _File(self.path, os.O_RDONLY)
@@ -300,7 +300,7 @@ class Segment:
         Raises SegmentDeleted when retention has deleted the segment meanwhile.
         """
         # A local reference, since the segment may be sealed meanwhile.
-        file = self._file or self._reopened()
+        file = self._file or self._reopen()
         if file is None:
             raise SegmentDeleted(self.path)
         return os.pread(file.fd, min(length_bytes, self.size_bytes - offset), offset)

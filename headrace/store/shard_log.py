@@ -262,7 +262,7 @@ class ShardLog:
                     continue
                 if self.closed and not self.folder.exists():
                     return Batch([], [], 0, 0, index, None)
-                raise self._damage.logged(
+                raise self._damage.log_once(
                     LogDamaged(f"{self.folder}: a segment is gone", index, index + 1)
                 ) from None
 
@@ -309,7 +309,7 @@ class ShardLog:
                         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
         except LogDamaged as error:
             if not count:
-                raise self._damage.logged(error) from None
+                raise self._damage.log_once(error) from None
             # The next read starts here and raises the error.
         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
 

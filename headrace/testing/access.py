@@ -55,7 +55,7 @@ class CloudAccess:
         endpoint_url = self.endpoint_url
         # A boto3 session takes an endpoint only from a configuration file.
         for name in ("client", "resource"):
-            setattr(made, name, _bound(getattr(made, name), endpoint_url))
+            setattr(made, name, _bind(getattr(made, name), endpoint_url))
         return made
 
     def client(self, service: str, *, account: str | None = None, region: str | None = None) -> Any:
@@ -105,10 +105,10 @@ class CloudAccess:
         return objects_under(self, bucket, prefix)
 
 
-def _bound(method: Any, endpoint_url: str) -> Any:
+def _bind(method: Any, endpoint_url: str) -> Any:
     @functools.wraps(method)
-    def bound(*args: Any, **kwargs: Any) -> Any:
+    def call_method(*args: Any, **kwargs: Any) -> Any:
         kwargs.setdefault("endpoint_url", endpoint_url)
         return method(*args, **kwargs)
 
-    return bound
+    return call_method

@@ -112,7 +112,7 @@ class LocalCloud(InProcessAccess):
 
     def close(self) -> None:
         """Stop the cloud, and remove its temporary folder."""
-        collect(self.cloud.judge)
+        collect(self.cloud.decisions)
         self.cloud.stop()
         if self._is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)

@@ -69,7 +69,7 @@ class Delivery:
         start = 0
         for number, size in enumerate(self.batches):
             shown = ", ".join(
-                f"{e.key}: {_shown(e.data)}" for e in self.events[start : start + size]
+                f"{e.key}: {_render(e.data)}" for e in self.events[start : start + size]
             )
             notes = [
                 *(["delivered again"] if number in self.again else []),
@@ -82,7 +82,7 @@ class Delivery:
         return "\n".join(lines) or "  nothing"
 
 
-def _shown(data: bytes) -> str:
+def _render(data: bytes) -> str:
     text = data.decode("utf-8", "backslashreplace")
     return text if len(text) <= 100 else f"{text[:97]}..."
 
@@ -142,11 +142,11 @@ def assert_converges(
     ordered: list[Any] = []
 
     def check(data: Any) -> None:
-        chosen, delivery = _drawn(
+        chosen, delivery = _draw_delivery(
             data, st, events, order=order, duplicates=duplicates, restarts=restarts
         )
         # A copy, because a pipeline may return an object that the next pipeline changes.
-        expected = _copied(run(pipeline(), in_order(chosen)))
+        expected = _copy_state(run(pipeline(), in_order(chosen)))
         if len(ordered) < _TWO_STATES and expected not in ordered:
             ordered.append(expected)
         got = run(pipeline(), delivery)
@@ -176,7 +176,7 @@ def assert_converges(
 
 def _check_that_events_count(pipeline: Callable[[], Pipeline], events: Sequence[Event]) -> None:
     """Raise NothingProcessed when the state after all events equals the state after none."""
-    untouched = _copied(run(pipeline(), in_order(())))
+    untouched = _copy_state(run(pipeline(), in_order(())))
     state = run(pipeline(), in_order(events))
     if state == untouched:
         raise NothingProcessed(
@@ -186,7 +186,7 @@ def _check_that_events_count(pipeline: Callable[[], Pipeline], events: Sequence[
         )
 
 
-def _copied(state: Any) -> Any:
+def _copy_state(state: Any) -> Any:
     """Return a copy of a state, or the state itself if it cannot be copied."""
     try:
         return copy.deepcopy(state)
@@ -194,7 +194,7 @@ def _copied(state: Any) -> Any:
         return state
 
 
-def _drawn(
+def _draw_delivery(
     data: Any,
     st: Any,
     events: Sequence[Event],
@@ -211,7 +211,7 @@ def _drawn(
     )
     picked.sort()
     chosen = [events[n] for n in picked]
-    coming = _interleaved(data, st, chosen, order)
+    coming = _interleave(data, st, chosen, order)
     if duplicates == "producer" and coming:
         # A producer that got no answer retries: the duplicate lands behind the records put in the meantime.
         for n in sorted(
@@ -229,7 +229,7 @@ def _drawn(
     return chosen, Delivery(tuple(coming), tuple(batches), again, restarted)
 
 
-def _interleaved(data: Any, st: Any, chosen: list[Event], order: str) -> list[Event]:
+def _interleave(data: Any, st: Any, chosen: list[Event], order: str) -> list[Event]:
     if order == "none":
         return list(data.draw(st.permutations(chosen))) if chosen else []
     left: dict[str, list[Event]] = {}
@@ -289,7 +289,7 @@ class HandlerPipeline:
         for _ in range(MOST_TRIES * max(1, len(batch))):
             if not left:
                 return
-            failed = self._failed_from(left)
+            failed = self._invoke(left)
             if failed is None:
                 return
             left = left[failed:]
@@ -303,14 +303,14 @@ class HandlerPipeline:
     def _give_up(self, left: list[dict[str, Any]]) -> None:
         self.given_up.append(base64.b64decode(left[0]["kinesis"]["data"]))
 
-    def _failed_from(self, records: list[dict[str, Any]]) -> int | None:
+    def _invoke(self, records: list[dict[str, Any]]) -> int | None:
         """Invoke the handler; return the index of the first record to deliver again."""
         try:
             answer: Any = self.handler({"Records": records}, None)
         except Exception:  # noqa: BLE001 - a batch that fails
             if len(records) > 1:
                 # As BisectBatchOnFunctionError does: try the first half next.
-                half = self._failed_from(records[: len(records) // 2])
+                half = self._invoke(records[: len(records) // 2])
                 return len(records) // 2 if half is None else half
             return 0
         items: list[dict[str, str]] = answer.get("batchItemFailures") or [] if answer else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report import in_words, report_of
 
 MOST_LINES = 10
@@ -17,10 +17,10 @@ _Row = dict[str, Any]
 _rows: dict[tuple[str, str, str], _Row] = {}
 
 
-def collect(judge: Judge) -> None:
+def collect(decisions: Decisions) -> None:
     """Add the denials that a cloud noted. As long as moto is not loaded there is no role, and so nothing to deny."""
-    if judge.people.is_ready:
-        add(report_of(judge)["denied"])
+    if decisions.people.is_ready:
+        add(report_of(decisions)["denied"])
 
 
 def add(rows: list[_Row]) -> None:

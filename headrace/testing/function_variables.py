@@ -71,7 +71,7 @@ class _VariablesByThread(MutableMapping[Any, Any]):
 _installing = threading.Lock()
 
 
-def _installed() -> _VariablesByThread:
+def _install() -> _VariablesByThread:
     """Return what is behind `os.environ`; the first call puts it there."""
     environ: Any = os.environ
     with _installing:
@@ -92,7 +92,7 @@ class FunctionVariables:
 
     def __init__(self, values: Mapping[str, str | None]) -> None:
         environ: Any = os.environ
-        self._by_thread = _installed()
+        self._by_thread = _install()
         self._others = frozenset(threading.enumerate())
         self._changes: dict[Any, Any] = {
             environ.encodekey(name): None if value is None else environ.encodevalue(value)
@@ -135,7 +135,7 @@ class _SessionByThread:
     """
 
     def __init__(self, own: Any, others: Any) -> None:
-        self._by_thread = _installed()
+        self._by_thread = _install()
         self._own = own
         self._others = others
 

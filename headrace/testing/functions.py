@@ -46,7 +46,7 @@ from headrace.testing.function_variables import FunctionVariables, default_sessi
 from headrace.testing.handlers import (
     FunctionNotLoadable,
     LambdaContext,
-    encoded,
+    encode_answer,
     error_payload,
     handler_of,
     log_line,
@@ -232,7 +232,7 @@ class InProcessEnvironment:
         try:
             with self._entered(request_id):
                 if self._handler is None:
-                    init_ms = self._initialised_in_ms(request_id)
+                    init_ms = self._initialise(request_id)
                 else:
                     self._platform.start(request_id)
                 started_s = rules.elapsed_s()
@@ -248,7 +248,7 @@ class InProcessEnvironment:
         lines, tail = self._output.take()
         return Outcome(payload, error, duration_ms, lines, tail)
 
-    def _initialised_in_ms(self, request_id: str) -> float:
+    def _initialise(self, request_id: str) -> float:
         """Load the handler; return how long that took. Raises ProcessBroken."""
         self._platform.init_start()
         started_s = self._rules.elapsed_s()
@@ -295,7 +295,7 @@ class InProcessEnvironment:
         if rules.elapsed_s() - started_s > spec.timeout_s:
             # Python code on a thread cannot be interrupted: it has run to its end, and still counts as timed out.
             raise timed_out(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
-        return encoded(answer, invocation.request_id)
+        return encode_answer(answer, invocation.request_id)
 
     @contextlib.contextmanager
     def _entered(self, request_id: str) -> Generator[None]:

@@ -113,7 +113,7 @@ def _number(value: object) -> float:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def encoded(answer: Any, request_id: str) -> tuple[bytes, str | None]:
+def encode_answer(answer: Any, request_id: str) -> tuple[bytes, str | None]:
     """Return the payload of a handler's answer and None, or an error document and `Unhandled`."""
     try:
         payload = json.dumps(answer, ensure_ascii=False, default=_number).encode()

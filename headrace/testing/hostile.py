@@ -215,7 +215,7 @@ def _next_items(
 
     if happens(hostility.happening):
         items.append(StreamEvent(chosen.choice(cast("Any", TROUBLES))))
-    event = _corrupted(event, sample, happens, chosen, hostility)
+    event = _corrupt(event, sample, happens, chosen, hostility)
     if happens(hostility.replay):
         held.append((place + chosen.randint(2, hostility.latest_records), event))
     if happens(hostility.late):
@@ -234,7 +234,7 @@ def _next_items(
     return items
 
 
-def _corrupted(
+def _corrupt(
     event: Event,
     sample: Sequence[Event],
     happens: Callable[[float], bool],
@@ -250,7 +250,7 @@ def _corrupted(
     if happens(hostility.drift):
         return replace(event, data=drifted(event.data, chosen))
     if happens(hostility.skew) and event.time_ms is not None:
-        return _skewed(event, chosen.choice((-1, 1)))
+        return _skew(event, chosen.choice((-1, 1)))
     return event
 
 
@@ -318,9 +318,9 @@ def streams(
     if hostility.truncated:
         kinds.append(st.builds(_cut, plain, st.integers(0, 40)))
     if hostility.drift:
-        kinds.append(st.builds(_drifted, plain, st.integers(0, 1000)))
+        kinds.append(st.builds(_drift, plain, st.integers(0, 1000)))
     if hostility.skew and any(event.time_ms is not None for event in sample):
-        kinds.append(st.builds(_skewed, plain, st.sampled_from((1, -1))))
+        kinds.append(st.builds(_skew, plain, st.sampled_from((1, -1))))
     if hostility.hot_key:
         kinds.append(st.builds(replace, plain, key=st.just(sample[0].key)))
     if hostility.aggregate:
@@ -339,13 +339,13 @@ def _cut(event: Event, length: int) -> Event:
     return replace(event, data=event.data[:length])
 
 
-def _skewed(event: Event, sign: int) -> Event:
+def _skew(event: Event, sign: int) -> Event:
     return (
         event if event.time_ms is None else replace(event, time_ms=event.time_ms + sign * SKEW_MS)
     )
 
 
-def _drifted(event: Event, seed: int) -> Event:
+def _drift(event: Event, seed: int) -> Event:
     return replace(event, data=drifted(event.data, random.Random(seed)))
 
 

@@ -98,7 +98,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """In a worker of pytest-xdist: send the denials to the controller, which reports them."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output[_DENIED] = _denied()
+        output[_DENIED] = _list_denied()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -113,7 +113,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report in a few lines what AWS would deny."""
-    rows = _denied()
+    rows = _list_denied()
     if not rows:
         return
     from headrace.testing.denials import lines
@@ -123,7 +123,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(line)
 
 
-def _denied() -> list[dict[str, Any]]:
+def _list_denied() -> list[dict[str, Any]]:
     """Return the denials that the clouds of this process have noted."""
     denials = sys.modules.get("headrace.testing.denials")
     return [] if denials is None else denials.take()

@@ -222,7 +222,7 @@ def _deploy_one(
             stacks.create_stack(**request)
     except stacks.exceptions.ClientError as error:
         raise StackFailed(f"Stack {name} was refused: {error}") from error
-    stack = _ended(stacks, name)
+    stack = _wait_for_end(stacks, name)
     done.stacks.append(name)
     for output in stack.get("Outputs", ()):
         done.outputs[output["OutputKey"]] = output["OutputValue"]
@@ -247,7 +247,7 @@ def _by_change_set(stacks: Any, request: dict[str, Any]) -> None:
     stacks.execute_change_set(**names)
 
 
-def _ended(stacks: Any, name: str) -> dict[str, Any]:
+def _wait_for_end(stacks: Any, name: str) -> dict[str, Any]:
     """Wait until a stack operation ends, and return the stack. Raises StackFailed with the stack's events."""
     deadline_s = time.monotonic() + _DEPLOYED_WITHIN_S
     while True:
@@ -322,14 +322,14 @@ def _upload_assets(cloud: CloudAccess, out: Path, manifest: Path) -> None:
         path = out / asset["source"]["path"]
         body = zipped(path) if asset["source"].get("packaging") == "zip" else path.read_bytes()
         for place in asset["destinations"].values():
-            bucket = _filled(cloud, place["bucketName"])
+            bucket = _fill_placeholders(cloud, place["bucketName"])
             _make_bucket(cloud, bucket)
             cloud.client("s3").put_object(
-                Bucket=bucket, Key=_filled(cloud, place["objectKey"]), Body=body
+                Bucket=bucket, Key=_fill_placeholders(cloud, place["objectKey"]), Body=body
             )
 
 
-def _filled(cloud: CloudAccess, text: str) -> str:
+def _fill_placeholders(cloud: CloudAccess, text: str) -> str:
     """Return a text with the CDK's placeholders for account and region replaced."""
     return (
         text.replace("${AWS::AccountId}", cloud.account)

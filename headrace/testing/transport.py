@@ -108,15 +108,15 @@ def carry(route: Route, request: Any, aws_host: str = "") -> AWSResponse:
     """Return a route's answer to a botocore request. `aws_host` is the AWS host that the request names, if any."""
     ours = http_request_of(request)
     ours.headers["host"] = _host(aws_host, route) if aws_host else urlsplit(request.url).netloc
-    return _answered(route, request.url, ours)
+    return _build_answer(route, request.url, ours)
 
 
 def carry_to_entered(url: str, request: HttpRequest) -> AWSResponse:
     """Return the answer, from the cloud entered last, to a request for the cloud's own address."""
-    return _answered(_Ways.routes[-1], url, request)
+    return _build_answer(_Ways.routes[-1], url, request)
 
 
-def _answered(route: Route, url: str, request: HttpRequest) -> AWSResponse:
+def _build_answer(route: Route, url: str, request: HttpRequest) -> AWSResponse:
     response = route.answer(request)
     if response.status == DROPPED:
         raise ConnectionClosedError(endpoint_url=url)
@@ -138,7 +138,7 @@ def whole(answer: HttpResponse | Future[HttpResponse], request: HttpRequest) -> 
         response = when_done(response).result(_LONGEST_ANSWER_S)
     body = response.body
     if isinstance(body, FileSlice):
-        data = _sliced(body)
+        data = _read_slice(body)
     elif isinstance(body, bytes):
         data = body
     elif hasattr(body, "__aiter__"):
@@ -155,7 +155,7 @@ def whole(answer: HttpResponse | Future[HttpResponse], request: HttpRequest) -> 
     return response
 
 
-def _sliced(part: FileSlice) -> bytes:
+def _read_slice(part: FileSlice) -> bytes:
     file = part.file or part.path.open("rb")
     with file:
         file.seek(part.offset_bytes)

@@ -149,14 +149,14 @@ def mappings_waiting(cloud: Watched) -> list[str]:
     """Return a sentence for each mapping of the account that still has records waiting."""
     mappings = _page(cloud, MAPPINGS)["mappings"]
     return [
-        f"{one['waiting']} {_named(one['source'])} wait for"
+        f"{one['waiting']} {_describe_input(one['source'])} wait for"
         f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
         for one in mappings
         if one["enabled"] and one.get("waiting") and one["function"].split(":")[4] == cloud.account
     ]
 
 
-def _named(source: str) -> str:
+def _describe_input(source: str) -> str:
     """Return a mapping's input in words: `records of orders`, `messages of failures`."""
     service, name = source.split(":")[2], source.rpartition("/")[2].rpartition(":")[2]
     return f"{'messages' if service == 'sqs' else 'records'} of {name}"
@@ -179,7 +179,7 @@ def _check_losses(cloud: Watched, may_lose: int) -> None:
 
 
 def _losses(mapping: dict[str, Any]) -> list[str]:
-    source, function = _named(mapping["source"]), mapping["function"].rpartition(":")[2]
+    source, function = _describe_input(mapping["source"]), mapping["function"].rpartition(":")[2]
     sentences = [
         f"{mapping['expired']} {source} expired before {function} handled them"
         if mapping.get("expired")

@@ -43,7 +43,7 @@ class Plan:
     memory_mib: int = 256
 
 
-def walled(plan: Plan) -> list[str]:
+def build_command(plan: Plan) -> list[str]:
     """Return the command that runs the plan's server until its standard input closes."""
     return command_of(_SERVER, json.dumps(asdict(plan)))
 
@@ -66,7 +66,7 @@ def refusal() -> str:
             stop_signal=15,
         )
         tried = subprocess.run(
-            walled(plan), capture_output=True, check=False, stdin=subprocess.DEVNULL
+            build_command(plan), capture_output=True, check=False, stdin=subprocess.DEVNULL
         )
     if tried.returncode == 0:
         return ""

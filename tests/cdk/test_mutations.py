@@ -63,12 +63,12 @@ class App:
 
     def named(self) -> Names:
         """Return who was denied which action since the report was cleared."""
-        rows = report_of(self.cloud.cloud.judge)["denied"]
+        rows = report_of(self.cloud.cloud.decisions)["denied"]
         return {(short(row["principal"]), row["action"]) for row in rows}
 
     def seen(self) -> Names:
         """Return who did what since then."""
-        entries = self.cloud.cloud.judge.entries()
+        entries = self.cloud.cloud.decisions.entries()
         return {(short(e.identity.arn), e.access.action) for e in entries}
 
     def put_flight(self) -> None:
@@ -281,7 +281,7 @@ def wait(what: Callable[[], Any]) -> Any:
 def run(app: App, stage: Stage, usual: Names) -> str:
     """Run a stage until it has ended well and done what it usually does; return what else came, empty if nothing."""
     ends = time.monotonic() + stage.longest_s
-    app.cloud.cloud.judge.clear()
+    app.cloud.cloud.decisions.clear()
     stage.begin()
     is_done = False
     while time.monotonic() < ends:

@@ -83,11 +83,11 @@ def ran(assembly: Path) -> Iterator[Ran]:
             return cloud.client("sqs").receive_message(QueueUrl=queue).get("Messages")
 
         wait_until(failed, within_s=120)
-        yield Ran(cloud, stacks, cloud.cloud.judge.entries())
+        yield Ran(cloud, stacks, cloud.cloud.decisions.entries())
 
 
 def test_aws_would_deny_nothing(ran: Ran) -> None:
-    report = report_of(ran.cloud.cloud.judge)
+    report = report_of(ran.cloud.cloud.decisions)
     assert report["denied"] == []
     assert report["unknown"] == []
     assert report["accesses"] > FLIGHTS
@@ -125,7 +125,7 @@ def mutations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def lacks(ran: Ran, role_arn: str, policy: str, document: dict[str, Any]) -> bool:
     """Whether AWS would deny some of what a role did, had it this document for that policy."""
-    people = ran.cloud.cloud.judge.people
+    people = ran.cloud.cloud.decisions.people
     identity = identity_of(CallerIdentity(role_arn, "s"))
     principal, own = people.principal(identity), people.policies(identity)
     assert principal is not None
@@ -197,7 +197,7 @@ def test_the_report_names_what_is_taken_away(ran: Ran) -> None:
 
     def named() -> bool:
         ran.cloud.advance(seconds=30)
-        rows = report_of(ran.cloud.cloud.judge)["denied"]
+        rows = report_of(ran.cloud.cloud.decisions)["denied"]
         found = {(short(row["principal"]), row["action"]) for row in rows}
         return set(SAMPLE) <= found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdk.stacks.analytics import RELEASE
-from headrace.core.minor_versions import dotted, minor_of
+from headrace.core.minor_versions import format_minor, minor_of
 from headrace.spark_submit.emr_releases import DEFAULT_LABEL, release_of, releases
 from headrace.spark_submit.spark_versions import traits_of
 from scripts import spark_matrix
@@ -22,7 +22,7 @@ def test_every_spark_of_a_release_is_tested_in_its_newest_documented_version() -
     newest: dict[str, str] = {}
     for release in releases():
         if release.spark_minor >= OLDEST and release.evidence == "documented":
-            newest.setdefault(dotted(release.spark_minor), release.spark_version)
+            newest.setdefault(format_minor(release.spark_minor), release.spark_version)
 
     assert newest == {minor: MATRIX[minor].spark for minor in newest}
     assert {"3.5", "4.0"} <= set(newest)
@@ -30,7 +30,7 @@ def test_every_spark_of_a_release_is_tested_in_its_newest_documented_version() -
 
 def test_a_tested_spark_is_of_its_minor_version_and_runs_with_its_python() -> None:
     for minor, tested in MATRIX.items():
-        assert dotted(minor_of(tested.spark)) == minor
+        assert format_minor(minor_of(tested.spark)) == minor
         assert minor_of(tested.python) in traits_of(minor_of(minor)).pythons
 
 

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.signatures.auth_errors import written
+from headrace.aws.signatures.auth_errors import format_time
 from headrace.core.values import iso_seconds_of
 from headrace.moto.requests.conversion import http_request_of
 from tests.security.auth_lab import HOST, Guarded, refused, sign_at
@@ -141,9 +141,9 @@ def test_a_quarter_of_an_hour_is_no_matter(guarded: Guarded, later: Later, secon
 @pytest.mark.parametrize("seconds", [16 * 60, -16 * 60])
 def test_more_is(guarded: Guarded, later: Later, service: str, operation: str, seconds: float):
     later(seconds)
-    before = written(guarded.clock.now_ms())
+    before = format_time(guarded.clock.now_ms())
     code, message, status = refused(getattr(guarded.client(service), operation))
-    after = written(guarded.clock.now_ms())
+    after = format_time(guarded.clock.now_ms())
     if service == "s3":
         assert (code, status) == ("RequestTimeTooSkewed", 403)
         return
@@ -168,7 +168,7 @@ def test_s3_says_how_far_the_clocks_are_apart(guarded: Guarded, later: Later):
     )
     assert error["MaxAllowedSkewMilliseconds"] == "900000"
     assert before <= error["ServerTime"] <= iso_seconds_of(guarded.clock.now_ms())
-    assert error["RequestTime"] < written(guarded.clock.now_ms())
+    assert error["RequestTime"] < format_time(guarded.clock.now_ms())
 
 
 # --- keys of IAM and STS --------------------------------------------------------------------------
@@ -315,7 +315,7 @@ def test_s3_says_what_a_header_lacks(
 ):
     headers = {
         "authorization": authorization.format("s3"),
-        "x-amz-date": written(guarded.clock.now_ms()),
+        "x-amz-date": format_time(guarded.clock.now_ms()),
     }
     answer = guarded.ask("GET", "/bucket/k", {n: v for n, v in headers.items() if v})
     assert answer.status == status

@@ -302,14 +302,14 @@ import importlib, sys, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from tests.support.moto_lab import MotoLab
 with MotoLab(Path(sys.argv[1])) as lab:
     lab.client("sqs").list_queues()
     journalled = lab.database.query("SELECT group_concat(services) FROM fallback_journal")[0][0]
     for (service,) in lab.database.query("SELECT service FROM fallback_services"):
         importlib.import_module(f"moto.{service}.models")
-        TOUCHED.load_deferred(service)
+        CHANGES.load_deferred(service)
         if f",{service}," not in journalled:
             data, _ = pickles.dump_service(service)
             pickles.load(data)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.browser_rules import FrontDoor
+from headrace.aws.gateway.browser_rules import BrowserRules
 from headrace.aws.gateway.cors import restraints
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.gateway.hosts import Hosts
@@ -289,7 +289,7 @@ def test_pages_of_the_clouds_own_origin_may_be_allowed(door: Door):
     """Whoever keeps an application in a bucket says so; then its documents have their origin, and may do all."""
     own = "http://localhost:4566"
     rules = NoRules()
-    front = FrontDoor(
+    front = BrowserRules(
         hosts=Hosts(), origins=AllowedOrigins([own]), own_addresses=rules, buckets=rules
     )
     page = {"host": "localhost:4566", "origin": own, "sec-fetch-site": "same-origin"}

@@ -17,7 +17,7 @@ from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.signatures.sigv4 import sign, signing_key
+from headrace.aws.signatures.sigv4 import derive_signing_key, sign
 from headrace.moto.requests.conversion import http_request_of
 from headrace.pages.s3_access import PATH as ACCESS_PATH
 from tests.security.auth_lab import HOST, Guarded
@@ -156,7 +156,7 @@ def chunked(lab: SigningLab, caller: Caller) -> HttpRequest:
     arrived = http_request_of(request.prepare())
     arrived.headers.setdefault("host", HOST)
     date = arrived.headers["x-amz-date"]
-    key = signing_key(caller.credentials.secret_key, date[:8], REGION, "s3")
+    key = derive_signing_key(caller.credentials.secret_key, date[:8], REGION, "s3")
     previous = arrived.headers["authorization"].rpartition("Signature=")[2]
     empty = hashlib.sha256().hexdigest()
     for data in (b"hello", b""):

@@ -173,7 +173,7 @@ class Metrics:
         self.metrics.extend(metrics)
 
 
-class NoFallback:
+class NoMoto:
     """A fallback that has no services."""
 
     profiles: Mapping[str, Profile] = {}
@@ -246,7 +246,7 @@ class LambdaLab:
             ids=ids,
             account=config.account_id,
             region=config.region,
-            fallback=NoFallback(),
+            moto=NoMoto(),
         )
         self.gateway.register(lambda_api(self.lambda_))
         self.lambda_.start()

@@ -73,7 +73,7 @@ class MotoLab:
             )
         )
         self.gateway = Gateway(
-            clock=self.clock, ids=Ids(2), account=ACCOUNT, region=REGION, fallback=self.moto
+            clock=self.clock, ids=Ids(2), account=ACCOUNT, region=REGION, moto=self.moto
         )
 
     def _invoke(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from headrace.core.minor_versions import dotted
+from headrace.core.minor_versions import format_minor
 from headrace.spark_submit.environments import Environment
 
 HERE = (sys.version_info[0], sys.version_info[1])
@@ -34,7 +34,7 @@ echo "$@" >> {log}
 
 def make_donor(folder: Path, spark: str) -> Path:
     """Make an environment for HEADRACE_SPARK_REUSE, whose PySpark says a version and whose NumPy suits this Python."""
-    packages = folder / "lib" / f"python{dotted(HERE)}" / "site-packages"
+    packages = folder / "lib" / f"python{format_minor(HERE)}" / "site-packages"
     for name in ("pyspark/bin", "pyspark/jars", "py4j", "numpy"):
         (packages / name).mkdir(parents=True)
     (packages / "pyspark" / "bin" / "spark-submit").touch()
@@ -42,7 +42,7 @@ def make_donor(folder: Path, spark: str) -> Path:
     return folder
 
 
-def make_python(folder: Path, pip: str, version: str = dotted(HERE)) -> Path:
+def make_python(folder: Path, pip: str, version: str = format_minor(HERE)) -> Path:
     """Make an interpreter that pretends; `pip` is a line of bash for what `pip install` does: `pyspark 3.5.6`.
 
     It notes the arguments of pip in `pip.log` beside itself.

@@ -34,13 +34,13 @@ class LeanFiles(botocore.loaders.JSONFileLoader):
 def _lean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's members; a member that is only named documentation, such as a shape's, is no text."""
     return {
-        name: _shared(value) if isinstance(value, str) else value
+        name: _share_text(value) if isinstance(value, str) else value
         for name, value in pairs
         if name != "documentation" or not isinstance(value, str)
     }
 
 
-def _shared(text: str) -> str:
+def _share_text(text: str) -> str:
     return sys.intern(text) if len(text) <= _LONGEST_SHARED_TEXT else text
 
 

@@ -31,12 +31,12 @@ def check_service(service: str, action: str | None) -> None:
     except UnknownServiceError:
         near = _nearest(service, loader().list_available_services("service-2"))
         raise UnknownName(
-            f"There is no AWS service {service!r}; the nearest are {_listed(near[:_NEAREST_NAMED])}."
+            f"There is no AWS service {service!r}; the nearest are {_list_names(near[:_NEAREST_NAMED])}."
         ) from None
     if action is not None and action not in names:
         near = _nearest(action, names)
         raise UnknownName(
-            f"The service {service} has no action {action!r}; the nearest are {_listed(near[:_NEAREST_NAMED])}."
+            f"The service {service} has no action {action!r}; the nearest are {_list_names(near[:_NEAREST_NAMED])}."
         )
 
 
@@ -47,20 +47,20 @@ def check_stream(members: Mapping[str, Any], shards_by_stream: ShardsByStream) -
         return
     known = shards_by_stream()
     if stream is not None and stream not in known:
-        raise UnknownName(_missing(f"stream {stream!r}", _nearest(stream, known)))
+        raise UnknownName(_describe_missing(f"stream {stream!r}", _nearest(stream, known)))
     streams = known if stream is None else (stream,)
     shards = {shard_id for name in streams for shard_id in known[name]}
     if shard is not None and shard not in shards:
         where = "" if stream is None else f" in the stream {stream}"
-        raise UnknownName(_missing(f"shard {shard!r}{where}", _nearest(shard, shards)))
+        raise UnknownName(_describe_missing(f"shard {shard!r}{where}", _nearest(shard, shards)))
 
 
-def _missing(what: str, names: list[str]) -> str:
-    there = f"there are {_listed(names)}" if names else "there are none"
+def _describe_missing(what: str, names: list[str]) -> str:
+    there = f"there are {_list_names(names)}" if names else "there are none"
     return f"There is no {what}, {there}; for one that is yet to be made, set even_if_missing."
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

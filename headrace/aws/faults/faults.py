@@ -50,14 +50,14 @@ class RequestProperties:
     @property
     def stream(self) -> str:
         """The name of the request's stream."""
-        return self._found()[0]
+        return self._find()[0]
 
     @property
     def shard(self) -> str:
         """The id of the request's shard."""
-        return self._found()[1]
+        return self._find()[1]
 
-    def _found(self) -> tuple[str, str]:
+    def _find(self) -> tuple[str, str]:
         if self._known is None:
             self._known = self.place()
         return self._known
@@ -102,7 +102,7 @@ class Rule:
             and (self.shard is None or self.shard == facts.shard)
         )
 
-    def described(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the rule as JSON, without the members that are not set."""
         names = [name for name in _MEMBERS if getattr(self, name) is not None]
         value: dict[str, Any] = {"id": self.id, **{name: getattr(self, name) for name in names}}

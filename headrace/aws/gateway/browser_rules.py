@@ -26,7 +26,7 @@ from headrace.aws.gateway.origins import (
     own_origin,
     page_origin,
 )
-from headrace.aws.gateway.refusals import refused
+from headrace.aws.gateway.refusals import refuse
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class OwnRules(Protocol):
         ...
 
 
-class FrontDoor:
+class BrowserRules:
     """Accepts or refuses requests. Thread-safe.
 
     Attributes:
@@ -91,7 +91,7 @@ class FrontDoor:
             return None
         if _is_action_by_link(request):
             sentence = "No link may run an operation of AWS: send it by POST, signed in a header."
-            return refused(request, 403, "OperationByLinkNotAllowed", sentence)
+            return refuse(request, 403, "OperationByLinkNotAllowed", sentence)
         if self._is_let_in(request, foreign_origin(request.headers)):
             return None
         return self._refuse_origin(request, UNNAMED if page is None else page)
@@ -159,7 +159,7 @@ class FrontDoor:
         )
         self._log_once(f"host {name}", sentence)
         # 421: this server does not serve that name (RFC 9110, 15.5.20). AWS never answers 421.
-        return refused(request, 421, "HostNotAllowed", sentence)
+        return refuse(request, 421, "HostNotAllowed", sentence)
 
     def _refuse_origin(self, request: HttpRequest, origin: str) -> HttpResponse:
         shown = origin[:200]
@@ -177,7 +177,7 @@ class FrontDoor:
             sentence += ", or give the bucket a CORS rule that does"
         sentence += "."
         self._log_once(f"origin {shown}", sentence)
-        return refused(request, 403, "OriginNotAllowed", sentence)
+        return refuse(request, 403, "OriginNotAllowed", sentence)
 
     def _log_once(self, what: str, sentence: str) -> None:
         if what not in self._logged and len(self._logged) < MOST_LOGGED:

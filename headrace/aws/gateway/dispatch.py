@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 MOST_ACCOUNTS_KEPT = 10_000
 
 
-class Fallback(Protocol):
+class MotoServices(Protocol):
     """The services that headrace does not own."""
 
     @property
@@ -71,7 +71,7 @@ class Fallback(Protocol):
 
 
 class Gateway:
-    """Routes requests to owned services and to the fallback.
+    """Routes requests to owned services and to moto.
 
     Attributes:
         names: finds the service of a request.
@@ -86,7 +86,7 @@ class Gateway:
         ids: Ids,
         account: str,
         region: str,
-        fallback: Fallback,
+        moto: MotoServices,
         authentication: Authentication | None = None,
         sessions: RoleSessions | None = None,
         strict: bool = False,
@@ -98,14 +98,14 @@ class Gateway:
         self._ids = ids
         self._account = account
         self._region = region
-        self._fallback = fallback
+        self._moto = moto
         self.faults = Faults(ids)
         self.inline = InlineRequests(self.faults, authentication)
         self.permissions: Permissions | None = None
         self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
         self.names = ServiceNames()
-        for name, profile in fallback.profiles.items():
+        for name, profile in moto.profiles.items():
             self._add(name, profile)
         self._accounts: dict[str, str] = {}
         # Request ids must be unique, not unguessable: a random start and a counter are cheap.
@@ -184,8 +184,8 @@ class Gateway:
         call = self._call(scope, service, request.headers)
         request.call = call
         is_session = scope.access_key.startswith(KEY_PREFIX)
-        is_half_signed = owned is not None and incomplete_signatures.is_half_signed(request)
-        if self._authentication is not None or request.query or is_session or is_half_signed:
+        is_incomplete = owned is not None and incomplete_signatures.is_incomplete(request)
+        if self._authentication is not None or request.query or is_session or is_incomplete:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
@@ -277,8 +277,8 @@ class Gateway:
         if not rpc_cbor.is_rpc(request):
             return self._answer_fallback(request, call)
         try:
-            service = self._fallback.service_of(request, call.service)
-            return rpc_cbor.answered(
+            service = self._moto.service_of(request, call.service)
+            return rpc_cbor.answer_as_cbor(
                 request, service, lambda asked: self._answer_fallback(asked, call)
             )
         except Exception:
@@ -292,7 +292,7 @@ class Gateway:
                 refusal = self._denial(request, call)
                 if refusal is not None:
                     return refusal
-            return self._fallback.handle(request, service)
+            return self._moto.handle(request, service)
         except AwsError as error:
             return HttpResponse(
                 error.status,
@@ -311,7 +311,7 @@ class Gateway:
     def _denial(self, request: HttpRequest, call: Call) -> HttpResponse | None:
         """Return the refusal of a request to one of moto's services that its caller may not make; None to accept it."""
         assert call.permit is not None
-        service = self._fallback.service_of(request, call.service)
+        service = self._moto.service_of(request, call.service)
         try:
             operation, params = operation_parser.operation_of(service, request)
             call.permit.ask(service, operation, params, account=call.account, region=call.region)
@@ -359,7 +359,7 @@ class Gateway:
             account = access_key
         else:
             account = None if self._sessions is None else self._sessions.account_of(access_key)
-            account = account or self._fallback.account_of(access_key)
+            account = account or self._moto.account_of(access_key)
         if account is None:
             return self._account  # not cached: STS may know it later
         if len(self._accounts) >= MOST_ACCOUNTS_KEPT:
@@ -389,7 +389,7 @@ class Gateway:
             if permit is not None:
                 where = {"account": account or self._account, "region": region or self._region}
                 permit.ask(service, operation, params, **where)
-            return self._fallback.call(
+            return self._moto.call(
                 service,
                 operation,
                 params,

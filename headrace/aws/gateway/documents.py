@@ -85,10 +85,10 @@ def page(
     above = element("nav", join((link(url, name) for url, name in trail), " / ")) if trail else None
     content = element("html", head, element("body", above, element("h1", title), *body), lang="en")
     kind = [("Content-Type", "text/html; charset=utf-8"), ("Cache-Control", "no-store")]
-    return restrained(HttpResponse(status, kind, f"<!doctype html>\n{content}\n".encode()))
+    return restrain(HttpResponse(status, kind, f"<!doctype html>\n{content}\n".encode()))
 
 
-def restrained(answer: HttpResponse) -> HttpResponse:
+def restrain(answer: HttpResponse) -> HttpResponse:
     """Add headers so that browsers do not run, frame, sniff or share an answer of the cloud's own pages."""
     if _RESTRAINTS[0] not in answer.headers:
         answer.headers += _RESTRAINTS
@@ -98,4 +98,4 @@ def restrained(answer: HttpResponse) -> HttpResponse:
 def json_response(value: Any, status: int = 200) -> HttpResponse:
     """Return a value as JSON."""
     kind = [("Content-Type", "application/json"), ("Cache-Control", "no-store")]
-    return restrained(HttpResponse(status, kind, msgspec.json.encode(value)))
+    return restrain(HttpResponse(status, kind, msgspec.json.encode(value)))

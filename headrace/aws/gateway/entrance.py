@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
-from headrace.aws.gateway.browser_rules import FrontDoor, is_of_a_browser
+from headrace.aws.gateway.browser_rules import BrowserRules, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.gateway.own_addresses import OwnAddresses
@@ -50,7 +50,7 @@ class Entrance:
 
     def __init__(
         self,
-        door: FrontDoor,
+        door: BrowserRules,
         *,
         gateway: Gateway,
         own_addresses: OwnAddresses,
@@ -174,7 +174,7 @@ class Entrance:
 
 
 def _add_browser_headers(
-    door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]
+    door: BrowserRules, request: HttpRequest, answer: Future[HttpResponse]
 ) -> None:
     if answer.exception() is None:
         door.add_browser_headers(request, answer.result())

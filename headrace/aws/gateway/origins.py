@@ -77,13 +77,13 @@ class AllowedOrigins:
         """Take origins such as `http://localhost:3000`, or `*`. Raises OriginRefused."""
         listed = [origin.strip() for origin in allowed]
         self.any = "*" in listed
-        self._listed = frozenset(_checked(origin) for origin in listed if origin != "*")
+        self._listed = frozenset(_check_origin(origin) for origin in listed if origin != "*")
 
     def __contains__(self, origin: str) -> bool:
         return self.any or origin in self._listed
 
 
-def _checked(text: str) -> str:
+def _check_origin(text: str) -> str:
     if text.lower() == NULL:
         raise OriginRefused(
             "--allow-origin does not take null, the origin that any web page can have; to allow every page, use '*'."

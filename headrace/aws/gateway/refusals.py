@@ -17,7 +17,7 @@ from headrace.core.html import element
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
-def refused(request: HttpRequest, status: int, code: str, sentence: str) -> HttpResponse:
+def refuse(request: HttpRequest, status: int, code: str, sentence: str) -> HttpResponse:
     """Return the answer that refuses a request; the request's head is enough.
 
     Browsers get a page, requests to the cloud's own paths get JSON, SDKs get AWS's JSON or XML.

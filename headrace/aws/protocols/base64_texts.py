@@ -15,11 +15,11 @@ _BASE64 = (string.ascii_letters + string.digits + "+/").encode()
 
 
 def is_base64(data: Sequence[str], lengths: set[int]) -> bool:
-    """Whether joined texts of these lengths, all multiples of four, are base64; see `padding_of`."""
-    return padding_of(data, lengths) is not None
+    """Whether joined texts of these lengths, all multiples of four, are base64; see `count_padding`."""
+    return count_padding(data, lengths) is not None
 
 
-def padding_of(data: Sequence[str], lengths: set[int]) -> int | None:
+def count_padding(data: Sequence[str], lengths: set[int]) -> int | None:
     """Return the number of `=` in joined texts of these lengths, all multiples of four; None when they are not base64.
 
     The texts must be as SDKs write base64: no other characters, `=` only once or twice at an end, and unused bits zero,

@@ -31,7 +31,7 @@ def is_rpc(request: HttpRequest) -> bool:
     return request.headers.get("smithy-protocol") == _PROTOCOL
 
 
-def answered(
+def answer_as_cbor(
     request: HttpRequest, service: str, answer_json: Callable[[HttpRequest], HttpResponse]
 ) -> HttpResponse:
     """Answer a request by the answer of `answer_json` to the same request in JSON. `service` is botocore's name."""

@@ -43,7 +43,9 @@ class Strictness:
     def check(self, operation: str, params: Mapping[str, Any]) -> None:
         """Refuse parameters that would be ignored. Raises AwsError."""
         paths = self._ignored.get(operation, ())
-        self._refuse(operation, [path for path in paths if any(_found(params, path.split(".")))])
+        self._refuse(
+            operation, [path for path in paths if any(_find_values(params, path.split(".")))]
+        )
 
     def check_head(
         self, operation: str, headers: Mapping[str, str], query: Mapping[str, str]
@@ -86,15 +88,15 @@ class Strictness:
         )
 
 
-def _found(value: Any, path: list[str]) -> Iterator[Any]:
+def _find_values(value: Any, path: list[str]) -> Iterator[Any]:
     """Yield the values at a path, in each item of lists on the path; empty and false values are left out."""
     if isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from _found(item, path)
+            yield from _find_values(item, path)
     elif not path:
         if value:
             yield value
     elif isinstance(value, Mapping):
-        yield from _found(
+        yield from _find_values(
             cast("Mapping[str, Any]", value).get(path[0].removesuffix("[]")), path[1:]
         )

@@ -66,7 +66,7 @@ def validate(
 
     With `wording`, sentences show complete lists and maps of plain values unless `shows_whole` is false.
     """
-    check = _compiled(service, operation, wording)
+    check = _compile_check(service, operation, wording)
     if check is None:
         return
     failures: Failures = []
@@ -75,12 +75,12 @@ def validate(
         raise AwsError(code, sentence(failures))
 
 
-def lacking(service: str, operation: str, params: Mapping[str, Any]) -> str:
+def find_missing_member(service: str, operation: str, params: Mapping[str, Any]) -> str:
     """Return AWS's sentence about `params` when a required member is not there; empty when all are.
 
     As on AWS, the sentence also reports the other failures.
     """
-    check = _compiled(service, operation, None)
+    check = _compile_check(service, operation, None)
     if check is None:
         return ""
     failures: Failures = []
@@ -96,7 +96,7 @@ def sentence(failures: Sequence[str]) -> str:
 
 
 @functools.cache
-def _compiled(service: str, operation: str, wording: Wording | None) -> Check | None:
+def _compile_check(service: str, operation: str, wording: Wording | None) -> Check | None:
     shape = operation_model(service, operation).input_shape
     return None if shape is None else _Compiler(operation, wording).compile(shape)
 

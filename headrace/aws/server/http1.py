@@ -18,7 +18,7 @@ from headrace.aws.server.http2_setup import PREFACE
 from headrace.aws.server.lingering import Lingering
 from headrace.aws.server.request_body import RequestBody
 from headrace.aws.server.tasks import log_failure
-from headrace.aws.server.waiting import settled
+from headrace.aws.server.waiting import finish_waits
 from headrace.aws.surplus import Surplus
 
 log = logging.getLogger(__name__)
@@ -315,7 +315,7 @@ class Http1Connection(asyncio.Protocol):
 
     def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
         """Write an answer whose waits are done, and continue; without a task, since many answers wait for one fsync."""
-        self._write(exchange, settled(answer))
+        self._write(exchange, finish_waits(answer))
         self._end_exchange(exchange.body)
 
     async def _serve(self, exchange: Exchange) -> None:

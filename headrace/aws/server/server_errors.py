@@ -28,9 +28,9 @@ def busy(headers: Mapping[str, str]) -> HttpResponse:
     Source: S3's ErrorResponses (SlowDown), and the common errors of AWS's other APIs (ServiceUnavailable); documented.
     """
     if _is_s3(headers):
-        return _shaped(headers, AwsError("SlowDown", "Please reduce your request rate.", 503))
+        return _shape_error(headers, AwsError("SlowDown", "Please reduce your request rate.", 503))
     message = "The request has failed due to a temporary failure of the server."
-    return _shaped(headers, AwsError("ServiceUnavailable", message, 503))
+    return _shape_error(headers, AwsError("ServiceUnavailable", message, 503))
 
 
 def busy_for(head: bytes) -> HttpResponse:
@@ -52,22 +52,24 @@ def body_late(headers: Mapping[str, str]) -> HttpResponse:
         "Your socket connection to the server was not read from or written to within the timeout period."
         " Idle connections will be closed."
     )
-    return _shaped(headers, AwsError("RequestTimeout", message, 400))
+    return _shape_error(headers, AwsError("RequestTimeout", message, 400))
 
 
 def body_too_large(headers: Mapping[str, str]) -> HttpResponse:
     """Return the answer to a body over 5 GiB. Source: S3's ErrorResponses (EntityTooLarge); documented."""
     if _is_s3(headers):
         message = "Your proposed upload exceeds the maximum allowed object size."
-        return _shaped(headers, AwsError("EntityTooLarge", message, 400))
-    return _shaped(headers, AwsError("RequestEntityTooLargeException", "Request is too large", 413))
+        return _shape_error(headers, AwsError("EntityTooLarge", message, 400))
+    return _shape_error(
+        headers, AwsError("RequestEntityTooLargeException", "Request is too large", 413)
+    )
 
 
 def body_not_stored(headers: Mapping[str, str]) -> HttpResponse:
     """Return the answer to a body that does not fit on the disk."""
     message = "The server could not store the request's body; its log says why."
     code = "InternalError" if _is_s3(headers) else "InternalFailure"
-    return _shaped(headers, AwsError(code, message, 500))
+    return _shape_error(headers, AwsError(code, message, 500))
 
 
 def _is_s3(headers: Mapping[str, str]) -> bool:
@@ -80,7 +82,7 @@ def _is_form(headers: Mapping[str, str]) -> bool:
     return headers.get("content-type", "").startswith("application/x-www-form-urlencoded")
 
 
-def _shaped(headers: Mapping[str, str], error: AwsError) -> HttpResponse:
+def _shape_error(headers: Mapping[str, str], error: AwsError) -> HttpResponse:
     content_type = headers.get("content-type", "")
     if _is_s3(headers):
         text = (

@@ -35,7 +35,7 @@ def call_when_done(answer: HttpResponse, then: Callable[[], None]) -> None:
         wait.add_done_callback(one_done)
 
 
-def settled(answer: HttpResponse) -> HttpResponse:
+def finish_waits(answer: HttpResponse) -> HttpResponse:
     """Return the answer to send now that its waits are done: the answer, or its failure when one of them failed."""
     waits, failure = answer.waits or [], answer.failure
     error = next((error for wait in waits if (error := wait.exception()) is not None), None)
@@ -53,7 +53,7 @@ def when_done(answer: HttpResponse) -> Future[HttpResponse]:
     """Return a Future of the answer to send once its waits are done."""
     done: Future[HttpResponse] = Future()
     if answer.waits:
-        call_when_done(answer, lambda: done.set_result(settled(answer)))
+        call_when_done(answer, lambda: done.set_result(finish_waits(answer)))
     else:
         done.set_result(answer)
     return done

@@ -83,12 +83,12 @@ class Wording:
 
     def skewed(self, timestamp: str, signed_ms: int, now_ms: int, minutes: int) -> AwsError:
         """Return the error of a request that was signed too long ago, or in the future."""
-        now = written(now_ms)
+        now = format_time(now_ms)
         if signed_ms < now_ms:
-            limit = written(now_ms - minutes * 60_000)
+            limit = format_time(now_ms - minutes * 60_000)
             sentence = f"Signature expired: {timestamp} is now earlier than {limit} ({now} - {minutes} min.)"
         else:
-            limit = written(now_ms + minutes * 60_000)
+            limit = format_time(now_ms + minutes * 60_000)
             sentence = f"Signature not yet current: {timestamp} is still later than {limit} ({now} + {minutes} min.)"
         return self._wrong(sentence)
 
@@ -297,6 +297,6 @@ def wording_of(request: HttpRequest, service: str) -> Wording:
     return _JSON if protocol in ("json", "smithy-rpc-v2-cbor") and not is_form else _QUERY
 
 
-def written(time_ms: int) -> str:
+def format_time(time_ms: int) -> str:
     """Return a time in the format of signatures."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime(_TIMESTAMP)

@@ -17,7 +17,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, Scope
 from headrace.aws.signatures import incomplete_signatures, presigned, sigv2
 from headrace.aws.signatures.access_keys import AccessKey, KeyRing, WrongToken
-from headrace.aws.signatures.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
+from headrace.aws.signatures.auth_errors import S3, SKEW_MINUTES, Wording, format_time, wording_of
 from headrace.aws.signatures.credential_scopes import SIGV2, SIGV4, SIGV4A, parameters_of, scope_of
 from headrace.aws.signatures.sigv2 import OldClaim
 from headrace.aws.signatures.sigv4 import (
@@ -63,7 +63,7 @@ class Authentication:
         key = self._key_of(request, claim, wording, now_ms)
         if isinstance(claim, OldClaim):
             return key
-        declared = _declared_hash(request, claim, wording)
+        declared = _read_declared_hash(request, claim, wording)
         if declared is None:
             declared = _hash_of(request)
         elif _SHA256.fullmatch(declared) and declared != _hash_of(request):
@@ -81,7 +81,7 @@ class Authentication:
             return
         key = self._key_of(request, claim, wording, now_ms)
         if isinstance(claim, Claim):
-            declared = _declared_hash(request, claim, wording)
+            declared = _read_declared_hash(request, claim, wording)
             if declared is not None:
                 _check_signature(request, claim, key, declared, wording)
 
@@ -184,7 +184,7 @@ def _timestamp(request: HttpRequest) -> str | None:
         except ValueError:
             continue
         aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return written(round(aware.timestamp() * 1000))
+        return format_time(round(aware.timestamp() * 1000))
     return None
 
 
@@ -208,7 +208,7 @@ def _old_header_claim(
 # --- the signed content ---------------------------------------------------------------------------
 
 
-def _declared_hash(request: HttpRequest, claim: Claim, wording: Wording) -> str | None:
+def _read_declared_hash(request: HttpRequest, claim: Claim, wording: Wording) -> str | None:
     """Return the text that the signature uses for the body; None when that is the body's hash. Raises AwsError."""
     declared = request.headers.get(_HASH)
     if wording is not S3:

@@ -54,7 +54,7 @@ def _check_of_s3(rest: str) -> None:
         raise S3.three_components()
 
 
-def is_half_signed(request: HttpRequest) -> bool:
+def is_incomplete(request: HttpRequest) -> bool:
     """Whether a request with a target claims to be signed, and may lack parts. Fast: it runs for every request."""
     headers = request.headers
     if "x-amz-target" not in headers:

@@ -46,7 +46,7 @@ def claim_of(params: dict[str, str], scope: Scope, wording: Wording) -> Claim | 
         )
     if not scope.access_key:
         raise S3.query_credential() if is_s3 else wording.credential(scope.credential)
-    _signed_ms(params["X-Amz-Date"], wording)
+    _parse_signed_ms(params["X-Amz-Date"], wording)
     return Claim(
         scope.access_key,
         scope.date,
@@ -94,7 +94,7 @@ def _expires_s(text: str | None, wording: Wording) -> int | None:
     return expires_s
 
 
-def _signed_ms(text: str, wording: Wording) -> int:
+def _parse_signed_ms(text: str, wording: Wording) -> int:
     try:
         return time_ms(text)
     except ValueError:

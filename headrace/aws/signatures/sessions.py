@@ -103,7 +103,7 @@ class RoleSessions:
 
     def issue(self, session: RoleSession) -> Credentials:
         """Return the credentials of a session; they are the same each time."""
-        payload = msgspec.json.encode(_sealed(session))
+        payload = msgspec.json.encode(_pack_session(session))
         seal = self._digest(b"token", payload)
         token = base64.b64encode(seal + payload).decode()
         key = self._key_id(session.account, seal)
@@ -169,7 +169,7 @@ class RoleSessions:
         return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
 
 
-def _sealed(session: RoleSession) -> list[Any]:
+def _pack_session(session: RoleSession) -> list[Any]:
     """Return the values of a session for its token, without the default values at the end."""
     values = list(astuple(session))
     for one in reversed(fields(session)):

@@ -72,7 +72,7 @@ class Signed:
 
 
 @functools.lru_cache(maxsize=256)
-def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+def derive_signing_key(secret: str, date: str, region: str, service: str) -> bytes:
     """Return the key that signs the requests of a day, a region and a service."""
     key = f"AWS4{secret}".encode()
     for part in (date, region, service, "aws4_request"):
@@ -93,7 +93,7 @@ def signatures(
     Usually there is one. When a path, query or header can be written in two ways, clients sign the form that they send
     or the form that the documentation prescribes; both prove that they have the secret.
     """
-    key = signing_key(secret, claim.date, claim.region, claim.service)
+    key = derive_signing_key(secret, claim.date, claim.region, claim.service)
     seen: set[bytes] = set()
     for canonical in _canonical_requests(request, claim, payload_hash):
         if canonical in seen:
@@ -135,7 +135,7 @@ def _resources(request: HttpRequest, claim: Claim) -> Iterator[tuple[str, str]]:
         if not (claim.is_query and name == SIGNATURE_PARAMETER)
     ]
     as_sent = "&".join(f"{name}={value}" for name, value in sorted(pairs))
-    encoded = sorted((_encoded(name), _encoded(value)) for name, value in pairs)
+    encoded = sorted((_encode(name), _encode(value)) for name, value in pairs)
     prescribed = "&".join(f"{name}={value}" for name, value in encoded)
     path = request.path or "/"
     if claim.service in ("s3", "s3express"):
@@ -151,7 +151,7 @@ def _resources(request: HttpRequest, claim: Claim) -> Iterator[tuple[str, str]]:
     yield tidy, prescribed
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     plain = unquote(text, errors="surrogateescape")
     return quote(plain, safe="-_.~", errors="surrogateescape")
 
@@ -161,7 +161,7 @@ class SigV4Chunks:
 
     def __init__(self, claim: Claim, secret: str) -> None:
         self._claim = claim
-        self._key = signing_key(secret, claim.date, claim.region, claim.service)
+        self._key = derive_signing_key(secret, claim.date, claim.region, claim.service)
         self._previous = claim.signature
 
     def is_right(self, sha256: str, signature: str) -> bool:

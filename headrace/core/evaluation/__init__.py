@@ -14,7 +14,7 @@ from headrace.core.evaluation.budget import LARGE, Budget
 from headrace.core.evaluation.errors import Stopped, TooMuch
 from headrace.core.evaluation.ledger import Ledger
 from headrace.core.evaluation.pool import POOL, Engine, Pool
-from headrace.core.evaluation.sizes import check_json_size, parsed_size, text_size
+from headrace.core.evaluation.sizes import bound_parsed_bytes, check_json_size, text_size
 from headrace.core.evaluation.turns import Turns
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "Stopped",
     "TooMuch",
     "Turns",
+    "bound_parsed_bytes",
     "check_json_size",
-    "parsed_size",
     "stop_evaluations",
     "text_size",
 ]

@@ -16,7 +16,7 @@ def text_size(text: str) -> int:
     return len(text) if text.isascii() else 4 * len(text)
 
 
-def parsed_size(text: str) -> int:
+def bound_parsed_bytes(text: str) -> int:
     """Return the bytes that a JSON text takes when it is parsed, at most; `[[],[],...]` grows thirty-fold."""
     containers = text.count("[") + text.count("{")
     return text_size(text) + _CONTAINER_BYTES * containers + _MEMBER_BYTES * text.count(",")

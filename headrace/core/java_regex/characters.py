@@ -14,7 +14,7 @@ from headrace.core.java_regex.sets import (
     all_but,
     both_cases,
     in_both,
-    merged,
+    merge_ranges,
     points,
 )
 
@@ -76,11 +76,11 @@ class CharacterReader:
 
     def one(self, ranges: Ranges) -> CharacterSet:
         """Return a node that matches any one of these characters."""
-        return CharacterSet(self.cased(ranges))
+        return CharacterSet(self.with_both_cases(ranges))
 
-    def cased(self, ranges: Sequence[Range]) -> Ranges:
+    def with_both_cases(self, ranges: Sequence[Range]) -> Ranges:
         """Return the characters, in both cases when case is ignored."""
-        return both_cases(ranges) if self.flags.any_case else merged(ranges)
+        return both_cases(ranges) if self.flags.any_case else merge_ranges(ranges)
 
     def escape_in_set(self) -> tuple[Ranges, str]:
         """Read the escape after a backslash, where it stands for characters: (ranges, or a property)."""
@@ -165,7 +165,7 @@ class CharacterReader:
 
     # --- sets in brackets
 
-    def bracketed(self, depth: int) -> CharacterSet:
+    def read_brackets(self, depth: int) -> CharacterSet:
         """Read the rest of `[...]` as a node."""
         ranges, properties, negated = self.set_of(depth)
         return CharacterSet(ranges, properties, negated)
@@ -185,7 +185,7 @@ class CharacterReader:
             elif self.taken("&&"):
                 if properties:
                     raise self.fail("headrace cannot intersect Unicode properties")
-                both = merged(ranges) if both is None else in_both(both, merged(ranges))
+                both = merge_ranges(ranges) if both is None else in_both(both, merge_ranges(ranges))
                 ranges = []
             elif self.taken("["):
                 inner, inner_properties, inner_negated = self.set_of(depth + 1)
@@ -201,8 +201,8 @@ class CharacterReader:
         if both is not None:
             if properties:
                 raise self.fail("headrace cannot intersect Unicode properties")
-            ranges = list(in_both(both, merged(ranges)))
-        all_ranges = self.cased(ranges)
+            ranges = list(in_both(both, merge_ranges(ranges)))
+        all_ranges = self.with_both_cases(ranges)
         if properties:
             return all_ranges, tuple(properties), negated
         return (all_but(all_ranges) if negated else all_ranges), (), False

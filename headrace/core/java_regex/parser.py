@@ -16,7 +16,7 @@ from headrace.core.java_regex.nodes import (
     Node,
     Repeat,
 )
-from headrace.core.java_regex.sets import LINE_ENDS, all_but, merged, points
+from headrace.core.java_regex.sets import LINE_ENDS, all_but, merge_ranges, points
 
 
 @dataclass(slots=True)
@@ -49,9 +49,9 @@ class _Parser(CharacterReader):
         if self.taken("\\Q"):
             quoted = self.until("\\E") if self.text.find("\\E", self.at) >= 0 else self.rest()
             atoms: list[Node] = [self.one(((ord(letter), ord(letter)),)) for letter in quoted]
-            return [*atoms[:-1], self.repeated(atoms[-1])] if atoms else []
+            return [*atoms[:-1], self._parse_repeats(atoms[-1])] if atoms else []
         atom = self.atom(depth)
-        return [] if atom is None else [self.repeated(atom)]
+        return [] if atom is None else [self._parse_repeats(atom)]
 
     def rest(self) -> str:
         found, self.at = self.text[self.at :], len(self.text)
@@ -63,7 +63,7 @@ class _Parser(CharacterReader):
             case "(":
                 return self.group(depth)
             case "[":
-                return self.bracketed(depth)
+                return self.read_brackets(depth)
             case ".":
                 return CharacterSet(
                     ((0, MAX_CODE_POINT),) if self.flags.dot_all else all_but(LINE_ENDS)
@@ -71,7 +71,7 @@ class _Parser(CharacterReader):
             case "^" | "$":
                 return Anchor(letter, self.flags.lines)
             case "\\":
-                return self.escaped()
+                return self._parse_escape()
             case "*" | "+" | "?":
                 self.at -= 1
                 raise self.fail(f"Dangling meta character '{letter}'")
@@ -130,7 +130,7 @@ class _Parser(CharacterReader):
                 case _:
                     raise self.fail("Unknown inline modifier")
 
-    def repeated(self, body: Node) -> Node:
+    def _parse_repeats(self, body: Node) -> Node:
         highest: int | None
         if self.taken("*"):
             lowest, highest = 0, None
@@ -155,7 +155,7 @@ class _Parser(CharacterReader):
             raise self.fail("Illegal repetition range")
         return int(low), int(high) if high else None
 
-    def escaped(self) -> Node | None:
+    def _parse_escape(self) -> Node | None:
         letter = self.take()
         match letter:
             case "b" | "B":
@@ -167,7 +167,7 @@ class _Parser(CharacterReader):
             case "E":
                 return None
             case "R":
-                ends = self.one(merged([*LINE_ENDS, (0x0B, 0x0C)]))
+                ends = self.one(merge_ranges([*LINE_ENDS, (0x0B, 0x0C)]))
                 crlf = Concatenation((self.one(points("\r")), self.one(points("\n"))))
                 return Group("(?:", Alternation((crlf, ends)))
             case "k":

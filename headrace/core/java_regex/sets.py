@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.core.java_regex.nodes import MAX_CODE_POINT, Range, Ranges
 
 
-def merged(ranges: Sequence[Range]) -> Ranges:
+def merge_ranges(ranges: Sequence[Range]) -> Ranges:
     """Return the ranges sorted, with adjacent ones merged."""
     found: list[Range] = []
     for low, high in sorted(ranges):
@@ -22,7 +22,7 @@ def all_but(ranges: Sequence[Range]) -> Ranges:
     """Return the ranges of every code point that is in none of the given ones."""
     found: list[Range] = []
     at = 0
-    for low, high in merged(ranges):
+    for low, high in merge_ranges(ranges):
         if low > at:
             found.append((at, low - 1))
         at = high + 1
@@ -43,22 +43,22 @@ def both_cases(ranges: Sequence[Range]) -> Ranges:
         for first, last, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
             if low <= last and high >= first:
                 found.append((max(low, first) + shift, min(high, last) + shift))
-    return merged(found)
+    return merge_ranges(found)
 
 
 def points(text: str) -> Ranges:
     """Return the characters of a text as ranges."""
-    return merged([(ord(letter), ord(letter)) for letter in text])
+    return merge_ranges([(ord(letter), ord(letter)) for letter in text])
 
 
 LINE_ENDS = points("\n\r\u0085\u2028\u2029")
 _DIGITS: Ranges = ((0x30, 0x39),)
 _LOWER: Ranges = ((0x61, 0x7A),)
 _UPPER: Ranges = ((0x41, 0x5A),)
-_WORD = merged([*_DIGITS, *_LOWER, *_UPPER, (0x5F, 0x5F)])
+_WORD = merge_ranges([*_DIGITS, *_LOWER, *_UPPER, (0x5F, 0x5F)])
 _SPACE = points(" \t\n\x0b\f\r")
 _PUNCT: Ranges = ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E))
-_WIDE_SPACE = merged(
+_WIDE_SPACE = merge_ranges(
     [*points(" \t\u00a0\u1680\u180e\u202f\u205f\u3000"), (0x2000, 0x200A)],
 )
 KINDS = {
@@ -66,21 +66,21 @@ KINDS = {
     "w": _WORD,
     "s": _SPACE,
     "h": _WIDE_SPACE,
-    "v": merged([*LINE_ENDS, (0x0B, 0x0C)]),
+    "v": merge_ranges([*LINE_ENDS, (0x0B, 0x0C)]),
 }
 POSIX: dict[str, Ranges] = {
     "Lower": _LOWER,
     "Upper": _UPPER,
     "ASCII": ((0, 0x7F),),
-    "Alpha": merged([*_LOWER, *_UPPER]),
+    "Alpha": merge_ranges([*_LOWER, *_UPPER]),
     "Digit": _DIGITS,
-    "Alnum": merged([*_DIGITS, *_LOWER, *_UPPER]),
+    "Alnum": merge_ranges([*_DIGITS, *_LOWER, *_UPPER]),
     "Punct": _PUNCT,
     "Graph": ((0x21, 0x7E),),
     "Print": ((0x20, 0x7E),),
     "Blank": points(" \t"),
     "Cntrl": ((0, 0x1F), (0x7F, 0x7F)),
-    "XDigit": merged([*_DIGITS, (0x41, 0x46), (0x61, 0x66)]),
+    "XDigit": merge_ranges([*_DIGITS, (0x41, 0x46), (0x61, 0x66)]),
     "Space": _SPACE,
 }
 # Java's other names for Unicode's general categories.

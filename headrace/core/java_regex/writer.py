@@ -59,32 +59,32 @@ def for_re2(node: Node, *, highest_point: int = MAX_CODE_POINT) -> str:
 
     The pattern is for texts without characters above `highest_point`: one for ASCII is much smaller.
     """
-    return _bounded(_Re2(highest_point).write(node))
+    return _check_length(_Re2(highest_point).write(node))
 
 
 def for_backtracking(node: Node) -> str:
     """Return the pattern in the syntax of the `regex` module, which unrolls counts. Raises BadPattern."""
-    if _unrolled(node) > MOST_UNROLLED:
+    if _count_unrolled(node) > MOST_UNROLLED:
         raise BadPattern("The pattern repeats too often")
-    return _backtracking(node)
+    return _write_backtracking(node)
 
 
-def _unrolled(node: Node) -> int:
+def _count_unrolled(node: Node) -> int:
     """Return how many characters a pattern has once its repeat counts are written out."""
     match node:
         case Concatenation(parts):
-            return sum(map(_unrolled, parts))
+            return sum(map(_count_unrolled, parts))
         case Alternation(options):
-            return sum(map(_unrolled, options))
+            return sum(map(_count_unrolled, options))
         case Group(_, body):
-            return 1 + _unrolled(body)
+            return 1 + _count_unrolled(body)
         case Repeat(body, lowest, highest, _):
-            return max(1, lowest, highest or 0) * _unrolled(body)
+            return max(1, lowest, highest or 0) * _count_unrolled(body)
         case _:
             return 1
 
 
-def _bounded(text: str) -> str:
+def _check_length(text: str) -> str:
     if len(text) > MOST_EMITTED_CHARACTERS:
         raise BadPattern("The pattern is too large")
     return text
@@ -97,13 +97,13 @@ class _Re2:
     def write(self, node: Node) -> str:
         match node:
             case CharacterSet():
-                return _one(self.clipped(node), lambda point: f"\\x{{{point:X}}}")
+                return _one(self.clip(node), lambda point: f"\\x{{{point:X}}}")
             case Anchor(kind, lines):
                 return _place(kind, lines=lines, end="\\z")
             case Concatenation(parts):
-                return _bounded("".join(map(self.write, parts)))
+                return _check_length("".join(map(self.write, parts)))
             case Alternation(options):
-                return _bounded("(?:" + "|".join(map(self.write, options)) + ")")
+                return _check_length("(?:" + "|".join(map(self.write, options)) + ")")
             case Group(opening, body):
                 if opening in ("(?=", "(?!", "(?<=", "(?<!", "(?>"):
                     raise NotLinear
@@ -115,7 +115,7 @@ class _Re2:
             case BackReference():
                 raise NotLinear
 
-    def clipped(self, node: CharacterSet) -> CharacterSet:
+    def clip(self, node: CharacterSet) -> CharacterSet:
         top = self.highest_point
         ranges = tuple((low, min(high, top)) for low, high in node.ranges if low <= top)
         return replace(node, ranges=ranges)
@@ -147,20 +147,20 @@ def _re2_repeat(body: str, lowest: int, highest: int | None) -> str:
     return text + (f"{body}{{0,{rest_may}}}" if rest_may else "")
 
 
-def _backtracking(node: Node) -> str:
+def _write_backtracking(node: Node) -> str:
     match node:
         case CharacterSet():
             return _one(node, _python_point)
         case Anchor(kind, lines):
             return _place(kind, lines=lines, end="\\Z")
         case Concatenation(parts):
-            return "".join(map(_backtracking, parts))
+            return "".join(map(_write_backtracking, parts))
         case Alternation(options):
-            return "(?:" + "|".join(map(_backtracking, options)) + ")"
+            return "(?:" + "|".join(map(_write_backtracking, options)) + ")"
         case Group(opening, body):
-            return f"{opening}{_backtracking(body)})"
+            return f"{opening}{_write_backtracking(body)})"
         case Repeat(body, lowest, highest, mode):
-            return f"(?:{_backtracking(body)}){_count(lowest, highest)}{mode}"
+            return f"(?:{_write_backtracking(body)}){_count(lowest, highest)}{mode}"
         case BackReference(group, any_case):
             back = f"\\g<{group}>" if group.isdigit() else f"(?P={group})"
             return f"(?i:{back})" if any_case else f"(?:{back})"

@@ -60,7 +60,7 @@ Behind:
             for alarm in other.of_type("AWS::CloudWatch::Alarm"):
                 text = json.dumps(alarm.properties, default=str)
                 if any(f'"{metric}"' in text for metric in _METRICS):
-                    watched.update(one.key for one in other.named_in(alarm.properties))
+                    watched.update(one.key for one in other.list_named_in(alarm.properties))
                     # Without a dimension, Lambda's metric covers all functions.
                     if '"AWS/Lambda"' in text and '"Dimensions"' not in text:
                         return

@@ -183,13 +183,13 @@ class ErrorPrefixWithoutType(StreamingRule):
             for place in _buckets_of(delivery):
                 prefix = _text(delivery, *place, "Prefix")
                 errors = _text(delivery, *place, "ErrorOutputPrefix")
-                reason = self._refused(prefix, errors)
+                reason = self._find_refusal(prefix, errors)
                 if reason is not None:
                     yield Finding(
                         delivery, f"{delivery.name}: {reason}", (*place, "ErrorOutputPrefix")
                     )
 
-    def _refused(self, prefix: str | None, errors: str | None) -> str | None:
+    def _find_refusal(self, prefix: str | None, errors: str | None) -> str | None:
         if errors and "!{" in errors and _ERROR_TYPE not in errors:
             return f"ErrorOutputPrefix holds expressions, and not {_ERROR_TYPE}"
         if errors and _BY_KEY.search(errors):

@@ -216,10 +216,10 @@ class RoleAllowsUnused(StreamingRule):
             functions = functions_of(role, template)
             if not functions or _serves_others(role, template):
                 continue
-            used = self._used(functions, template)
+            used = self._list_used(functions, template)
             for statement in permissions_of(role).statements:
                 owner = statement.owner
-                for one in owner.template.named_in(list(statement.resources)):
+                for one in owner.template.list_named_in(list(statement.resources)):
                     if one.type in kinds and one.key not in used and owner.template is template:
                         yield Finding(
                             owner,
@@ -228,7 +228,7 @@ class RoleAllowsUnused(StreamingRule):
                             statement.members,
                         )
 
-    def _used(self, functions: list[Resource], template: Template) -> set[tuple[str, str]]:
+    def _list_used(self, functions: list[Resource], template: Template) -> set[tuple[str, str]]:
         mine = {one.key for one in functions}
         named = [one for each in functions for one in each.neighbours]
         for other in template.around():
@@ -240,10 +240,10 @@ class RoleAllowsUnused(StreamingRule):
                     named += around
                     # A mapping on a registered consumer reads its stream.
                     named += [two for each in around for two in each.targets("StreamARN")]
-        return {one.key for one in (*named, *_failed_sources(named, template))}
+        return {one.key for one in (*named, *_list_failed_sources(named, template))}
 
 
-def _failed_sources(named: list[Resource], template: Template) -> Iterator[Resource]:
+def _list_failed_sources(named: list[Resource], template: Template) -> Iterator[Resource]:
     """Yield the sources whose failure queue is among these: a reader of the queue fetches records from the source."""
     queues = {one.key for one in named if one.type == QUEUE}
     for other in template.around() if queues else ():
@@ -274,7 +274,7 @@ class RoleNobodyTakes(StreamingRule):
             for one in other.resources.values():
                 if one.type not in ("AWS::IAM::Policy", "AWS::IAM::RolePolicy"):
                     taken.update(two.key for two in one.neighbours)
-            taken.update(two.key for two in other.named_in(other.body.get("Outputs", {})))
+            taken.update(two.key for two in other.list_named_in(other.body.get("Outputs", {})))
         for role in roles:
             services = {
                 action.partition(":")[0]

@@ -11,7 +11,7 @@ from headrace.lint.permissions import permissions_of
 from headrace.lint.rule import Finding, StreamingRule
 from headrace.lint.rules.firehose import DELIVERY
 from headrace.lint.sources import STREAM, shards_of
-from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, listed
+from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, as_list
 
 _READS = ("kinesis:GetRecords", "kinesis:SubscribeToShard")
 
@@ -94,7 +94,7 @@ Mapping:
                         read.update(one.key for one in streams if statement.covers(one))
         if len(template.around()) == 1:
             # The reader may be in a stack that is not linted in this run.
-            read.update(one.key for one in template.named_in(template.body.get("Outputs", {})))
+            read.update(one.key for one in template.list_named_in(template.body.get("Outputs", {})))
         for stream in streams:
             if stream.key not in read:
                 yield Finding(
@@ -152,10 +152,10 @@ Forward:
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the writers whose key is the same for all records."""
         for rule in template.of_type("AWS::Events::Rule"):
-            for number, target in enumerate(listed(rule.get("Targets"))):
+            for number, target in enumerate(as_list(rule.get("Targets"))):
                 path = _at(target, "KinesisParameters", "PartitionKeyPath")
                 if path in _CONSTANT_PATHS and self._has_many(
-                    template.named_in(_at(target, "Arn"))
+                    template.list_named_in(_at(target, "Arn"))
                 ):
                     place = ("Targets", number, "KinesisParameters", "PartitionKeyPath")
                     yield Finding(
@@ -181,9 +181,9 @@ Forward:
 
     def _topic_rules(self, template: Template) -> Iterator[Finding]:
         for rule in template.of_type("AWS::IoT::TopicRule"):
-            for number, action in enumerate(listed(rule.get("TopicRulePayload", "Actions"))):
+            for number, action in enumerate(as_list(rule.get("TopicRulePayload", "Actions"))):
                 key = _at(action, "Kinesis", "PartitionKey")
-                streams = template.named_in(_at(action, "Kinesis", "StreamName"))
+                streams = template.list_named_in(_at(action, "Kinesis", "StreamName"))
                 if isinstance(key, str) and "${" not in key and self._has_many(streams):
                     place = ("TopicRulePayload", "Actions", number, "Kinesis", "PartitionKey")
                     yield Finding(

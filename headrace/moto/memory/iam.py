@@ -69,25 +69,25 @@ def inline_policies(holder: Any) -> Iterator[tuple[str, str]]:
         yield name, str(text)
 
 
-def attached_policies(holder: Any) -> Iterator[NamedPolicy]:
+def list_attached_policies(holder: Any) -> Iterator[NamedPolicy]:
     """Yield the managed policies of a holder, in their default versions."""
     for policy in list(holder.managed_policies.values()):
-        yield from named(str(policy.name), _text_of(policy), str(policy.arn))
+        yield from parse_named(str(policy.name), _text_of(policy), str(policy.arn))
 
 
-def managed_policy(account: str, arn: str) -> NamedPolicy | None:
+def find_managed_policy(account: str, arn: str) -> NamedPolicy | None:
     """Return a managed policy, including AWS's own; None when it does not exist or cannot be parsed."""
     backend = backend_of(account)
     policy: Any = None if backend is None else backend.managed_policies.get(arn)
     if policy is None:
         return None
-    return next(iter(named(str(policy.name), _text_of(policy), arn)), None)
+    return next(iter(parse_named(str(policy.name), _text_of(policy), arn)), None)
 
 
 def boundary_of(account: str, holder: Any) -> NamedPolicy | None:
     """Return the permissions boundary of a user or a role; None without one."""
     arn = getattr(holder, "permissions_boundary_arn", None)
-    return managed_policy(account, str(arn)) if arn else None
+    return find_managed_policy(account, str(arn)) if arn else None
 
 
 def own_policies(account: str, holder: Any, *, is_user: bool) -> list[NamedPolicy]:
@@ -96,12 +96,12 @@ def own_policies(account: str, holder: Any, *, is_user: bool) -> list[NamedPolic
     row: list[NamedPolicy] = []
     for one in holders:
         for name, text in inline_policies(one):
-            row += named(name, text)
-        row += attached_policies(one)
+            row += parse_named(name, text)
+        row += list_attached_policies(one)
     return row
 
 
-def named(name: str, text: str, arn: str = "") -> Iterable[NamedPolicy]:
+def parse_named(name: str, text: str, arn: str = "") -> Iterable[NamedPolicy]:
     """Return a policy with its document; None for invalid text, which allows nothing."""
     try:
         return (NamedPolicy.of(name, text, arn),)

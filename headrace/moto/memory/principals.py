@@ -22,8 +22,8 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
-from headrace.moto.storage.changes import TOUCHED
-from headrace.permissions.policies.resource_grammar import listed
+from headrace.moto.storage.changes import CHANGES
+from headrace.permissions.policies.resource_grammar import as_list
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def patch() -> None:
 
 def _leaves_its_id(delete: Any, find: str) -> Any:
     @functools.wraps(delete)
-    def deleted(self: Any, name: str, *args: Any, **named: Any) -> Any:
+    def delete_and_note(self: Any, name: str, *args: Any, **named: Any) -> Any:
         holder = getattr(self, find)(name)
         answer = delete(self, name, *args, **named)
         if CURRENT.control is not None:
@@ -81,7 +81,7 @@ def _leaves_its_id(delete: Any, find: str) -> Any:
                 _leaving.discard(unique_id)
         return answer
 
-    return deleted
+    return delete_and_note
 
 
 def _replace(arn: str, unique_id: str) -> None:
@@ -92,25 +92,25 @@ def _replace(arn: str, unique_id: str) -> None:
             text = str(role.assume_role_policy_document)
             if quoted in text:
                 role.assume_role_policy_document = without(text, arn, unique_id)
-    for package, found, attribute in _held_by_moto():
+    for package, found, attribute in _list_policies_in_moto():
         kept = getattr(found, attribute)
         text = json.dumps(kept) if isinstance(kept, dict) else str(kept or "")
         if quoted in text:
             changed = without(text, arn, unique_id)
             setattr(found, attribute, json.loads(changed) if isinstance(kept, dict) else changed)
-            TOUCHED.service(package)
+            CHANGES.service(package)
     _replace_in_buckets(arn.split(":")[4], arn, unique_id)
 
 
 def without(text: str, arn: str, unique_id: str) -> str:
     """Return a policy with a principal's ARN replaced by an id; conditions with the ARN keep it."""
     document: Any = json.loads(text)
-    for statement in listed(document.get("Statement", [])):
+    for statement in as_list(document.get("Statement", [])):
         for element in ("Principal", "NotPrincipal"):
             named: Any = statement.get(element)
             if isinstance(named, dict) and "AWS" in named:
                 who: Any = named["AWS"]
-                swapped = [unique_id if one == arn else one for one in listed(who)]
+                swapped = [unique_id if one == arn else one for one in as_list(who)]
                 named["AWS"] = swapped if isinstance(who, list) else swapped[0]
     return json.dumps(document)
 
@@ -126,10 +126,10 @@ _PLACES = {
 }
 
 
-def _held_by_moto() -> Iterator[tuple[str, Any, str]]:
+def _list_policies_in_moto() -> Iterator[tuple[str, Any, str]]:
     """Yield the package, the resource and the attribute of each policy; packages that are not imported are left out."""
     for package, (name, place, attribute) in _PLACES.items():
-        TOUCHED.load_deferred(package)
+        CHANGES.load_deferred(package)
         if f"moto.{package}.models" not in sys.modules:
             continue
         backends: Any = getattr(importlib.import_module(f"moto.{package}.models"), name)

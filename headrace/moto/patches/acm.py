@@ -16,8 +16,8 @@ def allow_system_tags(module: Any) -> None:
     check = holder._validate_kv
 
     @functools.wraps(check)
-    def checked(self: Any, key: str, value: Any, index: int) -> None:
+    def check_first(self: Any, key: str, value: Any, index: int) -> None:
         if not are_set_now(key):
             check(self, key, value, index)
 
-    holder._validate_kv = checked
+    holder._validate_kv = check_first

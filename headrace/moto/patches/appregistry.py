@@ -19,7 +19,7 @@ def add_missing_calls(urls: Any) -> None:
     backend: Any = AppRegistryBackend
     create = backend.create_application
 
-    def found(self: Any) -> Any:
+    def find(self: Any) -> Any:
         name = self.path.rsplit("/", 1)[-1]
         for each in self.servicecatalogappregistry_backend.applications.values():
             if name in (each.id, each.name, each.arn):
@@ -33,12 +33,12 @@ def add_missing_calls(urls: Any) -> None:
         return create(self, name, *args, **named)
 
     def update_application(self: Any) -> str:
-        application = found(self)
+        application = find(self)
         application.description = self._get_param("description")
         return json.dumps({"application": application.to_json()})
 
     def delete_application(self: Any) -> str:
-        application = found(self)
+        application = find(self)
         del self.servicecatalogappregistry_backend.applications[application.arn]
         return json.dumps({"application": application.to_json()})
 

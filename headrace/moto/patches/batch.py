@@ -24,13 +24,13 @@ def correct_environments(module: Any) -> None:
 
     @functools.wraps(create)
     def create_compute_environment(self: Any, *, service_role: str, **named: Any) -> Any:
-        role = service_role or _linked_role(self.iam_backend)
+        role = service_role or _get_linked_role(self.iam_backend)
         return create(self, service_role=role, **named)
 
     module.BatchBackend.create_compute_environment = create_compute_environment
 
 
-def _linked_role(iam: Any) -> str:
+def _get_linked_role(iam: Any) -> str:
     """Return the ARN of the account's service-linked role for Batch, created if it does not exist."""
     for role in iam.roles.values():
         if role.name == _BATCH_ROLE:

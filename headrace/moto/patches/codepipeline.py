@@ -16,7 +16,7 @@ def allow_system_tags(module: Any) -> None:
     check = pipeline.validate_tags
 
     @functools.wraps(check)
-    def checked(self: Any, tags: list[dict[str, str]]) -> None:
+    def check_first(self: Any, tags: list[dict[str, str]]) -> None:
         check(self, [tag for tag in tags if not are_set_now(tag["key"])])
 
-    pipeline.validate_tags = checked
+    pipeline.validate_tags = check_first

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 
 
 @functools.cache
@@ -22,9 +22,9 @@ def patch() -> None:
 
     model: Any = BaseModel
     # moto's version adds every instance to a list of its class, for moto's dashboard.
-    model.__new__ = _untracked
+    model.__new__ = _make_untracked
     accounts: Any = AccountSpecificBackend
-    accounts.__getitem__ = _noted(AccountSpecificBackend.__getitem__)
+    accounts.__getitem__ = _note_reads(AccountSpecificBackend.__getitem__)
     shared: Any = moto.core.responses
     # moto's version scans the class's members at every request.
     shared.method_names_from_class = functools.cache(shared.method_names_from_class)
@@ -40,23 +40,23 @@ def _request_id(headers: dict[str, Any] | None = None) -> str:
     return made
 
 
-def _untracked(kind: Any, *_: Any, **__: Any) -> Any:
+def _make_untracked(kind: Any, *_: Any, **__: Any) -> Any:
     return object.__new__(kind)
 
 
-def _noted(getitem: Any) -> Any:
+def _note_reads(getitem: Any) -> Any:
     @functools.wraps(getitem)
-    def noted(self: Any, region: str) -> Any:
+    def get_and_note(self: Any, region: str) -> Any:
         is_new = dict.get(self, "aws" if region == "global" else region) is None
-        if is_new and TOUCHED.deferred:
+        if is_new and CHANGES.deferred:
             # The service's stored state is loaded now: this is its first use.
-            TOUCHED.load_deferred(pickles.package_of(self.backend))
+            CHANGES.load_deferred(pickles.package_of(self.backend))
             is_new = dict.get(self, "aws" if region == "global" else region) is None
         backend = getitem(self, region)
         if is_new:
-            TOUCHED.made(pickles.package_of(self.backend))
-        elif TOUCHED.is_watching:
-            TOUCHED.service(pickles.package_of(self.backend))
+            CHANGES.made(pickles.package_of(self.backend))
+        elif CHANGES.is_watching:
+            CHANGES.service(pickles.package_of(self.backend))
         return backend
 
-    return noted
+    return get_and_note

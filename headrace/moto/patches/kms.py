@@ -34,7 +34,7 @@ def _of_any_name(method: Any) -> Any:
     """Make a method that takes a key's id take its ARN too."""
 
     @functools.wraps(method)
-    def named(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
+    def call_with_key_id(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
         return method(self, self.get_key_id(key_id), *args, **more)
 
-    return named
+    return call_with_key_id

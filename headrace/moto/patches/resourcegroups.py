@@ -16,7 +16,7 @@ def allow_system_tags(module: Any) -> None:
     check = backend._validate_tags
 
     @functools.wraps(check)
-    def checked(tags: dict[str, str]) -> None:
+    def check_first(tags: dict[str, str]) -> None:
         check({key: value for key, value in tags.items() if not are_set_now(key)})
 
-    backend._validate_tags = staticmethod(checked)
+    backend._validate_tags = staticmethod(check_first)

@@ -16,8 +16,8 @@ def allow_system_tags(module: Any) -> None:
     check = service.validate_tags
 
     @functools.wraps(check)
-    def checked(self: Any, tags: list[dict[str, str]], limit: int = 0) -> str:
+    def check_first(self: Any, tags: list[dict[str, str]], limit: int = 0) -> str:
         own = [tag for tag in tags if not are_set_now(tag.get(self.key_name, ""))]
         return check(self, own, limit)
 
-    service.validate_tags = checked
+    service.validate_tags = check_first

@@ -96,11 +96,11 @@ def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     if table is None:
         # The order of locks wherever both are held: loading state also imports.
         with MOTO_LOCK, IMPORTING:
-            table = _URL_TABLES[service] = _imported_url_table(service)
+            table = _URL_TABLES[service] = _import_url_table(service)
     return table
 
 
-def _imported_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
+def _import_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     import moto.backends
     from moto.core.base_backend import BackendDict
     from moto.core.models import DEFAULT_ACCOUNT_ID

@@ -15,7 +15,7 @@ import msgspec
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.protocols import codec_json, codec_moto
-from headrace.aws.protocols.validate import lacking
+from headrace.aws.protocols.validate import find_missing_member
 from headrace.moto.requests.kinds import changes_rows_only
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,9 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
         return
     code = _CODES.get(service)
-    sentence = lacking(service, operation, params) if code and params is not None else ""
+    sentence = (
+        find_missing_member(service, operation, params) if code and params is not None else ""
+    )
     if sentence:
         raise AwsError(str(code), sentence)
 
@@ -71,15 +73,15 @@ def without_nulls(request: HttpRequest) -> HttpRequest:
         value = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return request
-    return replace(request, body=msgspec.json.encode(_stripped(value)))
+    return replace(request, body=msgspec.json.encode(_strip(value)))
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
-        return {name: _stripped(item) for name, item in pairs if item is not None}
+        return {name: _strip(item) for name, item in pairs if item is not None}
     if isinstance(value, list):
-        return [_stripped(item) for item in cast("list[Any]", value)]
+        return [_strip(item) for item in cast("list[Any]", value)]
     return value
 
 

@@ -25,7 +25,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     Usually AWS refuses such a request, and moto has not checked it; then the answer has AWS's sentence.
     """
     try:
-        operation, params = _checked(service, operation, request, error)
+        operation, params = _read_request(service, operation, request, error)
     except AwsError as fault:
         return fault
     except Exception:
@@ -48,7 +48,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     )
 
 
-def _checked(
+def _read_request(
     service: str, operation: str, request: HttpRequest, error: Exception
 ) -> tuple[str, dict[str, Any]]:
     """Return a request's operation and parameters.
@@ -78,7 +78,7 @@ def _checked(
     return operation, params
 
 
-def missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | None:
+def find_missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | None:
     """Return the error of a form without an Action, for which moto has an empty answer; None for other requests.
 
     Source: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html (MissingAction; the

@@ -34,7 +34,7 @@ def _topic_attribute(params: Params) -> Any:
     return params.get("AttributeValue") if params.get("AttributeName") == "Policy" else None
 
 
-def _named(name: str) -> Callable[[Params], Any]:
+def _read_member(name: str) -> Callable[[Params], Any]:
     return lambda params: params.get(name)
 
 
@@ -42,15 +42,15 @@ def _named(name: str) -> Callable[[Params], Any]:
 _POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
     "sqs": {"CreateQueue": _attribute, "SetQueueAttributes": _attribute},
     "sns": {"CreateTopic": _attribute, "SetTopicAttributes": _topic_attribute},
-    "kms": {"CreateKey": _named("Policy"), "PutKeyPolicy": _named("Policy")},
-    "secretsmanager": {"PutResourcePolicy": _named("ResourcePolicy")},
-    "ecr": {"SetRepositoryPolicy": _named("policyText")},
+    "kms": {"CreateKey": _read_member("Policy"), "PutKeyPolicy": _read_member("Policy")},
+    "secretsmanager": {"PutResourcePolicy": _read_member("ResourcePolicy")},
+    "ecr": {"SetRepositoryPolicy": _read_member("policyText")},
     "dynamodb": {
-        "PutResourcePolicy": _named("Policy"),
-        "CreateTable": _named("ResourcePolicy"),
+        "PutResourcePolicy": _read_member("Policy"),
+        "CreateTable": _read_member("ResourcePolicy"),
     },
-    "logs": {"PutResourcePolicy": _named("policyDocument")},
-    "events": {"PutPermission": _named("Policy")},
+    "logs": {"PutResourcePolicy": _read_member("policyDocument")},
+    "events": {"PutPermission": _read_member("Policy")},
 }
 
 

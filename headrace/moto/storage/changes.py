@@ -1,8 +1,8 @@
 """Records what the current requests have changed in moto: whole services, and single rows of growing collections.
 
 A process has one moto, and so one record. Whoever changes moto's state records it here while it holds `MOTO_LOCK`;
-`KeptState.save` takes the record and writes the changes in one transaction. A concurrent read may add services that it
-only looked at: they equal their stored state, and nothing is written.
+`MotoStorage.save` takes the record and writes the changes in one transaction. A concurrent read may add services that
+it only looked at: they equal their stored state, and nothing is written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Rows:
         """Return `key` in the database's form."""
         return key
 
-    def encoded(self, key: Any) -> bytes | None:
+    def encode_row(self, key: Any) -> bytes | None:
         """Return the current row; None when it is deleted."""
         raise NotImplementedError
 
@@ -64,12 +64,12 @@ def new_rows_id() -> int:
     return int.from_bytes(os.urandom(8), "big") >> 2
 
 
-# Collection -> the touched keys of its rows; None when exactly the current rows are to be stored.
-RowsTouched = dict[Rows, set[Hashable] | None]
+# Collection -> the changed keys of its rows; None when exactly the current rows are to be stored.
+ChangedRows = dict[Rows, set[Hashable] | None]
 
 
-class Touched:
-    """Everything touched since the last `take`."""
+class Changes:
+    """Everything that changed since the last `take`."""
 
     def __init__(self) -> None:
         # Whether a request that may change something is in progress.
@@ -79,7 +79,7 @@ class Touched:
         self._loading: set[str] = set()
         self._services: set[str] = set()
         self._made: set[str] = set()
-        self._rows: RowsTouched = {}
+        self._rows: ChangedRows = {}
 
     def load_deferred(self, package: str) -> None:
         """Load a service's stored state, if that was deferred."""
@@ -119,8 +119,8 @@ class Touched:
         """Note that every row may be new, and that stored rows which no longer exist are to be deleted."""
         self._rows[rows] = None
 
-    def take(self, *, with_services: bool = True) -> tuple[set[str], RowsTouched]:
-        """Return the touched services and rows, and start a new record.
+    def take(self, *, with_services: bool = True) -> tuple[set[str], ChangedRows]:
+        """Return the changed services and rows, and start a new record.
 
         Without `with_services`, only those services that have a new backend.
         """
@@ -129,4 +129,4 @@ class Touched:
         return (services | made if with_services else made), rows
 
 
-TOUCHED = Touched()
+CHANGES = Changes()

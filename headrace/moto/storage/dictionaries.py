@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.pickles import dump, load
 from headrace.moto.storage.stored_names import stored_as
 
@@ -34,20 +34,20 @@ class KeptDict(OrderedDict[Any, Any]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
-        TOUCHED.row(self.rows, key)
+        CHANGES.row(self.rows, key)
 
     def __delitem__(self, key: Any) -> None:
         super().__delitem__(key)
-        TOUCHED.row(self.rows, key)
+        CHANGES.row(self.rows, key)
 
     def pop(self, key: Any, *default: Any, **named: Any) -> Any:
         """See `OrderedDict.pop`."""
-        TOUCHED.row(self.rows, key)
+        CHANGES.row(self.rows, key)
         return super().pop(key, *default, **named)
 
     def clear(self) -> None:
         """See `dict.clear`."""
-        TOUCHED.all_rows(self.rows)
+        CHANGES.all_rows(self.rows)
         super().clear()
 
 
@@ -56,8 +56,8 @@ class DictRows(Rows):
 
     values: KeptDict
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         return dump(self.values[key]) if key in self.values else None
 
     def keys(self) -> Iterable[Any]:

@@ -213,13 +213,13 @@ def private_key(der: bytes) -> Any:
     return load_der_private_key(der, None)
 
 
-def found(rows: Rows) -> None:
+def note_rows(rows: Rows) -> None:
     """Note that the state being pickled refers to these rows."""
     _Pickler.now.rows.append(rows)
 
 
 def _reduce_rows(rows: Rows) -> Any:
-    found(rows)
+    note_rows(rows)
     return rows_with_id, (type(rows), rows.id)
 
 

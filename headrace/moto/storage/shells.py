@@ -150,7 +150,7 @@ def _stand_in_for(what: Any, made: Callable[..., Any], called: Callable[..., Any
     return type.__call__(_StandInType, f"StandInFor{what.__name__}", (), members)
 
 
-def _called(kind: type, *arguments: Any) -> Any:
+def _call_class(kind: type, *arguments: Any) -> Any:
     """Return what a call of a class of moto's makes: a member of an enumeration, or a container's shell."""
     if issubclass(kind, enum.Enum):
         (value,) = arguments
@@ -196,10 +196,10 @@ def stand_in(module: str, name: str) -> Any:
     if (module, name) in PLAIN_VALUES:
         return _plain_values()[module, name]
     if (module, name) == (MODULE, "named"):
-        return _stand_in_for(named, named, named)
+        return _stand_in_for(stand_in_for, stand_in_for, stand_in_for)
     ours = old_name(module, name)
     if ours:
-        return named(ours)
+        return stand_in_for(ours)
     if name in moto_names(module) and "." not in name:
         return _of_moto(module, name)
     raise pickle.UnpicklingError(f"{module}.{name} is no part of moto's state")
@@ -212,19 +212,21 @@ def _of_moto(module: str, name: str) -> type:
     if not isinstance(kind, type):
         raise pickle.UnpicklingError(f"moto has no {module}.{name} any more")
 
-    return _stand_in_for(kind, functools.partial(shell_of, kind), functools.partial(_called, kind))
+    return _stand_in_for(
+        kind, functools.partial(shell_of, kind), functools.partial(_call_class, kind)
+    )
 
 
 @functools.cache
-def named(name: str) -> type:
+def stand_in_for(name: str) -> type:
     """Return the stand-in of what headrace stores under a name: its own classes and functions are called."""
     what = stored(name)
 
-    def called(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         return what(*map(real, arguments))
 
-    made = functools.partial(shell_of, what) if isinstance(what, type) else called
-    return _stand_in_for(what, made, called)
+    made = functools.partial(shell_of, what) if isinstance(what, type) else call
+    return _stand_in_for(what, made, call)
 
 
 def real(value: Any) -> Any:
@@ -271,7 +273,7 @@ class _UuidShell(uuid.UUID):
                 raise pickle.UnpicklingError("no UUID")
 
 
-def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
+def _compile(pattern: str, flags: int) -> re.Pattern[str]:
     return re.compile(str(pattern), int(flags))
 
 
@@ -303,7 +305,7 @@ def _plain_values() -> dict[tuple[str, str], Any]:
         ("collections", "Counter"): (Counter, _counter),
         ("decimal", "Decimal"): (decimal.Decimal, decimal.Decimal),
         ("dateutil.tz.tz", "tzutc"): (tzutc, tzutc),
-        ("re", "_compile"): (_compiled, _compiled),
+        ("re", "_compile"): (_compile, _compile),
         ("uuid", "UUID"): (uuid.UUID, _UuidShell),
     }  # fmt: skip
     return {

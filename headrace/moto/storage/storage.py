@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace.aws.calls.errors import AwsError
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows, RowsTouched
+from headrace.moto.storage.changes import CHANGES, ChangedRows, RowKey, Rows
 from headrace.moto.storage.journal import Entry, Journal
 from headrace.moto.storage.pickles import (
     Where,
@@ -78,7 +78,7 @@ class _Stored:
 NOTHING = _Stored(b"", frozenset())
 
 
-class KeptState:
+class MotoStorage:
     """The state of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`."""
 
     def __init__(self, database: Database, always: Sequence[Rows] = ()) -> None:
@@ -110,13 +110,13 @@ class KeptState:
         ]
         self.progress = Progress(0, len(services) + int(rows) + len(self.journal))
         self._stored, self.must_load_again = {}, False
-        TOUCHED.deferred.clear()
+        CHANGES.deferred.clear()
         self._journalled = self.journal.services()
         for service in sorted(services, key=lambda name: name not in FIRST):
             if f"moto.{service}.models" in sys.modules:
                 self._load_snapshot(service)
             else:
-                TOUCHED.deferred[service] = functools.partial(self._load_snapshot, service)
+                CHANGES.deferred[service] = functools.partial(self._load_snapshot, service)
             self.progress.done += 1
         self._load_rows(self._always)
         if len(self.journal):
@@ -125,7 +125,7 @@ class KeptState:
             for service in list(self._stored):
                 if service not in self._journalled:
                     self._load_snapshot(service)
-        TOUCHED.take()
+        CHANGES.take()
         if self.journal.has_old_entries():
             self._settle()
 
@@ -171,7 +171,7 @@ class KeptState:
     def _settle(self) -> None:
         """Convert the journal of an old data directory into snapshots, in one transaction."""
         for package in all_packages():
-            TOUCHED.made(package)
+            CHANGES.made(package)
         with self._database.transaction():
             self.save(None)
             self.journal.adopt_old_entries(sorted(self._journalled))
@@ -194,7 +194,7 @@ class KeptState:
         this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
         to be loaded anew.
         """
-        services, rows = TOUCHED.take(with_services=with_services)
+        services, rows = CHANGES.take(with_services=with_services)
         services |= {each.service for each in rows if not self._is_live(each)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {each.service for each in rows} & self._journalled
@@ -216,7 +216,7 @@ class KeptState:
             self._journalled = journalled
             raise
 
-    def _take_back(self, services: set[str], rows: RowsTouched, *, is_journalled: bool) -> None:
+    def _take_back(self, services: set[str], rows: ChangedRows, *, is_journalled: bool) -> None:
         """Restore what was touched to the state in the database."""
         self.undo_count += 1
         # For a journalled service the database has requests, not state.
@@ -224,7 +224,7 @@ class KeptState:
         if is_journalled:
             return
         names = services | {each.service for each in rows if each.service}
-        names = names.union(*(some for some in TOGETHER if some & names)) - set(TOUCHED.deferred)
+        names = names.union(*(some for some in TOGETHER if some & names)) - set(CHANGES.deferred)
         try:
             for name in sorted(names):
                 is_stored = name in self._stored
@@ -239,10 +239,10 @@ class KeptState:
                 "a change that could not be stored cannot be undone: the whole state is loaded again"
             )
             return
-        TOUCHED.take()
+        CHANGES.take()
         for name in names - set(self._stored):
             # The ids of new backends are stored with the next save.
-            TOUCHED.made(name)
+            CHANGES.made(name)
         self.must_load_again = False
 
     def _is_live(self, rows: Rows) -> bool:
@@ -251,12 +251,12 @@ class KeptState:
         stored = self._stored.get(rows.service)
         return stored is not None and rows.id in stored.live
 
-    def _save_service(self, service: str, rows: RowsTouched) -> bool:
+    def _save_service(self, service: str, rows: ChangedRows) -> bool:
         """Store a service's snapshot if it has changed, and note its new rows.
 
         Return False when it cannot be pickled.
         """
-        if service in TOUCHED.deferred:
+        if service in CHANGES.deferred:
             # Nothing has used it yet, so it is unchanged; and it is not in memory.
             return True
         try:
@@ -297,7 +297,7 @@ class KeptState:
         changed: list[tuple[int, RowKey, bytes]] = []
         wanted: Iterable[Hashable] = rows.keys() if keys is None else keys
         for key in wanted:
-            value = rows.encoded(key)
+            value = rows.encode_row(key)
             if value is not None:
                 changed.append((rows.id, rows.row_key(key), value))
                 continue

@@ -56,13 +56,13 @@ class Decider(Protocol):
 class Caller:
     """The `Permit` of one caller, with its accesses. Thread-safe."""
 
-    def __init__(self, judge: Decider, identity: Identity) -> None:
+    def __init__(self, decisions: Decider, identity: Identity) -> None:
         self.identity = identity
         self.entries = Entries(identity)
-        self._judge = judge
-        self._clock = judge.clock
-        self._lock = judge.lock
-        self._enforces = judge.enforces
+        self._decisions = decisions
+        self._clock = decisions.clock
+        self._lock = decisions.lock
+        self._enforces = decisions.enforces
 
     def of_session(self, identity: Identity) -> Caller:
         """Return this caller in one of its sessions, which differ in the time when they were issued."""
@@ -77,7 +77,7 @@ class Caller:
         """See `Permit.acting`."""
         identity = self.identity
         if identity.kind == "key":
-            known = self._judge.user_of(identity.name)
+            known = self._decisions.user_of(identity.name)
             if known is None:
                 return None
             identity = known
@@ -87,7 +87,7 @@ class Caller:
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> None:
         """See `Permit.ask`."""
-        for access in self._judge.accesses(service, operation, params, account, region):
+        for access in self._decisions.accesses(service, operation, params, account, region):
             sentence = self._note(key_of(access), access)
             if sentence:
                 raise refusal(service, sentence, access.action)
@@ -109,7 +109,7 @@ class Caller:
         """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
         entry = self.entries.by_key.get((action, key, of))
         if entry is not None:
-            return self._seen(entry)
+            return self._describe_seen(entry)
         return self._note((action, key, of), use_of_key(service, action, key, of))
 
     def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
@@ -117,7 +117,7 @@ class Caller:
         entry = self.entries.by_key.get(key)
         if entry is None:
             return self._note(key, access_to(action, resource))
-        return self._seen(entry)
+        return self._describe_seen(entry)
 
     def sentence_in(self, access: Access) -> str:
         """Note an access with condition keys of its own; return AWS's sentence when it is to be refused."""
@@ -136,20 +136,20 @@ class Caller:
             entry = self.entries.entry_of(key, access, now_ms)
         if entry.samples is not None and self._enforces:
             one = Entry(self.identity, access)
-            return self._judge.decide(self.identity, one) or ""
-        return self._seen(entry)
+            return self._decisions.decide(self.identity, one) or ""
+        return self._describe_seen(entry)
 
-    def _seen(self, entry: Entry) -> str:
+    def _describe_seen(self, entry: Entry) -> str:
         if self._enforces:
             entry.last_ms = self._clock.now_ms()
-            sentence = self._judge.decide(self.identity, entry)
+            sentence = self._decisions.decide(self.identity, entry)
             with self._lock:
                 if sentence:
                     entry.denied += 1
                     entry.denied_ms = entry.last_ms
                 else:
                     entry.allowed += 1
-                self._judge.changes += 1
+                self._decisions.changes += 1
             return sentence or ""
         self._note_pending(entry)
         return ""
@@ -162,4 +162,4 @@ class Caller:
         entry.identity = self.identity
         # `settle` sets the time of the last of many, within a second; setting it here would cost time on each call.
         entry.last_ms = self._clock.now_ms()
-        self._judge.later(entry)
+        self._decisions.later(entry)

@@ -82,7 +82,7 @@ ResourcePolicy = Callable[[Access], NamedPolicy | None]
 _ASKED_INSIDE = frozenset({("kinesis", "GetRecords")})
 
 
-class Judge:
+class Decisions:
     """Implements `Permissions` and `Guard`, and is the `Worker` that decides. Thread-safe."""
 
     name = "iam"
@@ -176,7 +176,7 @@ class Judge:
         """See `Permissions.permit_as`."""
         return None if self.mode == "off" else self._as(acting)
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019 - there is one judge to a cloud
+    @functools.lru_cache(maxsize=4096)  # noqa: B019 - a cloud has one
     def _as(self, acting: CallerIdentity) -> Caller:
         return self._caller(identity_of(acting))
 
@@ -228,13 +228,13 @@ class Judge:
         return bool(self._pending)
 
     def step(self) -> float:
-        """Judge the waiting entries once IAM is loaded; see `Worker.step`."""
+        """Decide the waiting entries once IAM is loaded; see `Worker.step`."""
         if self.people.is_ready:
-            self.settle()
+            self.decide_waiting()
         return JUDGE_EVERY_S
 
-    def settle(self) -> None:
-        """Judge all waiting entries. Blocks until IAM is loaded, if there are any."""
+    def decide_waiting(self) -> None:
+        """Decide all waiting entries. Blocks until IAM is loaded, if there are any."""
         with self._judging, without_note():
             with self.lock:
                 pending, self._pending = self._pending, []
@@ -322,10 +322,10 @@ class Judge:
 
     def entries(self) -> list[Entry]:
         """Return every entry, after judging the waiting ones."""
-        self.settle()
-        return self.noted()
+        self.decide_waiting()
+        return self.list_noted()
 
-    def noted(self) -> list[Entry]:
+    def list_noted(self) -> list[Entry]:
         """Return every entry, judged or not."""
         with self.lock:
             return [entry for c in self._callers.values() for entry in c.entries.by_key.values()]

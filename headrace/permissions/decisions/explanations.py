@@ -7,12 +7,16 @@ from typing import Any
 
 from headrace.core.ports import CallerIdentity
 from headrace.permissions.decisions.condition_values import at, with_tags
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.entries import access_to
 from headrace.permissions.decisions.identity import Identity, identity_of
 from headrace.permissions.decisions.refusals import NOT_IN_IAM
 from headrace.permissions.policies.explain import explain
-from headrace.permissions.policies.least_privilege import Unused, least_policy, unused_statements
+from headrace.permissions.policies.least_privilege import (
+    Unused,
+    find_unused_statements,
+    least_policy,
+)
 from headrace.permissions.policies.model import Access, Policies
 from headrace.permissions.requests.table import prefix_named
 
@@ -26,23 +30,23 @@ class InvalidQuestion(ValueError):
     """The caller does not exist, or the question is malformed; the message is one sentence."""
 
 
-def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
+def why(decisions: Decisions, arn: str, action: str, resource: str) -> dict[str, Any]:
     """Return whether a user, role or service may do an action, and how each statement counts. Raises InvalidQuestion.
 
     The result has `allowed`; `lines`, the explanation as text; and `statements`, each with its layer, policy, number
     from 1, Sid, verdict and reason.
     """
-    identity = _asked(arn)
+    identity = _parse_identity(arn)
     if _ACTION.fullmatch(action) is None:
         raise InvalidQuestion(f"An action is one such as kinesis:PutRecords, not {action!r}.")
     if resource != "*" and resource.count(":") < 5:
         raise InvalidQuestion(f"A resource is an ARN or *, not {resource!r}.")
     access = access_to(action, resource or "*")
-    found = judge.subject_of(identity, access)
+    found = decisions.subject_of(identity, access)
     if found is None:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}.")
-    access = at(access, found[1], judge.clock.now_ms(), identity)[0]
-    access = with_tags(access, found[1], judge.tags_of)[0]
+    access = at(access, found[1], decisions.clock.now_ms(), identity)[0]
+    access = with_tags(access, found[1], decisions.tags_of)[0]
     explanation = explain(found[0], access, found[1])
     return {
         "allowed": explanation.decision.allowed,
@@ -70,7 +74,7 @@ def _unknown_action_lines(action: str) -> list[str]:
     return [f"  AWS's list of the actions of {vendor} has no {name}."]
 
 
-def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, Any]:
+def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dict[str, Any]:
     """Return the smallest policy for a role's accesses, and its unused statements. Raises InvalidQuestion.
 
     The result has `policy`, an IAM policy document; `unused`, sentences; and `accesses`, the number of accesses that
@@ -80,14 +84,14 @@ def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, A
     if not role:
         raise InvalidQuestion("Name a role, or its ARN.")
     arn = role if role.startswith("arn:") else f"arn:aws:iam::{account}:role/{role}"
-    identity = _asked(arn)
-    entries = [entry for entry in judge.entries() if entry.identity.arn == identity.arn]
-    found = judge.subject_of(identity, Access("sts:GetCallerIdentity"))
+    identity = _parse_identity(arn)
+    entries = [entry for entry in decisions.entries() if entry.identity.arn == identity.arn]
+    found = decisions.subject_of(identity, Access("sts:GetCallerIdentity"))
     if found is None and not entries:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
     accesses = [entry.access for entry in entries]
     principal, policies = found or (None, Policies())
-    unused = () if principal is None else unused_statements(principal, accesses, policies)
+    unused = () if principal is None else find_unused_statements(principal, accesses, policies)
     return {
         "policy": least_policy(accesses, identity.account, region),
         "unused": [_sentence(each) for each in unused],
@@ -102,7 +106,7 @@ def _sentence(unused: Unused) -> str:
     return name if unused.is_whole else f"{name}: {', '.join(unused.actions)}"
 
 
-def _asked(arn: str) -> Identity:
+def _parse_identity(arn: str) -> Identity:
     """Return the caller that a question is about. Raises InvalidQuestion."""
     session = _SESSION.fullmatch(arn)
     if session is not None:

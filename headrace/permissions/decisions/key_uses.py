@@ -40,16 +40,16 @@ class Grant:
         Source: kms/latest/APIReference/API_GrantConstraints.html. KMS compares names case-sensitively; headrace does
         not, since it has the context as condition keys.
         """
-        if self.equals is not None and _lowered(self.equals) != context:
+        if self.equals is not None and _lower_names(self.equals) != context:
             return False
-        return _lowered(self.subset).items() <= context.items()
+        return _lower_names(self.subset).items() <= context.items()
 
 
 # Returns the grants on a key.
 Grants = Callable[[str], Iterable[Grant]]
 
 
-def _lowered(context: Mapping[str, str]) -> dict[str, str]:
+def _lower_names(context: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in context.items()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.entries import Entry, folder_of
 from headrace.permissions.decisions.refusals import NOT_IN_IAM
 
@@ -15,59 +15,59 @@ MOST_ROWS = 2_000
 MOST_OF_A_FOLDER = 5
 
 
-def report_of(judge: Judge) -> dict[str, Any]:
+def report_of(decisions: Decisions) -> dict[str, Any]:
     """Return the report, after judging all waiting entries.
 
     `denied`: a row for each caller, action and resource, the latest first, with AWS's sentence as its reason, a count
     and the first and last time in ISO 8601. `unknown`: operations whose accesses headrace does not know. `not_judged`:
     calls that were too many to be kept and judged. `callers`, `accesses`: how many were judged.
     """
-    entries = judge.entries()
+    entries = decisions.entries()
     denied = [entry for entry in entries if entry.denied]
-    rows = sorted(_merged(judge, denied), key=lambda row: row["last"], reverse=True)
+    rows = sorted(_merge_sessions(decisions, denied), key=lambda row: row["last"], reverse=True)
     return {
-        "mode": judge.mode,
+        "mode": decisions.mode,
         "denied": rows[:MOST_ROWS],
         "unknown": [
             {"operation": f"{service}:{operation}", "count": count}
-            for (service, operation), count in sorted(judge.unknown.items())
+            for (service, operation), count in sorted(decisions.unknown.items())
         ],
         "not_judged": sum(entry.not_judged for entry in entries),
-        "callers": len({_arn(judge, entry) for entry in entries}),
+        "callers": len({_arn(decisions, entry) for entry in entries}),
         "accesses": sum(entry.allowed + entry.denied for entry in entries),
     }
 
 
-def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
+def accesses_seen(decisions: Decisions) -> list[dict[str, Any]]:
     """Return a row for each caller, action and resource, with the counts of allowed and denied calls."""
     rows = [
         {
-            "principal": _arn(judge, entry),
+            "principal": _arn(decisions, entry),
             "session": entry.identity.session,
             "action": entry.access.action,
             "resource": entry.access.resource,
             "allowed": entry.allowed,
             "denied": entry.denied,
         }
-        for entry in judge.entries()
+        for entry in decisions.entries()
     ]
     return sorted(rows, key=lambda row: (row["principal"], row["action"], row["resource"]))
 
 
-def _arn(judge: Judge, entry: Entry) -> str:
+def _arn(decisions: Decisions, entry: Entry) -> str:
     """Return the ARN of a caller; for a user's key the user's ARN, as long as IAM has it."""
     identity = entry.identity
-    known = judge.people.user_of(identity.name) if identity.kind == "key" else None
+    known = decisions.people.user_of(identity.name) if identity.kind == "key" else None
     return identity.arn if known is None else known.arn
 
 
-def _merged(judge: Judge, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+def _merge_sessions(decisions: Decisions, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
     """Yield the rows, with the sessions of a role that were denied the same in one; one row for a missing role."""
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for entry in entries:
         is_gone = entry.reason.endswith(NOT_IN_IAM)
         what = ("*", "*") if is_gone else (entry.access.action, entry.access.resource)
-        arn = _arn(judge, entry)
+        arn = _arn(decisions, entry)
         key = (arn, *what)
         row = rows.get(key)
         if row is None:
@@ -95,7 +95,7 @@ def _time(time_ms: int) -> str:
 def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
     """Return the report, or only its denials, as lines: at most `most`, the most frequent first."""
     rows: Sequence[dict[str, Any]] = sorted(
-        _shared(report["denied"]), key=lambda row: -row["count"]
+        _merge_resources(report["denied"]), key=lambda row: -row["count"]
     )
     missed = report.get("not_judged", 0)
     rest = [f"Not looked at: {missed:,} calls, of very many different resources."] if missed else []
@@ -119,7 +119,7 @@ def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
     return lines + rest
 
 
-def _shared(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+def _merge_resources(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Yield the rows, with many resources of one folder or bucket, denied to one caller alike, as one row."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:

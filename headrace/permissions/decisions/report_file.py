@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.permissions.decisions.decisions import Judge
+from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.entries import Entry
 from headrace.permissions.decisions.identity import Identity
 from headrace.permissions.policies.model import Access
@@ -53,19 +53,19 @@ class _File(msgspec.Struct):
 
 
 class ReportKeeper:
-    """A `Worker` that writes a judge's entries to a file, and reads them at the start. Thread-safe."""
+    """A `Worker` that writes the entries of `Decisions` to a file, and reads them at the start. Thread-safe."""
 
     name = "iam-report"
 
-    def __init__(self, judge: Judge, data_dir: Path) -> None:
-        self._judge = judge
+    def __init__(self, decisions: Decisions, data_dir: Path) -> None:
+        self._decisions = decisions
         self._path = data_dir / REPORT_FILE
         self._lock = threading.Lock()
-        self._written = judge.changes
-        judge.on_clear = self._forget
+        self._written = decisions.changes
+        decisions.on_clear = self._forget
 
     def load(self) -> None:
-        """Pass the file's entries to the judge; an unreadable file is ignored, with a warning."""
+        """Pass the file's entries to `Decisions`; an unreadable file is ignored, with a warning."""
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except FileNotFoundError:
@@ -79,7 +79,7 @@ class ReportKeeper:
             log.warning("%s is of another form, and a new report begins", self._path)
             return
         unknown = {(service, operation): count for service, operation, count in found.unknown}
-        self._judge.restore([_entry(found.identities, one) for one in found.entries], unknown)
+        self._decisions.restore([_entry(found.identities, one) for one in found.entries], unknown)
 
     def step(self) -> float:
         """Write new entries; see `Worker.step`."""
@@ -89,11 +89,11 @@ class ReportKeeper:
     def write(self) -> None:
         """Write the entries, if there are new ones. Raises OSError."""
         with self._lock:
-            changes = self._judge.changes
+            changes = self._decisions.changes
             # Entries that wait to be judged may have been counted since.
-            if changes != self._written or self._judge.has_waiting:
+            if changes != self._written or self._decisions.has_waiting:
                 partial = self._path.with_suffix(".partial")
-                partial.write_bytes(_encoded(self._judge))
+                partial.write_bytes(_encode(self._decisions))
                 partial.replace(self._path)
                 self._written = changes
 
@@ -107,20 +107,20 @@ class ReportKeeper:
     def _forget(self) -> None:
         with self._lock:
             self._path.unlink(missing_ok=True)
-            self._written = self._judge.changes
+            self._written = self._decisions.changes
 
 
-def _encoded(judge: Judge) -> bytes:
-    entries = judge.noted()
+def _encode(decisions: Decisions) -> bytes:
+    entries = decisions.list_noted()
     if len(entries) > MOST_KEPT:
         entries = sorted(entries, key=lambda entry: -entry.last_ms)[:MOST_KEPT]
     numbers: dict[Identity, int] = {}
-    kept = [_kept(entry, numbers.setdefault(entry.identity, len(numbers))) for entry in entries]
-    unknown = [(*key, count) for key, count in list(judge.unknown.items())]
+    kept = [_to_row(entry, numbers.setdefault(entry.identity, len(numbers))) for entry in entries]
+    unknown = [(*key, count) for key, count in list(decisions.unknown.items())]
     return msgspec.json.encode(_File(_FORM, list(numbers), kept, unknown))
 
 
-def _kept(entry: Entry, identity: int) -> _Kept:
+def _to_row(entry: Entry, identity: int) -> _Kept:
     access = entry.access
     is_of_many = entry.samples is not None
     return _Kept(

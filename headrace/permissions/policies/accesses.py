@@ -68,7 +68,7 @@ def accesses_of(
             _account_of(resource, request),
             {**shared, **permission.context},
         )
-        for permission in _required_permissions(request)
+        for permission in _list_required_permissions(request)
         for resource in permission.resources or ("*",)
     )
 
@@ -85,7 +85,7 @@ def why_unknown(service: str, operation: str) -> str:
     return f"No source says which action {service}'s {operation} needs."
 
 
-def _required_permissions(request: Request) -> Iterator[RequiredPermission]:
+def _list_required_permissions(request: Request) -> Iterator[RequiredPermission]:
     if only_system_tags(request):
         return
     rule = _RULES.get(request.service)

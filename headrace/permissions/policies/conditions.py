@@ -105,11 +105,11 @@ def compile_condition(
 
 
 def _same(text: Text, value: str, values: Values) -> bool:
-    return text.resolved(values) == value
+    return text.resolve(values) == value
 
 
 def _same_without_case(text: Text, value: str, values: Values) -> bool:
-    wanted = text.resolved(values)
+    wanted = text.resolve(values)
     return wanted is not None and wanted.lower() == value.lower()
 
 
@@ -127,13 +127,13 @@ def _same_arn(text: Text, value: str, values: Values) -> bool:
 
 
 def _same_bool(text: Text, value: str, values: Values) -> bool:
-    wanted = (text.resolved(values) or "").lower()
+    wanted = (text.resolve(values) or "").lower()
     return wanted in ("true", "false") and wanted == value.lower()
 
 
 def _same_bytes(text: Text, value: str, values: Values) -> bool:
     try:
-        return base64.b64decode(text.resolved(values) or "", validate=True) == base64.b64decode(
+        return base64.b64decode(text.resolve(values) or "", validate=True) == base64.b64decode(
             value, validate=True
         )
     except (binascii.Error, ValueError):
@@ -142,17 +142,17 @@ def _same_bytes(text: Text, value: str, values: Values) -> bool:
 
 def _in_network(text: Text, value: str, values: Values) -> bool:
     try:
-        network = ipaddress.ip_network(text.resolved(values) or "", strict=False)
+        network = ipaddress.ip_network(text.resolve(values) or "", strict=False)
         return ipaddress.ip_address(value) in network
     except ValueError:
         return False
 
 
-def _compared(
+def _build_comparison(
     read: Callable[[str], Decimal | None], compare: Callable[[Decimal, Decimal], bool]
 ) -> _Test:
     def test(text: Text, value: str, values: Values) -> bool:
-        wanted, found = read(text.resolved(values) or ""), read(value)
+        wanted, found = read(text.resolve(values) or ""), read(value)
         return wanted is not None and found is not None and compare(found, wanted)
 
     return test
@@ -206,8 +206,8 @@ _COMPARISONS: dict[str, Callable[[Decimal, Decimal], bool]] = {
 }
 for _kind, _read in (("numeric", _number), ("date", read_date)):
     for _name, _compare in _COMPARISONS.items():
-        OPERATORS[_kind + _name] = (_compared(_read, _compare), False)
-    OPERATORS[_kind + "notequals"] = (_compared(_read, _COMPARISONS["equals"]), True)
+        OPERATORS[_kind + _name] = (_build_comparison(_read, _compare), False)
+    OPERATORS[_kind + "notequals"] = (_build_comparison(_read, _COMPARISONS["equals"]), True)
 
 _WITH_WILDCARDS = {
     "stringlike", "stringnotlike", "arnequals", "arnlike", "arnnotequals", "arnnotlike",

@@ -184,7 +184,7 @@ def _allows(call: _Call) -> _Allows:
 
 def _without_denial(call: _Call, allows: _Allows) -> Decision:
     if call.principal.kind in ("service", "provider", "anonymous"):
-        return _allowed(RESOURCE, allows) if allows.grant else _refused(RESOURCE, call, allows)
+        return _allow(RESOURCE, allows) if allows.grant else _refuse(RESOURCE, call, allows)
     if call.is_cross_account:
         return _across(call, allows)
     return _within(call, allows)
@@ -193,12 +193,12 @@ def _without_denial(call: _Call, allows: _Allows) -> Decision:
 def _within(call: _Call, allows: _Allows) -> Decision:
     """Decide within one account: the resource's policy or the principal's policies suffice, within the limits."""
     if allows.grant is Grant.DIRECT:
-        return _allowed(RESOURCE, allows)
+        return _allow(RESOURCE, allows)
     if allows.grant is Grant.ROLE and allows.is_within_limits:
-        return _allowed(RESOURCE, allows)
+        return _allow(RESOURCE, allows)
     has_own = bool(allows.identity) or call.principal.kind == "root"
     if has_own and needs_resource_policy(call.access, call.policies) and not allows.grant:
-        return _refused(RESOURCE, call, allows)
+        return _refuse(RESOURCE, call, allows)
     return _by_own(call, allows, is_granted=has_own or allows.grant is Grant.ROLE)
 
 
@@ -207,25 +207,25 @@ def _across(call: _Call, allows: _Allows) -> Decision:
     has_own = bool(allows.identity) or call.principal.kind == "root"
     own = _by_own(call, allows, is_granted=has_own)
     if own.allowed and not allows.grant:
-        return _refused(RESOURCE, call, allows)
+        return _refuse(RESOURCE, call, allows)
     return own
 
 
 def _by_own(call: _Call, allows: _Allows, *, is_granted: bool) -> Decision:
     if not is_granted:
-        return _refused(IDENTITY, call, allows)
+        return _refuse(IDENTITY, call, allows)
     if allows.limit is not None:
-        return _refused(allows.limit, call, allows)
-    return _allowed(IDENTITY, allows)
+        return _refuse(allows.limit, call, allows)
+    return _allow(IDENTITY, allows)
 
 
-def _allowed(layer: Layer, allows: _Allows) -> Decision:
+def _allow(layer: Layer, allows: _Allows) -> Decision:
     matched = allows.resource if layer == RESOURCE else (*allows.identity, *allows.resource)
     limits = (*allows.boundary, *allows.session)
     return Decision(allowed=True, effect="allow", layer=layer, matched=(*matched, *limits))
 
 
-def _refused(layer: Layer, call: _Call, allows: _Allows) -> Decision:
+def _refuse(layer: Layer, call: _Call, allows: _Allows) -> Decision:
     action = call.access.action
     name = "role trust policy" if layer == RESOURCE and _is_trust(call.access) else layer
     return Decision(

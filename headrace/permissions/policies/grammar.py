@@ -88,13 +88,15 @@ def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> Non
     sids = [statement["Sid"] for statement in statements if statement.get("Sid")]
     if len(set(sids)) != len(sids):
         raise _malformed("Statement IDs (SID) in a single policy must be unique.")
-    has_actions = all(list(_listed(statement, "Action", "NotAction")) for statement in statements)
+    has_actions = all(
+        list(_list_texts(statement, "Action", "NotAction")) for statement in statements
+    )
     if not has_actions and kind != "key":
         raise _malformed("Policy statement must contain actions.")
     if problem:
         raise _malformed(problem)
     for statement in statements:
-        for action in _listed(statement, "Action", "NotAction"):
+        for action in _list_texts(statement, "Action", "NotAction"):
             _check_action(action)
         _check_keys(statement)
     for statement in statements:
@@ -134,7 +136,7 @@ def _malformed(message: str) -> PolicyError:
 
 def _statements(text: str) -> list[dict[str, Any]]:
     """Return a policy's statements, after checking its JSON against the grammar."""
-    document = _parsed(text)
+    document = _parse(text)
     if set(document) - _TOP or document.get("Version", _VERSIONS[0]) not in _VERSIONS:
         raise _malformed(_SYNTAX)
     if not isinstance(document.get("Id", ""), str):
@@ -146,7 +148,7 @@ def _statements(text: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", listed)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse(text: str) -> dict[str, Any]:
     try:
         document: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -157,7 +159,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _version(text: str) -> Any:
-    return _parsed(text).get("Version")
+    return _parse(text).get("Version")
 
 
 def _is_statement(value: Any) -> bool:
@@ -233,7 +235,7 @@ def _check_elements(statement: dict[str, Any], kind: PolicyKind) -> None:
     if kind in ("identity", "boundary", "session"):
         if has_principal:
             raise _malformed("Policy document should not specify a principal.")
-        if not list(_listed(statement, "Resource", "NotResource")):
+        if not list(_list_texts(statement, "Resource", "NotResource")):
             raise _malformed("Policy statement must contain resources.")
         return
     if kind == "trust" and has_resource:
@@ -282,7 +284,7 @@ def _is_provider(name: str) -> bool:
     return of_iam and parts[5].startswith(("saml-provider/", "oidc-provider/"))
 
 
-def _listed(statement: dict[str, Any], *names: str) -> Iterator[str]:
+def _list_texts(statement: dict[str, Any], *names: str) -> Iterator[str]:
     for name in names:
         value = statement.get(name, [])
         listed = cast("list[Any]", value if isinstance(value, list) else [value])
@@ -323,7 +325,7 @@ def _problem_of_resources(statements: list[dict[str, Any]]) -> str:
     IAM first reports resources that its legacy parser cannot read, then problems of other resources.
     """
     for statement in statements:
-        resources = sorted(_listed(statement, "Resource", "NotResource"))
+        resources = sorted(_list_texts(statement, "Resource", "NotResource"))
         for resource in resources:
             problem = _problem_of(resource)
             if problem:
@@ -375,7 +377,7 @@ def _problem_of_service(resource: str, service: str, region: str, path: str) -> 
 
 def _check_trust(statements: list[dict[str, Any]]) -> None:
     for statement in statements:
-        for action in _listed(statement, "Action"):
+        for action in _list_texts(statement, "Action"):
             is_wild = action in ("*", "sts:*") or action.startswith("sts:AssumeRole")
             if not is_wild and action not in _OF_TRUST:
                 raise _malformed("AssumeRole policy may only specify STS AssumeRole actions.")

@@ -57,7 +57,7 @@ def least_policy(
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-def unused_statements(
+def find_unused_statements(
     principal: Principal, accesses: Iterable[Access], policies: Policies
 ) -> tuple[Unused, ...]:
     """Return the statements of the principal's own policies that no access used, or not with all of their actions.
@@ -113,14 +113,14 @@ def _statement(
         "Sid": sid,
         "Effect": "Allow",
         "Action": list(actions) if len(actions) > 1 else "".join(actions),
-        "Resource": _covering(resources),
+        "Resource": _drop_covered(resources),
     }
     if conditions:
         statement["Condition"] = {"StringEquals": dict(conditions)}
     return statement
 
 
-def _covering(resources: list[str]) -> Any:
+def _drop_covered(resources: list[str]) -> Any:
     """Return the resources without those that other resources in the list match."""
     if "*" in resources:
         return "*"

@@ -70,11 +70,11 @@ class NamedPolicy:
 
         Raises UnreadableDocument for a text that is not a policy; `grammar` checks what AWS would store.
         """
-        return _named(name, text, arn)
+        return _parse_named(name, text, arn)
 
 
 @functools.lru_cache(maxsize=4096)
-def _named(name: str, text: str, arn: str) -> NamedPolicy:
+def _parse_named(name: str, text: str, arn: str) -> NamedPolicy:
     return NamedPolicy(name, parse_document(text), arn)
 
 

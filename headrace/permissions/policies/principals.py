@@ -29,14 +29,14 @@ def grant_of(statement: Statement, principal: Principal) -> Grant:
     if statement.principals is None:
         return Grant.NONE
     if not statement.not_principals:
-        return _named(statement.principals, principal)
+        return _find_grant(statement.principals, principal)
     if statement.effect == "Deny":
         return Grant.NONE if _is_wholly_named(statement.principals, principal) else Grant.DIRECT
-    named = _named(statement.principals, principal)
+    named = _find_grant(statement.principals, principal)
     return Grant.DIRECT if named is Grant.NONE else Grant.NONE
 
 
-def _named(named: Principals, principal: Principal) -> Grant:
+def _find_grant(named: Principals, principal: Principal) -> Grant:
     if named.is_everyone:
         return Grant.DIRECT
     if principal.kind == "service":

@@ -128,16 +128,16 @@ def check_resource_policy(service: str, text: str, exists: Exists) -> None:
     for statement in statements_of(text):
         if wording.vendor and not all(_is_of(wording.vendor, one) for one in actions_of(statement)):
             raise PolicyError(wording.code, wording.action)
-    if missing_principal(text, exists):
+    if find_missing_principal(text, exists):
         raise PolicyError(wording.code, wording.principal)
 
 
-def missing_principal(text: str, exists: Exists) -> str:
+def find_missing_principal(text: str, exists: Exists) -> str:
     """Return the first principal of a well-formed policy that IAM does not have; empty when IAM has all."""
     for statement in statements_of(text):
         value = statement.get("Principal", statement.get("NotPrincipal"))
         if isinstance(value, dict):
-            for name in listed(cast("dict[str, Any]", value).get("AWS", [])):
+            for name in as_list(cast("dict[str, Any]", value).get("AWS", [])):
                 if not exists(str(name)):
                     return str(name)
     return ""
@@ -145,16 +145,16 @@ def missing_principal(text: str, exists: Exists) -> str:
 
 def statements_of(text: str) -> list[dict[str, Any]]:
     """Return the statements of a well-formed policy."""
-    return [cast("dict[str, Any]", one) for one in listed(json.loads(text).get("Statement", []))]
+    return [cast("dict[str, Any]", one) for one in as_list(json.loads(text).get("Statement", []))]
 
 
 def actions_of(statement: dict[str, Any]) -> Iterator[str]:
     """Yield the values of a statement's Action and NotAction."""
     for name in ("Action", "NotAction"):
-        yield from (str(one) for one in listed(statement.get(name, [])))
+        yield from (str(one) for one in as_list(statement.get(name, [])))
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return a list unchanged, and any other value as a list of one."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 

@@ -35,7 +35,7 @@ class BadSimulation(Exception):
     """IAM refuses the simulation: InvalidInput with this message."""
 
 
-def given_policies(texts: Iterable[str], name: str, kind: PolicyKind) -> tuple[NamedPolicy, ...]:
+def parse_policies(texts: Iterable[str], name: str, kind: PolicyKind) -> tuple[NamedPolicy, ...]:
     """Return the policies in the request, with the simulator's names for them. Raises BadSimulation."""
     named: list[NamedPolicy] = []
     for number, text in enumerate(texts, start=1):
@@ -132,8 +132,8 @@ def _result(principal: Principal, access: Access, policies: Policies) -> dict[st
         "EvalActionName": access.action,
         "EvalResourceName": access.resource,
         "EvalDecision": _DECISIONS[decision.effect],
-        "MatchedStatements": _matched(decision),
-        "MissingContextValues": _missing(access, policies, values_of(principal, access)),
+        "MatchedStatements": _list_matched(decision),
+        "MissingContextValues": _list_missing_keys(access, policies, values_of(principal, access)),
     }
     if policies.boundary is not None:
         is_within = any(match.layer == "permissions boundary" for match in decision.matched)
@@ -143,7 +143,7 @@ def _result(principal: Principal, access: Access, policies: Policies) -> dict[st
     return result
 
 
-def _matched(decision: Decision) -> list[dict[str, Any]]:
+def _list_matched(decision: Decision) -> list[dict[str, Any]]:
     """Return the statements that decided; an implicit denial has none."""
     if decision.effect == "implicit deny":
         return []
@@ -165,7 +165,7 @@ def _statement(match: Match) -> dict[str, Any]:
     }
 
 
-def _missing(access: Access, policies: Policies, values: Values) -> list[str]:
+def _list_missing_keys(access: Access, policies: Policies, values: Values) -> list[str]:
     """Return the condition keys that statements about the access use and the request does not give."""
     asked = {key for key in keys_asked(access, policies) if not values(key)}
     value = {

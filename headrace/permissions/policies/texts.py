@@ -47,10 +47,10 @@ class Text:
             return self.parts[0] == text
         if self._glob is not None:
             return self._glob.matches(text)
-        pattern = self.resolved(values)
+        pattern = self.resolve(values)
         return pattern is not None and field_matches(pattern, text)
 
-    def resolved(self, values: Values) -> str | None:
+    def resolve(self, values: Values) -> str | None:
         """Return the text with its variables' values and marks for wildcards; None when one has no single value."""
         row: list[str] = []
         for part in self.parts:
@@ -68,7 +68,7 @@ class Text:
 
     def fields(self, values: Values) -> tuple[str, ...] | None:
         """Return the text's parts between colons (at most six, as in an ARN); None when a value is missing."""
-        pattern = self.resolved(values)
+        pattern = self.resolve(values)
         return None if pattern is None else tuple(pattern.split(":", 5))
 
 
@@ -84,7 +84,7 @@ def compile_text(
     """Compile a policy's text. `in_lower_case` is for texts that are compared case-insensitively."""
     given = source.lower() if in_lower_case else source
     signs = _SIGNS if has_wildcards else _NO_SIGNS
-    parts = _parts(given, signs) if has_variables else (_marked(given, signs),)
+    parts = _parts(given, signs) if has_variables else (_mark(given, signs),)
     if any(isinstance(part, Variable) for part in parts):
         return Text(source, parts, is_literal=False)
     text = "".join(part for part in parts if isinstance(part, str))
@@ -92,7 +92,7 @@ def compile_text(
     return Text(source, (text,), is_literal, compile_glob(text, _RUN, _ONE))
 
 
-def _marked(text: str, signs: Mapping[str, str]) -> str:
+def _mark(text: str, signs: Mapping[str, str]) -> str:
     for sign, mark in signs.items():
         text = text.replace(sign, mark)
     return text
@@ -105,9 +105,9 @@ def _parts(text: str, signs: Mapping[str, str]) -> tuple[str | Variable, ...]:
         start = text.find("${", place)
         end = text.find("}", start)
         if start < 0 or end < 0:
-            row.append(_marked(text[place:], signs))
+            row.append(_mark(text[place:], signs))
             return tuple(row)
-        row.append(_marked(text[place:start], signs))
+        row.append(_mark(text[place:start], signs))
         inner = text[start + 2 : end]
         row.append(inner if inner in _LITERALS else _variable(inner))
         place = end + 1

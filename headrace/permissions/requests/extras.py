@@ -84,10 +84,10 @@ def tag_permissions(request: Request, resources: tuple[str, ...]) -> Iterator[Re
     """Yield the permission to tag the resources that a request creates with tags."""
     action = _TAGGING.get((request.service, request.operation))
     if action is not None and tags_of(request):
-        yield RequiredPermission(action, _tagged(request, resources))
+        yield RequiredPermission(action, _list_tagged(request, resources))
 
 
-def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
+def _list_tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ARNs of the tagged resources, with `*` for ids that new resources do not have yet."""
     made = {
         ("kinesis", "CreateQueue"): request.arn("kinesis", "queue/*"),

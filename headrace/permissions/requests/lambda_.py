@@ -39,7 +39,7 @@ def lambda_permissions(request: Request) -> tuple[RequiredPermission, ...] | Non
     if operation == "GetLayerVersionByArn":
         return (RequiredPermission("lambda:GetLayerVersion", (request.text("Arn"),)),)
     if operation in _ON_MAPPING:
-        return (_mapping_permission(request),)
+        return (_build_mapping_permission(request),)
     name = request.text("FunctionName")
     if not name or operation == "ListDurableExecutionsByFunction":
         return None
@@ -62,7 +62,7 @@ _CONDITIONS = {
 }  # fmt: skip
 
 
-def _mapping_permission(request: Request) -> RequiredPermission:
+def _build_mapping_permission(request: Request) -> RequiredPermission:
     """Creating and listing mappings has no resource, other operations a mapping; its function is a condition key."""
     uuid, name = request.text("UUID"), request.text("FunctionName")
     resource = request.arn("lambda", f"event-source-mapping:{uuid}") if uuid else "*"

@@ -66,7 +66,7 @@ def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str,
     kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
     texts = _texts(request)
     named = tuple(
-        dict.fromkeys(itertools.chain(*(_named(prefix, k, texts, request) for k in kinds)))
+        dict.fromkeys(itertools.chain(*(_list_arns(prefix, k, texts, request) for k in kinds)))
     )
     if named:
         return named
@@ -77,7 +77,7 @@ def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str,
     return (kind.fill(known, request.account, request.region),)
 
 
-def _named(
+def _list_arns(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]], request: Request
 ) -> Iterator[str]:
     found = False

@@ -124,7 +124,7 @@ def s3_permissions(request: Request) -> tuple[RequiredPermission, ...] | None:
     if operation in _WRITES:
         return _writes(request)
     if operation == "UploadPartCopy":
-        return (_on_object(request, "PutObject"), *_copied(request))
+        return (_on_object(request, "PutObject"), *_list_copy_permissions(request))
     if operation in _EXPRESS:
         return (RequiredPermission("s3express:CreateSession", (_bucket(request),)),)
     if operation == "WriteGetObjectResponse":
@@ -172,7 +172,7 @@ def _on_object(request: Request, action: str, key: str | None = None) -> Require
 def _writes(request: Request) -> tuple[RequiredPermission, ...]:
     row = [_on_object(request, "PutObject")]
     if request.operation == "CopyObject":
-        row.extend(_copied(request))
+        row.extend(_list_copy_permissions(request))
     if request.text("Tagging"):
         row.append(_on_object(request, "PutObjectTagging"))
     if request.text("ACL") or any(request.text(name) for name in _GRANTS):
@@ -184,7 +184,7 @@ def _writes(request: Request) -> tuple[RequiredPermission, ...]:
     return tuple(row)
 
 
-def _copied(request: Request) -> tuple[RequiredPermission, ...]:
+def _list_copy_permissions(request: Request) -> tuple[RequiredPermission, ...]:
     """Return the permissions that reading the source of a copy needs."""
     source, version = _source(request)
     if not source:

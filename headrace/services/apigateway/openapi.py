@@ -71,14 +71,14 @@ class Definition:
     @property
     def schemas(self) -> Members:
         """Its schemas by name."""
-        return self._shared("definitions", "schemas")
+        return self._list_shared("definitions", "schemas")
 
     @property
     def security_schemes(self) -> Members:
         """Its security schemes by name."""
-        return self._shared("securityDefinitions", "securitySchemes")
+        return self._list_shared("securityDefinitions", "securitySchemes")
 
-    def _shared(self, old: str, new: str) -> Members:
+    def _list_shared(self, old: str, new: str) -> Members:
         if self.is_swagger:
             return members_of(self.members, old)
         return members_of(members_of(self.members, "components"), new)
@@ -205,12 +205,12 @@ def _base_path(definition: Definition, rule: str) -> str:
         return ""
     if rule not in ("prepend", "split"):
         raise BadDefinition(f"Invalid value for basepath: {rule}")
-    parts = [part for part in _declared_base_path(definition).split("/") if part]
+    parts = [part for part in _read_base_path(definition).split("/") if part]
     kept = parts[1:] if rule == "split" else parts
     return "".join(f"/{part}" for part in kept)
 
 
-def _declared_base_path(definition: Definition) -> str:
+def _read_base_path(definition: Definition) -> str:
     if definition.is_swagger:
         return str(definition.members.get("basePath", ""))
     servers: Any = definition.members.get("servers") or []

@@ -48,7 +48,7 @@ def patch_responses(module: Any) -> None:
 def import_api(backend: Any, body: str, query: Mapping[str, str]) -> Any:
     """Create an HTTP API from a definition and return it. Raises moto's BadRequestException."""
     definition = _read(body, query)
-    plan = _planned(definition)
+    plan = _plan_operations(definition)
     api = backend.create_api(
         api_key_selection_expression=None,
         cors_configuration=None,
@@ -69,7 +69,7 @@ def reimport_api(backend: Any, api_id: str, body: str, query: Mapping[str, str])
     """Replace an API's routes, integrations and authorizers by a definition's; its stages stay. Return the API."""
     api = backend.get_api(api_id)
     definition = _read(body, query)
-    plan = _planned(definition)
+    plan = _plan_operations(definition)
     for part in (api.authorizers, api.integrations, api.models, api.routes):
         part.clear()
     _fill(api, definition, plan)
@@ -86,7 +86,7 @@ def _read(body: str, query: Mapping[str, str]) -> Definition:
     return definition
 
 
-def _planned(definition: Definition) -> list[tuple[Operation, Members | None]]:
+def _plan_operations(definition: Definition) -> list[tuple[Operation, Members | None]]:
     """Return the operations with their integrations. Raises BadRequestException before anything is changed."""
     try:
         plan = [(each, definition.integration_of(each)) for each in definition.operations()]

@@ -112,7 +112,7 @@ def _fill(backend: Any, api: Any, definition: Definition, query: Mapping[str, st
         raise BadRequestException(f"Errors found during import:\n\t{error}") from error
 
 
-def _made(what: str, make: Callable[[], Any]) -> Any:
+def _make(what: str, make: Callable[[], Any]) -> Any:
     """Return what `make` returns; a refusal says what could not be made. Raises BadDefinition."""
     try:
         return make()
@@ -244,7 +244,7 @@ class _Import:
         parent = self._resource(parent_path or "/")
         if part.startswith("{"):
             self._check_siblings(parent, part, path)
-        made = _made(
+        made = _make(
             f"create resource at path '{path}'",
             lambda: self._backend.create_resource(self._api.id, parent, part),
         )
@@ -340,7 +340,7 @@ class _Import:
         }
         if "passthrough_behavior" in options:
             options["passthrough_behavior"] = str(options["passthrough_behavior"]).upper()
-        made = _made(
+        made = _make(
             what,
             lambda: self._backend.put_integration(
                 *where,

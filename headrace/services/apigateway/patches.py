@@ -27,7 +27,7 @@ def patch(module: Any) -> None:
     def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
         of_pools = [each for each in patch_operations if each["path"] == "/providerARNs"]
         for each in of_pools:
-            self.provider_arns = _changed(self.provider_arns or [], each["op"], each["value"])
+            self.provider_arns = _change_values(self.provider_arns or [], each["op"], each["value"])
         return apply(self, [each for each in patch_operations if each not in of_pools])
 
     module.Authorizer.apply_operations = apply_operations
@@ -73,7 +73,7 @@ def _takes_a_stage(operation: dict[str, Any]) -> bool:
     return operation["op"] == "remove" and operation["path"] == "/apiStages"
 
 
-def _changed(values: list[str], operation: str, value: str) -> list[str]:
+def _change_values(values: list[str], operation: str, value: str) -> list[str]:
     others = [each for each in values if each != value]
     return [*others, value] if operation == "add" else others
 
@@ -96,7 +96,7 @@ def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
             api.endpoint_configuration["types"] = [value]
         elif path == _ENDPOINTS:
             there = api.endpoint_configuration.get("vpcEndpointIds") or []
-            api.endpoint_configuration["vpcEndpointIds"] = _changed(there, operation, value)
+            api.endpoint_configuration["vpcEndpointIds"] = _change_values(there, operation, value)
 
 
 def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None:
@@ -105,13 +105,13 @@ def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None
         # As in moto: a replacement without a name replaces all.
         api.binaryMediaTypes = [value] if named == value else [*others, value]
     else:
-        api.binaryMediaTypes = _changed(api.binaryMediaTypes, operation, named)
+        api.binaryMediaTypes = _change_values(api.binaryMediaTypes, operation, named)
 
 
 def patch_responses(module: Any) -> None:
     """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
-    response.create_rest_api = _importing(response.create_rest_api)
+    response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
@@ -122,7 +122,7 @@ def _query_of(response: Any) -> dict[str, str]:
     return {name: values[-1] for name, values in response.querystring.items() if values}
 
 
-def _importing(create: Any) -> Any:
+def _import_after(create: Any) -> Any:
     @functools.wraps(create)
     def create_or_import(self: Any) -> Any:
         # It imports moto's models, which are slow to import.

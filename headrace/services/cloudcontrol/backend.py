@@ -82,7 +82,7 @@ class CloudControl:
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
         """Return the resources of a type, sorted by identifier."""
         found = {r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)}
-        for kept in self._store.kept(call.account, call.region, kind):
+        for kept in self._store.list_stored(call.account, call.region, kind):
             of_stack = found.get(kept.identifier)
             if of_stack is not None and of_stack.changed_ms > kept.at_ms:
                 continue

@@ -49,7 +49,7 @@ class ControlStore:
             self._kept[key] = resource
             self._resources.put(key, asdict(resource))
 
-    def kept(self, account: str, region: str, kind: str) -> list[StoredResource]:
+    def list_stored(self, account: str, region: str, kind: str) -> list[StoredResource]:
         """Return the resources of a type that Cloud Control made, changed or deleted."""
         with self._lock:
             found = list(self._kept.values())

@@ -35,10 +35,10 @@ def patch() -> None:
     from moto.cloudwatch.models import CloudWatchBackend
 
     backend: Any = CloudWatchBackend
-    backend.set_alarm_state = _acting(backend.set_alarm_state)
+    backend.set_alarm_state = _act_on_change(backend.set_alarm_state)
 
 
-def _acting(set_alarm_state: Any) -> Any:
+def _act_on_change(set_alarm_state: Any) -> Any:
     @functools.wraps(set_alarm_state)
     def set_and_act(
         self: Any, alarm_name: str, reason: str, reason_data: str, state_value: str

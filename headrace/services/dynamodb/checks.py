@@ -19,11 +19,11 @@ def patch(handler: Any) -> None:
 
 def _after(check: Any, method: Any) -> Any:
     @functools.wraps(method)
-    def checked(self: Any) -> Any:
+    def check_first(self: Any) -> Any:
         check(self.body)
         return method(self)
 
-    return checked
+    return check_first
 
 
 def _check_query(body: Mapping[str, Any]) -> None:

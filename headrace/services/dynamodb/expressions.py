@@ -24,12 +24,12 @@ def patch_expressions(responses: ModuleType) -> None:
     """Make `moto.dynamodb.responses` refuse expressions that are longer than AWS takes."""
     handler: Any = responses.DynamoHandler
     for action in _ACTIONS:
-        setattr(handler, action, _checked(getattr(handler, action)))
+        setattr(handler, action, _check_first(getattr(handler, action)))
 
 
-def _checked(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _check_first(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @functools.wraps(act)
-    def checked(self: Any) -> Any:
+    def check_and_act(self: Any) -> Any:
         refusal = refusal_of(self.body)
         if refusal is not None:
             from moto.dynamodb.exceptions import MockValidationException
@@ -45,7 +45,7 @@ def _checked(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
             message = f"Invalid {name}: The expression contains too many operators"
             raise MockValidationException(message) from None
 
-    return checked
+    return check_and_act
 
 
 def refusal_of(body: Mapping[str, Any]) -> str | None:

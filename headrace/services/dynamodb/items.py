@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from headrace.services.dynamodb import legacy_conditions as legacy
 from headrace.services.dynamodb.kinesis_destinations import destinations_of, tell
 
@@ -20,7 +20,7 @@ from headrace.services.dynamodb.kinesis_destinations import destinations_of, tel
 MOST_ITEM_BYTES = 400 * 1024
 
 
-def sized(init: Any) -> Any:
+def check_size(init: Any) -> Any:
     """Return the constructor of an item, which raises AWS's error for one that is too large."""
     from moto.dynamodb.exceptions import ItemSizeTooLarge
 
@@ -61,7 +61,7 @@ def get_item(
 def _note(table: Any, hash_key: Any, range_key: Any) -> None:
     if table.kept is not None:
         UNDO.note(table, hash_key, range_key)
-        TOUCHED.row(table.kept, (hash_key, range_key))
+        CHANGES.row(table.kept, (hash_key, range_key))
 
 
 def _tell(table: Any, old: Any, new: Any) -> None:
@@ -70,7 +70,7 @@ def _tell(table: Any, old: Any, new: Any) -> None:
         UNDO.after(lambda: tell(table, old, new))
 
 
-def noted_put(put: Any) -> Any:
+def note_put(put: Any) -> Any:
     """Return a table's put_item, which first notes the old item."""
 
     @functools.wraps(put)

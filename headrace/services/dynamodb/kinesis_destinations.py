@@ -59,14 +59,14 @@ def _table(response: Any) -> Any:
         ) from None
 
 
-def _refused(message: str) -> AwsError:
+def _build_refusal(message: str) -> AwsError:
     return AwsError("ValidationException", message)
 
 
 def _precision(configuration: dict[str, Any], member: str) -> str:
     precision = str(configuration.get("ApproximateCreationDateTimePrecision") or "")
     if precision and precision not in _PRECISIONS:
-        raise _refused(
+        raise _build_refusal(
             f"1 validation error detected: Value '{precision}' at"
             f" '{member}.approximateCreationDateTimePrecision' failed to satisfy constraint: Member"
             f" must satisfy enum value set: [{', '.join(_PRECISIONS)}]"
@@ -81,7 +81,7 @@ def _enable(response: Any) -> Any:
     kept = destinations_of(table)
     if stream_arn in kept:
         # The state's name is assumed.
-        raise _refused(
+        raise _build_refusal(
             f"{_INVALID_STATE}Kinesis streaming destination {stream_arn} is already enabled"
         )
     if len(kept) >= MOST_DESTINATIONS:
@@ -130,18 +130,18 @@ def _update(response: Any) -> Any:
     given = response.body.get("UpdateKinesisStreamingConfiguration") or {}
     precision = _precision(given, "updateKinesisStreamingConfiguration")
     if not precision:
-        raise _refused(
+        raise _build_refusal(
             "Streaming destination cannot be updated with given parameters:"
             " UpdateKinesisStreamingConfiguration cannot be null or contain only null values"
         )
     kept = destinations_of(table)
     if stream_arn not in kept:
-        raise _refused(
+        raise _build_refusal(
             f"{_INVALID_STATE}No streaming destination with streamArn: {stream_arn} found for table"
             f" with tableName: {table.name}"
         )
     if (kept[stream_arn] or _PRECISIONS[0]) == precision:
-        raise _refused(
+        raise _build_refusal(
             f"Invalid Request: Precision is already set to the desired value of {precision} for"
             f" tableId: {uuid.uuid5(uuid.NAMESPACE_URL, table.table_arn)}, kdsArn: {stream_arn}"
         )

@@ -109,11 +109,11 @@ def _holds(condition: Mapping[str, Any], found: Any) -> bool:
     if comparison is None:
         if condition.get("Exists") is False:
             return found is None
-        return _equal(found, _typed(condition["Value"]))
-    return _COMPARISONS[comparison](found, [_typed(value) for value in _values(condition)])
+        return _equal(found, _to_value(condition["Value"]))
+    return _COMPARISONS[comparison](found, [_to_value(value) for value in _values(condition)])
 
 
-def _typed(value: Mapping[str, Any]) -> Any:
+def _to_value(value: Mapping[str, Any]) -> Any:
     from moto.dynamodb.models.dynamo_type import DynamoType
 
     return DynamoType(dict(value))
@@ -130,7 +130,7 @@ def _order(value: Any) -> Any:
     return value.cast_value
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, list[Any]], bool]:
+def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, list[Any]], bool]:
     def holds_of(found: Any, wanted: list[Any]) -> bool:
         return _comparable(found, wanted[0]) and compare(_order(found), _order(wanted[0]))
 
@@ -173,10 +173,10 @@ def _between(found: Any, wanted: list[Any]) -> bool:
 _COMPARISONS: Mapping[str, Callable[[Any, list[Any]], bool]] = {
     "EQ": lambda found, wanted: _equal(found, wanted[0]),
     "NE": lambda found, wanted: not _equal(found, wanted[0]),
-    "LE": _ordered(lambda a, b: a <= b),
-    "LT": _ordered(lambda a, b: a < b),
-    "GE": _ordered(lambda a, b: a >= b),
-    "GT": _ordered(lambda a, b: a > b),
+    "LE": _build_comparison(lambda a, b: a <= b),
+    "LT": _build_comparison(lambda a, b: a < b),
+    "GE": _build_comparison(lambda a, b: a >= b),
+    "GT": _build_comparison(lambda a, b: a > b),
     "NOT_NULL": lambda found, _: found is not None,
     "NULL": lambda found, _: found is None,
     "CONTAINS": _contains,
@@ -220,7 +220,7 @@ def apply_updates(item: Any, updates: Mapping[str, Any], key_names: list[str]) -
         if "Value" not in update:
             item.attrs.pop(name, None)
             continue
-        value, found = _typed(update["Value"]), item.attrs.get(name)
+        value, found = _to_value(update["Value"]), item.attrs.get(name)
         if action == "PUT" or (found is None and action == "ADD"):
             item.attrs[name] = value
         elif found is None:
@@ -235,18 +235,20 @@ def apply_updates(item: Any, updates: Mapping[str, Any], key_names: list[str]) -
 
 def _sum(found: Any, value: Any) -> Any:
     if value.type == "N":
-        return _typed({"N": f"{Decimal(found.value) + Decimal(value.value):f}"})
+        return _to_value({"N": f"{Decimal(found.value) + Decimal(value.value):f}"})
     if value.type == "L":
-        return _typed({"L": [*found.value, *value.value]})
+        return _to_value({"L": [*found.value, *value.value]})
     known = found.cast_value
-    added = [each for each in value.value if _typed({value.type[0]: each}).cast_value not in known]
-    return _typed({value.type: [*found.value, *added]})
+    added = [
+        each for each in value.value if _to_value({value.type[0]: each}).cast_value not in known
+    ]
+    return _to_value({value.type: [*found.value, *added]})
 
 
 def _take_away(item: Any, name: str, found: Any, value: Any) -> None:
     gone = value.cast_value
-    left = [each for each in found.value if _typed({found.type[0]: each}).cast_value not in gone]
+    left = [each for each in found.value if _to_value({found.type[0]: each}).cast_value not in gone]
     if left:
-        item.attrs[name] = _typed({found.type: left})
+        item.attrs[name] = _to_value({found.type: left})
     else:
         del item.attrs[name]

@@ -25,13 +25,13 @@ from headrace.services.dynamodb import checks
 from headrace.services.dynamodb import legacy_conditions as legacy
 from headrace.services.dynamodb.items import (
     Copies,
+    check_size,
     delete_item,
     get_item,
     key_of,
-    noted_put,
+    note_put,
     of_one_partition,
     place,
-    sized,
     undone_if_cancelled,
     update_item,
     whole_key,
@@ -54,11 +54,11 @@ def patch() -> None:
     # moto's version sums the whole item for every attribute; here the sum is computed once, for the whole item.
     attributes.__setitem__ = dict.__setitem__
     item: Any = Item
-    item.__init__ = sized(Item.__init__)
+    item.__init__ = check_size(Item.__init__)
     table: Any = Table
-    table.__init__ = _kept(Table.__init__)
-    table.describe = _described(Table.describe)
-    table.put_item = noted_put(Table.put_item)
+    table.__init__ = _keep_rows(Table.__init__)
+    table.describe = _describe_fully(Table.describe)
+    table.put_item = note_put(Table.put_item)
     table.get_item = get_item
     table.delete_item = delete_item
     table.query = of_one_partition(Table.query)
@@ -76,7 +76,7 @@ def patch() -> None:
         # Now, under the request's lock, so that its changes are stored with the request.
         background.start = _run_now
     checks.patch(handler)
-    handler.update_table = _updating(DynamoHandler.update_table)
+    handler.update_table = _answer_updating(DynamoHandler.update_table)
     pickles.register_reducer(Table, _reduce_table)
 
 
@@ -98,8 +98,8 @@ class TableRows(Rows):
         """See `Rows.row_key`."""
         return msgspec.msgpack.encode([_canonical(part) for part in key if part is not None])
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         item = self.table.get_item(*key)
         return None if item is None else _ENCODER.encode(item.attrs)
 
@@ -116,7 +116,7 @@ class TableRows(Rows):
             item: Any = Item.__new__(Item)
             item.attrs = attributes = LimitedSizeDict()
             for name, typed in msgspec.msgpack.decode(value).items():
-                dict.__setitem__(attributes, name, _typed(typed))
+                dict.__setitem__(attributes, name, _to_value(typed))
             item.hash_key = attributes[table.hash_key_attr]
             item.range_key = attributes[table.range_key_attr] if table.range_key_attr else None
             place(table, item)
@@ -139,7 +139,7 @@ def _plain(typed: Any) -> Any:
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
-def _typed(plain: dict[str, Any]) -> Any:
+def _to_value(plain: dict[str, Any]) -> Any:
     """Return moto's value; moto's own constructor would check everything inside twice."""
     from moto.dynamodb.models.dynamo_type import DynamoType
 
@@ -147,9 +147,9 @@ def _typed(plain: dict[str, Any]) -> Any:
     typed: Any = DynamoType.__new__(DynamoType)
     typed.type = kind
     if kind == "L":
-        value = [_typed(each) for each in value]
+        value = [_to_value(each) for each in value]
     elif kind == "M":
-        value = {name: _typed(each) for name, each in value.items()}
+        value = {name: _to_value(each) for name, each in value.items()}
     typed.value = value
     return typed
 
@@ -171,7 +171,7 @@ def _reduce_table(table: Any) -> Any:
     is_live = backends[table.account_id][table.region_name].tables.get(table.name) is table
     if rows is None or not is_live:
         return pickles.without(table, kept=None)
-    pickles.found(rows)
+    pickles.note_rows(rows)
     state = {k: v for k, v in vars(table).items() if k not in ("kept", "items")}
     return empty_table, (type(table), rows.id), state
 
@@ -186,7 +186,7 @@ def empty_table(kind: type, rows_id: int) -> Any:
     return rows.table
 
 
-def _kept(init: Any) -> Any:
+def _keep_rows(init: Any) -> Any:
     @functools.wraps(init)
     def with_rows(self: Any, *args: Any, **named: Any) -> None:
         init(self, *args, **named)
@@ -199,11 +199,11 @@ def _kept(init: Any) -> Any:
 # --- descriptions ---------------------------------------------------------------------------------
 
 
-def _described(describe: Any) -> Any:
+def _describe_fully(describe: Any) -> Any:
     """Describe a table with its id and the time of its billing mode, and without empty lists of indexes (recorded)."""
 
     @functools.wraps(describe)
-    def described(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
+    def describe_fully(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
         answer = describe(self, base_key)
         shown = answer[base_key]
         made = f"{self.table_arn} {self.created_at}"
@@ -216,21 +216,21 @@ def _described(describe: Any) -> Any:
             billing["LastUpdateToPayPerRequestDateTime"] = self.created_at
         return answer
 
-    return described
+    return describe_fully
 
 
-def _updating(update_table: Any) -> Any:
+def _answer_updating(update_table: Any) -> Any:
     """Answer that a table is UPDATING (recorded); later descriptions say ACTIVE."""
 
     @functools.wraps(update_table)
-    def updating(self: Any) -> Any:
+    def update_and_answer(self: Any) -> Any:
         answer = update_table(self)
         if "SSESpecification" in self.body:
             _encrypt(self.dynamodb_backend.get_table(self.body["TableName"]), self.body)
         answer.result["TableDescription"]["TableStatus"] = "UPDATING"
         return answer
 
-    return updating
+    return update_and_answer
 
 
 def _encrypt(table: Any, request: dict[str, Any]) -> None:
@@ -247,7 +247,7 @@ def _encrypt(table: Any, request: dict[str, Any]) -> None:
 
 def _with_legacy(action: Any) -> Any:
     @functools.wraps(action)
-    def checked(self: Any) -> Any:
+    def check_first(self: Any) -> Any:
         from moto.dynamodb.exceptions import ConditionalCheckFailed
 
         body = self.body
@@ -265,4 +265,4 @@ def _with_legacy(action: Any) -> Any:
                     raise ConditionalCheckFailed
         return action(self)
 
-    return checked
+    return check_first

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 
 # Documented: records are kept for 24 hours. The two limits are headrace's, for one stream: records are in memory.
@@ -69,7 +69,7 @@ class StreamRows(Rows):
 
     def add(self, record: dict[str, Any], now_ms: int) -> None:
         """Add a record, and drop records beyond the limits."""
-        TOUCHED.row(self, self.next)
+        CHANGES.row(self, self.next)
         self._append(msgspec.msgpack.encode([record, now_ms], enc_hook=_plain), now_ms)
         self.trim(now_ms)
 
@@ -86,17 +86,17 @@ class StreamRows(Rows):
         ):
             packed, _ = self.records.popleft()
             self._bytes -= len(packed)
-            TOUCHED.row(self, self.first)
+            CHANGES.row(self, self.first)
             self.first += 1
             # The mark keeps an empty stream from restarting its numbers after a restart.
-            TOUCHED.row(self, TRIMMED)
+            CHANGES.row(self, TRIMMED)
 
     def cut(self, following: int) -> None:
         """Remove the records from number `following` on: their transaction was cancelled."""
         while self.next > following:
             packed, _ = self.records.pop()
             self._bytes -= len(packed)
-            TOUCHED.row(self, self.next)
+            CHANGES.row(self, self.next)
 
     def slice(self, start: int, most: int) -> list[dict[str, Any]]:
         """Return up to `most` records from number `start` on."""
@@ -109,8 +109,8 @@ class StreamRows(Rows):
         record["dynamodb"]["ApproximateCreationDateTime"] = _date(at_ms)
         return record
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         if key == TRIMMED:
             return msgspec.msgpack.encode(self.first)
         return self.records[key - self.first][0] if self.first <= key < self.next else None

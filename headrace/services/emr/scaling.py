@@ -19,7 +19,7 @@ def check_constraints(policy: shapes.AutoScalingPolicy) -> None:
         raise validation("MinCapacity must be at least 0 and not greater than MaxCapacity.")
 
 
-def described_policy(
+def describe_policy(
     cluster: Cluster, policy: shapes.AutoScalingPolicy
 ) -> shapes.AutoScalingPolicyDescription:
     """Return a group's AutoScalingPolicyDescription for this cluster."""

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from headrace.aws.shapes.emr_serverless import SparkSubmit
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.spark_submit.arguments import Submission, parse_submission, properties_of
 from headrace.spark_submit.commands import spark_command
@@ -39,23 +39,23 @@ def submission_of(spark_submit: SparkSubmit) -> Submission:
 
 def classification(application: Application, run: JobRun, name: str) -> dict[str, str]:
     """Return a classification's properties; the job run's override the application's."""
-    overrides = mapped(run.request, "configurationOverrides")
+    overrides = get_mapping(run.request, "configurationOverrides")
     properties: dict[str, str] = {}
     for given in (
-        *listed(application.request, "runtimeConfiguration"),
-        *listed(overrides, "applicationConfiguration"),
+        *get_list(application.request, "runtimeConfiguration"),
+        *get_list(overrides, "applicationConfiguration"),
     ):
         if given.get("classification") == name:
-            properties.update(mapped(given, "properties"))
+            properties.update(get_mapping(given, "properties"))
     return properties
 
 
 def log_uri(application: Application, run: JobRun) -> str | None:
     """Return the S3 URI for logs: the job run's, else the application's, else None."""
-    overrides = mapped(run.request, "configurationOverrides")
+    overrides = get_mapping(run.request, "configurationOverrides")
     for given in (overrides, application.request):
-        monitoring = mapped(given, "monitoringConfiguration")
-        uri = mapped(monitoring, "s3MonitoringConfiguration").get("logUri")
+        monitoring = get_mapping(given, "monitoringConfiguration")
+        uri = get_mapping(monitoring, "s3MonitoringConfiguration").get("logUri")
         if uri:
             return str(uri)
     return None
@@ -93,13 +93,13 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
     )
     # Executors and the driver find the job's archives unpacked in their working directory.
     unpack_archives(submission, settings, work, lambda uri: fetch(context.objects, uri, work))
-    limits = mapped(run.request, "executionIamPolicy")
+    limits = get_mapping(run.request, "executionIamPolicy")
     environment = {
         **job_environment(
             context,
             folder,
             policy=str(limits.get("policy") or ""),
-            policy_arns=tuple(str(arn) for arn in listed(limits, "policyArns")),
+            policy_arns=tuple(str(arn) for arn in get_list(limits, "policyArns")),
             account=run.account,
             region=run.region,
             role=_role_of(run),

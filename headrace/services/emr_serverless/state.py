@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.core.arn import make_arn
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.emr_serverless.limits import (
     DEFAULT_FAILED_ATTEMPTS_PER_HOUR,
     DEFAULT_IDLE_MINUTES,
@@ -66,12 +66,12 @@ class Application:
     @property
     def starts_itself(self) -> bool:
         """Whether StartJobRun starts it; on by default, as on AWS."""
-        return bool(mapped(self.request, "autoStartConfiguration").get("enabled", True))
+        return bool(get_mapping(self.request, "autoStartConfiguration").get("enabled", True))
 
     @property
     def idle_timeout_s(self) -> float | None:
         """After how many seconds without a job it stops itself; None for never."""
-        stop = mapped(self.request, "autoStopConfiguration")
+        stop = get_mapping(self.request, "autoStopConfiguration")
         if not stop.get("enabled", True):
             return None
         return 60.0 * int(stop.get("idleTimeoutMinutes") or DEFAULT_IDLE_MINUTES)
@@ -79,7 +79,7 @@ class Application:
     @property
     def most_runs(self) -> int | None:
         """How many job runs may run at a time; None for no limit."""
-        return mapped(self.request, "schedulerConfiguration").get("maxConcurrentRuns")
+        return get_mapping(self.request, "schedulerConfiguration").get("maxConcurrentRuns")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,12 +154,12 @@ class JobRun:
     def most_attempts(self) -> int | None:
         """How many attempts it gets; None for no limit."""
         default = None if self.streaming else 1
-        return mapped(self.request, "retryPolicy").get("maxAttempts", default)
+        return get_mapping(self.request, "retryPolicy").get("maxAttempts", default)
 
     @property
     def most_failures_per_hour(self) -> int | None:
         """How many attempts may fail within an hour; None for no limit."""
         if not self.streaming:
             return None
-        policy = mapped(self.request, "retryPolicy")
+        policy = get_mapping(self.request, "retryPolicy")
         return int(policy.get("maxFailedAttemptsPerHour", DEFAULT_FAILED_ATTEMPTS_PER_HOUR))

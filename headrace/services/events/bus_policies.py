@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.protocols.validate import validate
-from headrace.permissions.policies.resource_grammar import listed
+from headrace.permissions.policies.resource_grammar import as_list
 
 VERSION = "2012-10-17"
 PUT_EVENTS = "events:PutEvents"
@@ -60,7 +60,7 @@ def _put_permission(handler: Any) -> str:
         if any(value is not None for value in own):
             raise _invalid(_BOTH)
         given: Any = json.loads(params["Policy"])
-        document = {**given, "Statement": listed(given["Statement"])}
+        document = {**given, "Statement": as_list(given["Statement"])}
     else:
         statement = _statement_of(bus, params)
         document = {**_document(bus)}

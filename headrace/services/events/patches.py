@@ -26,7 +26,7 @@ from headrace.deliveries.outbox import (
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.events.inputs import whole_event
 from headrace.services.events.targets import dead_letter_arn, send_on
@@ -126,13 +126,13 @@ class _Archived(Rows):
 
     def append(self, event: Any) -> None:
         """Add an event, as moto does to its list."""
-        TOUCHED.row(self, self.first + len(self.events))
+        CHANGES.row(self, self.first + len(self.events))
         self.events.append(copy.deepcopy(event))
         days = int(self.archive.retention or 0)
         oldest_s = CURRENT.clock.now_ms() / 1000 - days * 86_400 if days else 0.0
         while len(self.events) > MOST_ARCHIVED or self.events[0]["ingestion-time"] < oldest_s:
             self.events.popleft()
-            TOUCHED.row(self, self.first)
+            CHANGES.row(self, self.first)
             self.first += 1
 
     def __iter__(self) -> Any:
@@ -145,8 +145,8 @@ class _Archived(Rows):
     def __bool__(self) -> bool:
         return True
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         at = key - self.first
         return json.dumps(self.events[at]).encode() if 0 <= at < len(self.events) else None
 
@@ -163,7 +163,7 @@ class _Archived(Rows):
 
 
 def _reduce_archive(archive: Any) -> Any:
-    pickles.found(archive.events)
+    pickles.note_rows(archive.events)
     state = {name: value for name, value in vars(archive).items() if name != "events"}
     return empty_archive, (archive.events.id,), state
 

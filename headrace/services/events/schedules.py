@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, cast
 
-from headrace.deliveries.schedule_worker import ScheduleEntry, scheduled_event
-from headrace.moto.storage.changes import TOUCHED
+from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
+from headrace.moto.storage.changes import CHANGES
 from headrace.services.events.patches import send_to_target
 
 
@@ -17,7 +17,7 @@ def scheduled_rules() -> Iterator[ScheduleEntry]:
     """Yield the enabled rules that have a schedule. The caller holds `MOTO_LOCK`."""
     from moto.events.models import events_backends
 
-    TOUCHED.load_deferred("events")
+    CHANGES.load_deferred("events")
     for regions in list(cast("Any", events_backends).values()):
         for backend in list(regions.values()):
             for bus in list(backend.event_buses.values()):
@@ -29,7 +29,7 @@ def scheduled_rules() -> Iterator[ScheduleEntry]:
 def _entry_of_rule(rule: Any) -> ScheduleEntry:
 
     def fire(moment: datetime) -> None:
-        event = scheduled_event("aws.events", rule.arn, moment)
+        event = build_scheduled_event("aws.events", rule.arn, moment)
         for target in list(rule.targets):
             send_to_target(rule, target, event)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
-from headrace.aws.protocols.base64_texts import padding_of
+from headrace.aws.protocols.base64_texts import count_padding
 from headrace.aws.protocols.service import RawAnswer
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.limits import BATCH_BYTES, BATCH_RECORDS, RECORD_BYTES
@@ -94,7 +94,7 @@ def _decoded_bytes(datas: list[str]) -> int | None:
     lengths = set(map(len, datas))
     if any(length & 3 for length in lengths) or max(lengths) * 3 // 4 > RECORD_BYTES:
         return None
-    padding = padding_of(datas, lengths)
+    padding = count_padding(datas, lengths)
     return None if padding is None else sum(map(len, datas)) * 3 // 4 - padding
 
 

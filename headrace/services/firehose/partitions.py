@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.prefix import LAMBDA, QUERY, partition_names
@@ -121,7 +121,7 @@ def check_keys(destination: Mapping[str, Any]) -> None:
     found = processors_of(destination)
     wanted = {namespace for namespace, _ in names}
     # The sentences are from aws-cdk's source (aws-kinesisfirehose/lib/private/helpers.ts, observed by others, 2025).
-    if not mapped(destination, "ProcessingConfiguration").get("Enabled"):
+    if not get_mapping(destination, "ProcessingConfiguration").get("Enabled"):
         raise invalid("Processing Configuration is not enabled when DataPartitioning is enabled")
     if QUERY in wanted and "MetadataExtraction" not in found:
         raise invalid(

@@ -12,7 +12,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, Guard
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.permissions.requests.keys import keys_of_service
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.state import DeliveryStream
@@ -125,7 +125,7 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
 
 def key_of(s3: Mapping[str, Any]) -> str:
     """Return the ARN of the KMS key of an S3 configuration; empty for none."""
-    kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
+    kms = get_mapping(get_mapping(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
     return str(kms.get("AWSKMSKeyARN") or "")
 
 
@@ -194,7 +194,7 @@ def _role(stream: DeliveryStream) -> str:
 
 
 def _secret_role(stream: DeliveryStream) -> str:
-    given = mapped(stream.destination, "SecretsManagerConfiguration")
+    given = get_mapping(stream.destination, "SecretsManagerConfiguration")
     return str(given.get("RoleARN") or "") or _role(stream)
 
 
@@ -206,7 +206,7 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
     if stream.backup is not None:
         yield str(stream.backup.get("RoleARN") or "")
     if stream.conversion is not None:
-        yield str(mapped(stream.conversion, "SchemaConfiguration").get("RoleARN") or "")
+        yield str(get_mapping(stream.conversion, "SchemaConfiguration").get("RoleARN") or "")
     if stream.destination_kind == "Iceberg":
         yield str(stream.destination["RoleARN"])
 
@@ -225,7 +225,7 @@ def _source_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
 def _table_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     if stream.conversion is None:
         return
-    given = mapped(stream.conversion, "SchemaConfiguration")
+    given = get_mapping(stream.conversion, "SchemaConfiguration")
     region = str(given.get("Region") or stream.region)
     account = str(given.get("CatalogId") or stream.account)
     database, table = given.get("DatabaseName"), given.get("TableName")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import transform
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import MOST_PROCESSORS
@@ -19,10 +19,10 @@ _MODEL = "class com.amazonaws.services.firehose.internal.model"
 
 def check_processors(destination: Mapping[str, Any], *, has_queries: bool = False) -> None:
     """Raise AwsError for invalid processors. `has_queries`: MetadataExtraction may be used to route to tables."""
-    processing = mapped(destination, "ProcessingConfiguration")
+    processing = get_mapping(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return
-    given = listed(processing, "Processors")
+    given = get_list(processing, "Processors")
     if not 1 <= len(given) <= MOST_PROCESSORS:
         raise invalid(
             f"A maximum of {MOST_PROCESSORS} and a minimum of 1 processor needs to be supplied when processing is"

@@ -19,7 +19,7 @@ from headrace.core.ports import (
     NoGuard,
     SchemaNotFound,
 )
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.keys import KeyUnusable
@@ -153,10 +153,10 @@ class Reports:
     def _put_log(self, code: str, message: str, s3: Mapping[str, Any] | None = None) -> None:
         """Write to an S3 configuration's log, if it has one, else to the destination's."""
         stream, named = self._stream, self._stream.destination
-        if s3 is not None and mapped(s3, "CloudWatchLoggingOptions").get("Enabled"):
+        if s3 is not None and get_mapping(s3, "CloudWatchLoggingOptions").get("Enabled"):
             named = s3
         log.warning("firehose %s: %s: %s", stream.name, code, message)
-        options = mapped(named, "CloudWatchLoggingOptions")
+        options = get_mapping(named, "CloudWatchLoggingOptions")
         if not options.get("Enabled") or not options.get("LogGroupName"):
             return
         text = json.dumps(
@@ -310,9 +310,9 @@ def _by_code(failed: Sequence[FailedRecord]) -> dict[str, tuple[int, str]]:
 
 def _name_of(destination: Mapping[str, Any]) -> str:
     """Return a destination's name in the log."""
-    url = mapped(destination, "EndpointConfiguration").get("Url")
+    url = get_mapping(destination, "EndpointConfiguration").get("Url")
     # AWS's name for an Iceberg destination in the log is unknown; headrace uses its catalogue.
-    url = url or mapped(destination, "CatalogConfiguration").get("CatalogARN")
+    url = url or get_mapping(destination, "CatalogConfiguration").get("CatalogARN")
     for name in _NAMES:
         url = url or destination.get(name)
     return str(url or "")

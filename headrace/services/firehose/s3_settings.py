@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose import prefix, serde
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.limits import (
@@ -47,7 +47,7 @@ def checked_s3(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a plain S3 configuration, such as another destination's backup, with defaults. Raises AwsError."""
     made = dict(given)
     _check_common(made)
-    made["BufferingHints"] = hints_of(mapped(made, "BufferingHints"))
+    made["BufferingHints"] = hints_of(get_mapping(made, "BufferingHints"))
     made.setdefault("CompressionFormat", "UNCOMPRESSED")
     prefix.check(str(made.get("Prefix") or ""), str(made.get("ErrorOutputPrefix") or ""))
     return made
@@ -57,11 +57,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return an extended S3 configuration with defaults. Raises AwsError."""
     made = dict(given)
     _check_common(made)
-    conversion = mapped(made, "DataFormatConversionConfiguration")
+    conversion = get_mapping(made, "DataFormatConversionConfiguration")
     converts = bool(conversion) and bool(conversion.get("Enabled", True))
     partitioned = is_partitioned(made)
     made["BufferingHints"] = hints_of(
-        mapped(made, "BufferingHints"), converts=converts, partitioned=partitioned
+        get_mapping(made, "BufferingHints"), converts=converts, partitioned=partitioned
     )
     compression = made.setdefault("CompressionFormat", "UNCOMPRESSED")
     if converts:
@@ -77,7 +77,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     if partitioned:
         made["DynamicPartitioningConfiguration"] = {
             "RetryOptions": {"DurationInSeconds": RETRY_DEFAULT_S},
-            **mapped(made, "DynamicPartitioningConfiguration"),
+            **get_mapping(made, "DynamicPartitioningConfiguration"),
         }
         check_keys(made)
     return made
@@ -88,11 +88,11 @@ def updated(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, 
     change = dict(update)
     if "S3BackupUpdate" in change:
         change["S3BackupConfiguration"] = {
-            **mapped(present, "S3BackupConfiguration"),
+            **get_mapping(present, "S3BackupConfiguration"),
             **change.pop("S3BackupUpdate"),
         }
     if "DynamicPartitioningConfiguration" in change:
-        now = bool(mapped(change, "DynamicPartitioningConfiguration").get("Enabled"))
+        now = bool(get_mapping(change, "DynamicPartitioningConfiguration").get("Enabled"))
         if now != is_partitioned(present):
             raise invalid(
                 "Dynamic Partitioning cannot be enabled or disabled after the delivery stream is created."
@@ -154,7 +154,7 @@ def _check_common(made: dict[str, Any]) -> None:
 
 def _check_backup(made: dict[str, Any]) -> None:
     if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
-        backup = mapped(made, "S3BackupConfiguration")
+        backup = get_mapping(made, "S3BackupConfiguration")
         if not backup:
             raise invalid(
                 "S3BackupConfiguration is required when S3BackupMode is Enabled."

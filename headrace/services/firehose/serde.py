@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.core.values import mapped, section
+from headrace.core.values import get_mapping, section
 from headrace.services.firehose import joda
 from headrace.services.firehose.errors import invalid
 
@@ -67,10 +67,10 @@ def check_can_convert() -> None:
 def check(conversion: Mapping[str, Any]) -> None:
     """Raise AwsError for an invalid DataFormatConversionConfiguration."""
     check_can_convert()
-    schema = mapped(conversion, "SchemaConfiguration")
+    schema = get_mapping(conversion, "SchemaConfiguration")
     if not schema.get("DatabaseName") or not schema.get("TableName"):
         raise invalid("SchemaConfiguration must name a database and a table.")
-    serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
+    serializer = get_mapping(get_mapping(conversion, "OutputFormatConfiguration"), "Serializer")
     if len(serializer) > 1:
         raise invalid("More than one serializer specified. Only one may be chosen.")
     if not serializer:
@@ -78,7 +78,7 @@ def check(conversion: Mapping[str, Any]) -> None:
     deserializer = _deserializer(conversion)
     if len(deserializer) > 1:
         raise invalid("More than one deserializer specified. Only one may be chosen.")
-    for pattern in mapped(deserializer, "HiveJsonSerDe").get("TimestampFormats") or ():
+    for pattern in get_mapping(deserializer, "HiveJsonSerDe").get("TimestampFormats") or ():
         if pattern != joda.MILLIS:
             joda.checked(pattern)
 
@@ -93,21 +93,21 @@ def options_of(
 
 
 def _reading(conversion: Mapping[str, Any]) -> JsonReadOptions:
-    hive = mapped(_deserializer(conversion), "HiveJsonSerDe")
-    openx = mapped(_deserializer(conversion), "OpenXJsonSerDe")
+    hive = get_mapping(_deserializer(conversion), "HiveJsonSerDe")
+    openx = get_mapping(_deserializer(conversion), "OpenXJsonSerDe")
     return JsonReadOptions(
         case_insensitive=openx.get("CaseInsensitive", True),
         dots_to_underscores=openx.get("ConvertDotsInJsonKeysToUnderscores", False),
         key_of={
-            name.lower(): key for name, key in mapped(openx, "ColumnToJsonKeyMappings").items()
+            name.lower(): key for name, key in get_mapping(openx, "ColumnToJsonKeyMappings").items()
         },
         time_formats=tuple(hive.get("TimestampFormats") or ()),
     )
 
 
 def _writing(conversion: Mapping[str, Any]) -> ParquetWriteOptions:
-    serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
-    parquet = mapped(serializer, "ParquetSerDe")
+    serializer = get_mapping(get_mapping(conversion, "OutputFormatConfiguration"), "Serializer")
+    parquet = get_mapping(serializer, "ParquetSerDe")
     compression = parquet.get("Compression") or "SNAPPY"
     return ParquetWriteOptions(
         compression="NONE" if compression == "UNCOMPRESSED" else compression,
@@ -134,4 +134,4 @@ def _orc_writing(orc: Mapping[str, Any]) -> OrcWriting:
 
 
 def _deserializer(conversion: Mapping[str, Any]) -> dict[str, Any]:
-    return mapped(mapped(conversion, "InputFormatConfiguration"), "Deserializer")
+    return get_mapping(get_mapping(conversion, "InputFormatConfiguration"), "Deserializer")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.core.arn import make_arn
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 
 # The backup modes that back up every delivered record: AWS has three names for it.
 _ALL_BACKED_UP = ("AllDocuments", "AllData", "AllEvents")
@@ -94,7 +94,7 @@ class DeliveryStream:
         """The S3 configuration for the backup of all records; None without such a backup."""
         mode = self.destination.get("S3BackupMode")
         if mode == "Enabled":
-            return mapped(self.destination, "S3BackupConfiguration")
+            return get_mapping(self.destination, "S3BackupConfiguration")
         return self.s3 if mode in _ALL_BACKED_UP else None
 
     @property
@@ -133,7 +133,7 @@ class DeliveryStream:
             table_errors(table["DestinationDatabaseName"], table["DestinationTableName"]): str(
                 table["S3ErrorOutputPrefix"]
             )
-            for table in listed(self.destination, "DestinationTableConfigurationList")
+            for table in get_list(self.destination, "DestinationTableConfigurationList")
             if table.get("S3ErrorOutputPrefix")
         }
 
@@ -176,20 +176,20 @@ def table_errors(database: str, table: str) -> str:
 
 def is_partitioned(destination: Mapping[str, Any]) -> bool:
     """Return whether a destination has dynamic partitioning."""
-    return bool(mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"))
+    return bool(get_mapping(destination, "DynamicPartitioningConfiguration").get("Enabled"))
 
 
 def processors_of(destination: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """Return the parameters of a destination's enabled processors, by type."""
-    processing = mapped(destination, "ProcessingConfiguration")
+    processing = get_mapping(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return {}
     return {
         processor["Type"]: {
             parameter["ParameterName"]: parameter["ParameterValue"]
-            for parameter in listed(processor, "Parameters")
+            for parameter in get_list(processor, "Parameters")
         }
-        for processor in listed(processing, "Processors")
+        for processor in get_list(processing, "Processors")
     }
 
 

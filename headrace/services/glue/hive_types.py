@@ -49,7 +49,7 @@ def columns_of(
         columns: a StorageDescriptor's.
     """
     if fields:
-        return _given(fields)
+        return _read_fields(fields)
     ids = _Ids(len(columns))
     made: list[dict[str, Any]] = []
     for place, column in enumerate(columns):
@@ -67,7 +67,7 @@ def columns_of(
     return made, ids.last
 
 
-def _given(fields: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+def _read_fields(fields: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int]:
     made: list[dict[str, Any]] = []
     for given in fields:
         kind = given["Type"]

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.glue.hive_types import NoIcebergType, columns_of, hive_name
 
@@ -45,7 +45,7 @@ def table_input_of(given: Mapping[str, Any], account: str, region: str) -> dict[
     if table.get("PartitionKeys"):
         raise _invalid("Cannot create partitions in an iceberg table")
     storage = dict(table.get("StorageDescriptor") or {})
-    wanted = mapped(iceberg, "CreateIcebergTableInput")
+    wanted = get_mapping(iceberg, "CreateIcebergTableInput")
     location = str(wanted.get("Location") or storage.get("Location") or "").rstrip("/")
     if not location.startswith("s3://"):
         raise _invalid("An Iceberg table needs a location in S3.")
@@ -82,14 +82,14 @@ def _metadata(
 ) -> dict[str, Any]:
     try:
         fields, last_id = columns_of(
-            listed(mapped(wanted, "Schema"), "Fields"), listed(storage, "Columns")
+            get_list(get_mapping(wanted, "Schema"), "Fields"), get_list(storage, "Columns")
         )
     except NoIcebergType as error:
         raise _invalid(str(error)) from error
     schema = {
         "type": "struct",
         "schema-id": 0,
-        "identifier-field-ids": listed(mapped(wanted, "Schema"), "IdentifierFieldIds"),
+        "identifier-field-ids": get_list(get_mapping(wanted, "Schema"), "IdentifierFieldIds"),
         "fields": fields,
     }
     partitions = [
@@ -99,9 +99,9 @@ def _metadata(
             "source-id": field["SourceId"],
             "field-id": field.get("FieldId") or _NO_PARTITION_FIELD + 1 + place,
         }
-        for place, field in enumerate(listed(mapped(wanted, "PartitionSpec"), "Fields"))
+        for place, field in enumerate(get_list(get_mapping(wanted, "PartitionSpec"), "Fields"))
     ]
-    order = mapped(wanted, "WriteOrder")
+    order = get_mapping(wanted, "WriteOrder")
     sorts = [
         {
             "transform": field["Transform"],
@@ -109,7 +109,7 @@ def _metadata(
             "direction": field["Direction"],
             "null-order": field["NullOrder"],
         }
-        for field in listed(order, "Fields")
+        for field in get_list(order, "Fields")
     ]
     order_id = int(order.get("OrderId") or 1) if sorts else 0
     made: dict[str, Any] = {
@@ -125,7 +125,7 @@ def _metadata(
         "last-partition-id": max([_NO_PARTITION_FIELD, *(p["field-id"] for p in partitions)]),
         "default-sort-order-id": order_id,
         "sort-orders": [{"order-id": order_id, "fields": sorts}],
-        "properties": mapped(wanted, "Properties"),
+        "properties": get_mapping(wanted, "Properties"),
         "current-snapshot-id": -1,
         "snapshots": [],
         "snapshot-log": [],

@@ -34,17 +34,17 @@ def _check(backend: Any, arn: str) -> None:
 
 def _of_what_is_there(put: Any) -> Any:
     @functools.wraps(put)
-    def checked(self: Any, role_name: str, permissions_boundary: str) -> None:
+    def check_first(self: Any, role_name: str, permissions_boundary: str) -> None:
         self.get_role(role_name)
         _check(self, permissions_boundary)
         put(self, role_name, permissions_boundary)
 
-    return checked
+    return check_first
 
 
 def _with_boundary(create_user: Any) -> Any:
     @functools.wraps(create_user)
-    def created(self: Any) -> Any:
+    def check_and_create(self: Any) -> Any:
         arn = self._get_param("PermissionsBoundary")
         if arn:
             _check(self.backend, arn)
@@ -53,7 +53,7 @@ def _with_boundary(create_user: Any) -> Any:
             answer.result["User"].permissions_boundary_arn = arn
         return answer
 
-    return created
+    return check_and_create
 
 
 def _put_of_user(self: Any) -> Any:

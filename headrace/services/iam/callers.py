@@ -97,8 +97,8 @@ class MotoUsersAndRoles:
         )
 
     def _session_policies(self, identity: Identity) -> tuple[NamedPolicy, ...]:
-        own = iam.named("session", identity.policy) if identity.policy else ()
-        managed = (iam.managed_policy(identity.account, arn) for arn in identity.policy_arns)
+        own = iam.parse_named("session", identity.policy) if identity.policy else ()
+        managed = (iam.find_managed_policy(identity.account, arn) for arn in identity.policy_arns)
         return (*own, *(policy for policy in managed if policy is not None))
 
     def _find(self, identity: Identity) -> Any:

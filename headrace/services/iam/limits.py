@@ -23,24 +23,24 @@ def patch() -> None:
     backend: Any = IAMBackend
     for kind, find in _HOLDERS.items():
         name = f"attach_{kind.lower()}_policy"
-        setattr(backend, name, _attaching(getattr(backend, name), kind, find))
-    backend.add_user_to_group = _joining(backend.add_user_to_group)
+        setattr(backend, name, _limit_attachments(getattr(backend, name), kind, find))
+    backend.add_user_to_group = _limit_groups(backend.add_user_to_group)
 
 
-def _attaching(attach: Any, kind: str, find: str) -> Any:
+def _limit_attachments(attach: Any, kind: str, find: str) -> Any:
     @functools.wraps(attach)
-    def attached(self: Any, policy_arn: str, holder: str) -> Any:
+    def check_and_attach(self: Any, policy_arn: str, holder: str) -> Any:
         policies: Any = getattr(self, find)(holder).managed_policies
         if policy_arn not in policies and len(policies) >= MOST_ATTACHED:
             _refuse(f"PoliciesPer{kind}", MOST_ATTACHED)
         return attach(self, policy_arn, holder)
 
-    return attached
+    return check_and_attach
 
 
-def _joining(add: Any) -> Any:
+def _limit_groups(add: Any) -> Any:
     @functools.wraps(add)
-    def joined(self: Any, group_name: str, user_name: str) -> Any:
+    def check_and_add(self: Any, group_name: str, user_name: str) -> Any:
         user = self.get_user(user_name)
         groups = [group for group in self.groups.values() if user in group.users]
         is_member = any(group.name == group_name for group in groups)
@@ -48,7 +48,7 @@ def _joining(add: Any) -> Any:
             _refuse("GroupsPerUser", MOST_GROUPS)
         return add(self, group_name, user_name)
 
-    return joined
+    return check_and_add
 
 
 def _refuse(quota: str, most: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.moto.clock import use_clock, utcnow
 from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.iam import boundaries, limits
 from headrace.services.iam import policies as iam_policies
@@ -39,7 +39,7 @@ def patch() -> None:
 
     use_clock(sts_models)
     backend: Any = iam.IAMBackend
-    backend._init_managed_policies = _unfilled
+    backend._init_managed_policies = _make_empty_policies
     backend._init_aws_policies = _no_policies
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
     iam_policies.patch()
@@ -48,7 +48,7 @@ def patch() -> None:
     allow_new_paths()
     principals.patch()
     models: Any = iam
-    models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
+    models.mark_account_as_visited = _leave_unnoted(iam.mark_account_as_visited)
     pickles.register_reducer(_Policies, _reduce_policies)
     pickles.register_filter("iam", _without_sessions)
     sts: Any = STSBackend
@@ -56,21 +56,21 @@ def patch() -> None:
     sts.get_assumed_role_from_access_key = _session_of
 
 
-def _unnoted(mark: Any) -> Any:
+def _leave_unnoted(mark: Any) -> Any:
     """Keep a key's last use, which every request sets, from counting as a change of IAM."""
 
     @functools.wraps(mark)
-    def unnoted(*args: Any, **named: Any) -> None:
-        was, TOUCHED.is_watching = TOUCHED.is_watching, False
+    def mark_unnoted(*args: Any, **named: Any) -> None:
+        was, CHANGES.is_watching = CHANGES.is_watching, False
         try:
             mark(*args, **named)
         finally:
-            TOUCHED.is_watching = was
+            CHANGES.is_watching = was
 
-    return unnoted
+    return mark_unnoted
 
 
-def _unfilled(backend: Any) -> _Policies:
+def _make_empty_policies(backend: Any) -> _Policies:
     return _Policies(backend)
 
 
@@ -214,9 +214,9 @@ class _Sessions(Rows):
         while self._ends and (self._ends[0][0] <= now or len(self.by_key) >= MOST_SESSIONS):
             _, key = heapq.heappop(self._ends)
             _keys_of(self.by_key.pop(key)).pop(key, None)
-            TOUCHED.row(self, key)
+            CHANGES.row(self, key)
         self._add(session.access_key_id, session)
-        TOUCHED.row(self, session.access_key_id)
+        CHANGES.row(self, session.access_key_id)
 
     def _add(self, key: str, session: Any) -> None:
         self.by_key[key] = session
@@ -225,8 +225,8 @@ class _Sessions(Rows):
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self.by_key.values()))
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         return pickles.dump(self.by_key[key]) if key in self.by_key else None
 
     def keys(self) -> Iterable[Any]:

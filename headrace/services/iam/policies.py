@@ -19,7 +19,7 @@ from headrace.permissions.policies.grammar import (
     check_size,
     size_of,
 )
-from headrace.permissions.policies.resource_grammar import missing_principal
+from headrace.permissions.policies.resource_grammar import find_missing_principal
 
 # Inline policies may have any version; moto does not tell its validator whether a policy is inline.
 _is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
@@ -43,11 +43,11 @@ def patch() -> None:
         setattr(backend, name, _inline(getattr(backend, name), holder, find))
     backend.create_role = _with_trust(backend.create_role)
     backend.update_assume_role_policy = _with_trust(backend.update_assume_role_policy)
-    backend.create_policy = _managed(backend.create_policy, place=2)
-    backend.create_policy_version = _managed(backend.create_policy_version, place=1)
+    backend.create_policy = _check_managed(backend.create_policy, place=2)
+    backend.create_policy_version = _check_managed(backend.create_policy_version, place=1)
 
 
-def _refused(check: Callable[[], None]) -> None:
+def _raise_as_moto(check: Callable[[], None]) -> None:
     """Raise moto's error for an AwsError, so that the answer has IAM's form."""
     from moto.iam.exceptions import LimitExceededException, MalformedPolicyDocument
 
@@ -60,7 +60,7 @@ def _refused(check: Callable[[], None]) -> None:
 
 
 def _check(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
-    _refused(lambda: check_policy(text, kind, is_managed=is_managed))
+    _raise_as_moto(lambda: check_policy(text, kind, is_managed=is_managed))
 
 
 class _Identity:
@@ -80,7 +80,7 @@ class _Trust(_Identity):
     def validate(self) -> None:
         """Raise moto's error when IAM refuses the policy."""
         _check(self._text, "trust")
-        _refused(lambda: check_size(self._text, "trust"))
+        _raise_as_moto(lambda: check_size(self._text, "trust"))
 
 
 def _inline(put: Any, holder: Holder, find: str) -> Any:
@@ -93,7 +93,7 @@ def _inline(put: Any, holder: Holder, find: str) -> Any:
         token = _is_inline.set(True)
         try:
             _check(policy_json, "identity", is_managed=False)
-            _refused(lambda: check_size(policy_json, holder, name, others=others))
+            _raise_as_moto(lambda: check_size(policy_json, holder, name, others=others))
             return put(self, name, policy_name, policy_json)
         finally:
             _is_inline.reset(token)
@@ -105,36 +105,36 @@ def _with_trust(put: Any) -> Any:
     """Return an operation that stores a role's trust policy, its second argument."""
 
     @functools.wraps(put)
-    def stored(self: Any, role_name: str, *args: Any, **named: Any) -> Any:
+    def check_and_put(self: Any, role_name: str, *args: Any, **named: Any) -> Any:
         text = str(
             args[0]
             if args
             else named.get("assume_role_policy_document") or named["policy_document"]
         )
         _check(text, "trust")
-        _refused(lambda: check_size(text, "trust"))
+        _raise_as_moto(lambda: check_size(text, "trust"))
         # Not while state is loaded: it was valid once, and a principal may have been deleted since.
         if CURRENT.control is not None:
-            missing = missing_principal(text, exists_for(str(self.account_id)))
+            missing = find_missing_principal(text, exists_for(str(self.account_id)))
             if missing:
-                _refused(lambda: _raise(f'Invalid principal in policy: "AWS":"{missing}"'))
+                _raise_as_moto(lambda: _raise(f'Invalid principal in policy: "AWS":"{missing}"'))
         return put(self, role_name, *args, **named)
 
-    return stored
+    return check_and_put
 
 
 def _raise(sentence: str) -> None:
     raise PolicyError("MalformedPolicyDocument", sentence)
 
 
-def _managed(create: Any, *, place: int) -> Any:
+def _check_managed(create: Any, *, place: int) -> Any:
     """Return an operation that stores a managed policy: its argument at `place`, or `policy_document`."""
 
     @functools.wraps(create)
-    def created(self: Any, *args: Any, **named: Any) -> Any:
+    def check_and_create(self: Any, *args: Any, **named: Any) -> Any:
         text = str(args[place] if len(args) > place else named["policy_document"])
         _check(text, "identity")
-        _refused(lambda: check_size(text, "policy"))
+        _raise_as_moto(lambda: check_size(text, "policy"))
         return create(self, *args, **named)
 
-    return created
+    return check_and_create

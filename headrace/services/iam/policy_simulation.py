@@ -16,7 +16,7 @@ from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
 from headrace.permissions.policies.simulate import (
     BadSimulation,
     context_keys,
-    given_policies,
+    parse_policies,
     simulate,
 )
 
@@ -48,10 +48,10 @@ def _answer(operation: str, parameters: Mapping[str, Any], account: str) -> dict
     source = str(parameters.get("PolicySourceArn", ""))
     holder = _holder(source) if source else None
     if operation.startswith("GetContextKeys"):
-        own = () if holder is None else _attached(holder, source)
+        own = () if holder is None else _list_attached(holder, source)
         return {"ContextKeyNames": context_keys([*(p.document.text for p in own), *texts])}
-    given = given_policies(texts, "PolicyInputList", "identity")
-    own = given if holder is None else (*_attached(holder, source), *given)
+    given = parse_policies(texts, "PolicyInputList", "identity")
+    own = given if holder is None else (*_list_attached(holder, source), *given)
     caller = str(parameters.get("CallerArn") or source)
     principal = _principal(caller, account)
     text = str(parameters.get("ResourcePolicy") or "")
@@ -60,7 +60,7 @@ def _answer(operation: str, parameters: Mapping[str, Any], account: str) -> dict
     policies = Policies(
         identity=own,
         boundary=_boundary(parameters, holder),
-        resource=next(iter(given_policies([text], "ResourcePolicy", "resource")), None)
+        resource=next(iter(parse_policies([text], "ResourcePolicy", "resource")), None)
         if text
         else None,
     )
@@ -95,7 +95,7 @@ def _holder(arn: str) -> Any:
     return found
 
 
-def _attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
+def _list_attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
     """Return the policies of a user (with its groups), a role or a group."""
     account, resource = arn.split(":", 5)[4:]
     kind = resource.partition("/")[0]
@@ -111,14 +111,14 @@ def _own(holder: Any, kind: str) -> list[NamedPolicy]:
         NamedPolicy.of(f"{kind}_{holder.name}_{name}", text)
         for name, text in iam.inline_policies(holder)
     ]
-    return [*inline, *iam.attached_policies(holder)]
+    return [*inline, *iam.list_attached_policies(holder)]
 
 
 def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
     """Return the permissions boundary in the request, else the holder's own."""
     texts = cast("list[str]", parameters.get("PermissionsBoundaryPolicyInputList") or [])
     if texts:
-        return given_policies(texts, "PermissionsBoundaryPolicyInputList", "boundary")[0]
+        return parse_policies(texts, "PermissionsBoundaryPolicyInputList", "boundary")[0]
     if holder is None:
         return None
     return iam.boundary_of(str(holder.arn).split(":")[4], holder)

@@ -8,7 +8,7 @@ from headrace.aws.protocols.strictness import Strictness
 from headrace.services.iam.fidelity import FIDELITY
 
 
-class FallbackStrictness:
+class StrictChecks:
     """Refuses calls with members that would be ignored. Thread-safe. Services without a table refuse nothing."""
 
     def __init__(self) -> None:

@@ -43,16 +43,16 @@ def match_by_wildcards(models: ModuleType) -> None:
 def check_statements(models: ModuleType) -> None:
     """Refuse rules whose SQL is too long or nests too deeply when they are made."""
     backend: Any = models.IoTBackend
-    backend.create_topic_rule = _checking_statement(backend.create_topic_rule)
+    backend.create_topic_rule = _check_statement(backend.create_topic_rule)
     # moto replaces a rule by deleting it first.
-    backend.replace_topic_rule = _checking_statement(backend.replace_topic_rule)
+    backend.replace_topic_rule = _check_statement(backend.replace_topic_rule)
 
 
-def _checking_statement(store: Callable[..., Any]) -> Callable[..., Any]:
+def _check_statement(store: Callable[..., Any]) -> Callable[..., Any]:
     """Refuse a rule's statement that is too long or nests too deeply; others fail when they select a message."""
 
     @functools.wraps(store)
-    def checked(self: Any, rule_name: str, **named: Any) -> Any:
+    def check_and_store(self: Any, rule_name: str, **named: Any) -> Any:
         refusal = refusal_of(str(named.get("sql", "")))
         if refusal:
             from moto.iot.exceptions import IoTClientError
@@ -61,4 +61,4 @@ def _checking_statement(store: Callable[..., Any]) -> Callable[..., Any]:
             raise IoTClientError("SqlParseException", refusal)
         return store(self, rule_name, **named)
 
-    return checked
+    return check_and_store

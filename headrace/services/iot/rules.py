@@ -20,7 +20,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.iot.sql import IotSqlError, Message, filled, parsed
+from headrace.services.iot.sql import IotSqlError, Message, fill_template, parse
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def run_rules(account: str, region: str, topic: str, payload: bytes) -> None:
         if rule.rule_disabled:
             continue
         try:
-            made = parsed(str(rule.sql)).result(message)
+            made = parse(str(rule.sql)).result(message)
         except IotSqlError as error:
             log.warning("%s does not run: %s", rule.arn, error)
             continue
@@ -106,7 +106,7 @@ def _queue_delivery(
 
 def _kinesis(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
     # Without a key, any shard may get the message.
-    key = filled(str(given.get("partitionKey") or "${newuuid()}"), message)
+    key = fill_template(str(given.get("partitionKey") or "${newuuid()}"), message)
     params = {"StreamName": given["streamName"], "PartitionKey": key[:256] or "-", "Data": data}
     _queue_delivery(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
 
@@ -143,7 +143,7 @@ def _sns(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> 
 
 
 def _s3(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
-    key = filled(str(given["key"]), message)
+    key = fill_template(str(given["key"]), message)
     params = {"Bucket": given["bucketName"], "Key": key, "Body": data}
     _queue_delivery(rule, given.get("roleArn"), "s3", "PutObject", params, data)
 
@@ -183,7 +183,7 @@ def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message)
 def _republish(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
     if _Memory.hops >= MOST_HOPS:
         raise ValueError(f"the message was republished {MOST_HOPS} times")
-    topic = filled(str(given["topic"]), message).removeprefix("$$")
+    topic = fill_template(str(given["topic"]), message).removeprefix("$$")
     _Memory.hops += 1
     try:
         run_rules(rule.account_id, rule.region_name, topic, data)

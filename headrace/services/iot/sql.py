@@ -63,7 +63,7 @@ _Expression = Callable[[Message], Any]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A rule's statement; `parsed` creates it."""
+    """A rule's statement; `parse` creates it."""
 
     topic_filter: str
     items: tuple[tuple[str, _Expression | None], ...]
@@ -74,14 +74,14 @@ class Statement:
         if not filter_matches(self.topic_filter, message.topic):
             return None
         try:
-            made: Any = self._made(replace(message, budget=_quick()))
+            made: Any = self._build(replace(message, budget=_quick()))
             if not isinstance(made, bytes):
                 check_json_size(made, MOST_RESULT_CHARACTERS)
         except TooMuch as error:
             raise IotSqlError(f"the statement asks for too much: {error}") from error
         return cast("Any", made)
 
-    def _made(self, message: Message) -> Any:
+    def _build(self, message: Message) -> Any:
         if self.where is not None and self.where(message) is not True:
             return None
         if len(self.items) == 1 and self.items[0][1] is None:
@@ -101,7 +101,7 @@ class Statement:
 
 
 @functools.lru_cache(maxsize=128)
-def parsed(statement: str) -> Statement:
+def parse(statement: str) -> Statement:
     """Return a statement. Raises IotSqlError."""
     return _Parser(statement).statement()
 
@@ -109,7 +109,7 @@ def parsed(statement: str) -> Statement:
 def refusal_of(statement: str) -> str:
     """Return why no rule may have a statement; an empty text for others, even if they cannot run here."""
     try:
-        parsed(statement)
+        parse(statement)
     except StatementTooLarge as error:
         return f"{error}".capitalize()
     except IotSqlError:
@@ -117,7 +117,7 @@ def refusal_of(statement: str) -> str:
     return ""
 
 
-def filled(template: str, message: Message) -> str:
+def fill_template(template: str, message: Message) -> str:
     """Return a text with each `${...}` replaced. Raises IotSqlError."""
     message = replace(message, budget=_quick())
     parts, at = list[str](), 0
@@ -254,16 +254,16 @@ class _Parser:
             inner = self._not()
             self._depth -= 1
             return lambda message: inner(message) is False
-        return self._compared()
+        return self._parse_comparison()
 
-    def _compared(self) -> _Expression:
+    def _parse_comparison(self) -> _Expression:
         left = self._sum()
         kind, sign = self._peek()
         compare = _COMPARISONS.get(sign) if kind == "sign" else None
         if compare is None:
             return left
         self._at += 1
-        return _joined(left, self._sum(), compare)
+        return _join(left, self._sum(), compare)
 
     def _sum(self) -> _Expression:
         return self._row(self._product, ("+", "-"))
@@ -277,7 +277,7 @@ class _Parser:
         while self._peek()[0] == "sign" and self._peek()[1] in signs:
             _, sign = self._next()
             rest.append((_NUMBERS[sign], part()))
-        return first if not rest else lambda message: _computed_row(message, first, rest)
+        return first if not rest else lambda message: _compute_row(message, first, rest)
 
     def _value(self) -> _Expression:
         kind, value = self._next()
@@ -289,7 +289,7 @@ class _Parser:
             self._deeper()
             inner = self._value()
             self._depth -= 1
-            return _joined(_constant(0), inner, _NUMBERS["-"])
+            return _join(_constant(0), inner, _NUMBERS["-"])
         if (kind, value) == ("sign", "("):
             inner = self._either()
             self._take(")")
@@ -329,11 +329,11 @@ def _constant(value: Any) -> _Expression:
     return lambda _: value
 
 
-def _joined(left: _Expression, right: _Expression, act: Callable[[Any, Any], Any]) -> _Expression:
+def _join(left: _Expression, right: _Expression, act: Callable[[Any, Any], Any]) -> _Expression:
     return lambda message: act(left(message), right(message))
 
 
-def _computed_row(
+def _compute_row(
     message: Message,
     first: _Expression,
     rest: list[tuple[Callable[[Any, Any], Any], _Expression]],
@@ -363,7 +363,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+def _build_comparison(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     def compare(left: Any, right: Any) -> Any:
         are_numbers = _is_number(left) and _is_number(right)
         if are_numbers or (isinstance(left, str) and isinstance(right, str)):
@@ -373,7 +373,7 @@ def _ordered(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     return compare
 
 
-def _computed(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _build_computation(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def compute(left: Any, right: Any) -> Any:
         try:
             found = act(left, right)
@@ -390,17 +390,17 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda a, b: _UNDEFINED if _UNDEFINED in (a, b) else a == b,
     "<>": lambda a, b: _UNDEFINED if _UNDEFINED in (a, b) else a != b,
     "!=": lambda a, b: _UNDEFINED if _UNDEFINED in (a, b) else a != b,
-    "<": _ordered(lambda a, b: a < b),
-    "<=": _ordered(lambda a, b: a <= b),
-    ">": _ordered(lambda a, b: a > b),
-    ">=": _ordered(lambda a, b: a >= b),
+    "<": _build_comparison(lambda a, b: a < b),
+    "<=": _build_comparison(lambda a, b: a <= b),
+    ">": _build_comparison(lambda a, b: a > b),
+    ">=": _build_comparison(lambda a, b: a >= b),
 }
 _NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": _computed(lambda a, b: a + b),
-    "-": _computed(lambda a, b: a - b),
-    "*": _computed(lambda a, b: a * b if _is_number(a) and _is_number(b) else _UNDEFINED),
-    "/": _computed(lambda a, b: a / b),
-    "%": _computed(lambda a, b: a % b if _is_number(a) else _UNDEFINED),
+    "+": _build_computation(lambda a, b: a + b),
+    "-": _build_computation(lambda a, b: a - b),
+    "*": _build_computation(lambda a, b: a * b if _is_number(a) and _is_number(b) else _UNDEFINED),
+    "/": _build_computation(lambda a, b: a / b),
+    "%": _build_computation(lambda a, b: a % b if _is_number(a) else _UNDEFINED),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import regex
 
-from headrace.core.system_tags import counted, is_refused
+from headrace.core.system_tags import count_tags, is_refused
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 
@@ -40,7 +40,7 @@ def check_tags(
             f"Failed to add tags to {kind} {name} under account {account} because some tags contained illegal"
             " characters. The allowed characters are Unicode letters, white-spaces, '_',',','/','=','+','-','@'."
         )
-    if counted({*present, *more}) > TAGS_PER_STREAM:
+    if count_tags({*present, *more}) > TAGS_PER_STREAM:
         raise invalid_argument(
             f"Failed to add tags to {kind} {name} under account {account} because a given {kind} cannot have"
             f" more than {TAGS_PER_STREAM} tags associated with it."

@@ -34,7 +34,7 @@ _SECTIONS = {
 }
 
 
-def updated(
+def apply_update(
     described: dict[str, Any], update: dict[str, Any], run: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the description after an ApplicationConfigurationUpdate and a RunConfigurationUpdate.
@@ -50,7 +50,7 @@ def updated(
         )
     networks = update.pop("VpcConfigurationUpdates", [])
     properties = update.pop("EnvironmentPropertyUpdates", None)
-    found = _merged(described, update)
+    found = _merge(described, update)
     if properties is not None:
         # Documented: the property groups of an update replace all others.
         groups: list[Any] = properties.get("PropertyGroups") or []
@@ -76,14 +76,14 @@ def vpc(network: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _merged(described: dict[str, Any], update: dict[str, Any], at: str = "") -> dict[str, Any]:
+def _merge(described: dict[str, Any], update: dict[str, Any], at: str = "") -> dict[str, Any]:
     found = dict(described)
     for member, value in update.items():
         name = member.removesuffix("Update")
         section = _SECTIONS.get((at, member), f"{name}Description")
         if isinstance(value, dict):
             inner = cast("dict[str, Any]", value)
-            merged = _merged(found.get(section, {}), inner, member)
+            merged = _merge(found.get(section, {}), inner, member)
             if merged.get("ConfigurationType") == "DEFAULT":
                 merged |= _DEFAULTS.get(section, {})
             if section == "ParallelismConfigurationDescription" and "Parallelism" in merged:

@@ -30,12 +30,12 @@ def patch(module: Any) -> None:
             raise AwsError("ResourceInUseException", f"Application {name} already exists")
         create(self)
         # Documented: a new application is READY, and starts on request.
-        _found(self).application_status = "READY"
+        _find_application(self).application_status = "READY"
         return describe_application(self)
 
     @functools.wraps(describe)
     def describe_application(self: Any) -> str:
-        application, answer = _found(self), json.loads(describe(self))
+        application, answer = _find_application(self), json.loads(describe(self))
         answer["ApplicationDetail"]["ApplicationName"] = application.application_name
         return json.dumps(answer)
 
@@ -52,7 +52,7 @@ def patch(module: Any) -> None:
 
 
 def _update_application(self: Any) -> str:
-    application = _found(self)
+    application = _find_application(self)
     version, token = (
         self._get_param(n) for n in ("CurrentApplicationVersionId", "ConditionalToken")
     )
@@ -62,12 +62,12 @@ def _update_application(self: Any) -> str:
             "You must provide the CurrentApplicationVersionId or the ConditionalToken",
         )
     _check_version(self, application)
-    configuration = flink_configuration.updated(
+    configuration = flink_configuration.apply_update(
         application.app_config_description or {},
         self._get_param("ApplicationConfigurationUpdate") or {},
         self._get_param("RunConfigurationUpdate") or {},
     )
-    options = _updated_options(self, application)
+    options = _update_options(self, application)
     # Everything is checked: from here on nothing is refused.
     application.app_config_description = configuration or None
     application.cloud_watch_logging_description = options
@@ -81,7 +81,7 @@ def _update_application(self: Any) -> str:
     return self.describe_application()
 
 
-def _updated_options(self: Any, application: Any) -> list[dict[str, str]] | None:
+def _update_options(self: Any, application: Any) -> list[dict[str, str]] | None:
     kept = application.cloud_watch_logging_description
     updates = {
         each["CloudWatchLoggingOptionId"]: each.get("LogStreamARNUpdate")
@@ -99,7 +99,7 @@ def _updated_options(self: Any, application: Any) -> list[dict[str, str]] | None
 
 
 def _add_option(self: Any) -> str:
-    application, option = _found(self), self._get_param("CloudWatchLoggingOption")
+    application, option = _find_application(self), self._get_param("CloudWatchLoggingOption")
     _check_version(self, application)
     kept = application.cloud_watch_logging_description or []
     # The id is the version's number, which no option had before: with a reused id CloudFormation would mistake the new
@@ -115,7 +115,7 @@ def _add_option(self: Any) -> str:
 
 
 def _delete_option(self: Any) -> str:
-    application, gone = _found(self), self._get_param("CloudWatchLoggingOptionId")
+    application, gone = _find_application(self), self._get_param("CloudWatchLoggingOptionId")
     _check_version(self, application)
     kept = application.cloud_watch_logging_description or []
     left = [each for each in kept if each["CloudWatchLoggingOptionId"] != gone]
@@ -127,7 +127,7 @@ def _delete_option(self: Any) -> str:
 
 
 def _add_network(self: Any) -> str:
-    application, network = _found(self), self._get_param("VpcConfiguration")
+    application, network = _find_application(self), self._get_param("VpcConfiguration")
     _check_version(self, application)
     described = dict(application.app_config_description or {})
     kept = described.get(flink_configuration.NETWORKS, [])
@@ -144,7 +144,7 @@ def _add_network(self: Any) -> str:
 
 
 def _delete_network(self: Any) -> str:
-    application, gone = _found(self), self._get_param("VpcConfigurationId")
+    application, gone = _find_application(self), self._get_param("VpcConfigurationId")
     _check_version(self, application)
     described = dict(application.app_config_description or {})
     kept = described.pop(flink_configuration.NETWORKS, [])
@@ -162,7 +162,7 @@ def _delete_network(self: Any) -> str:
 
 
 def _delete_application(self: Any) -> str:
-    application = _found(self)
+    application = _find_application(self)
     backend = self.kinesisanalyticsv2_backend
     backend.tagger.delete_all_tags_for_resource(application.application_arn)
     del backend.applications[application.application_name]
@@ -170,18 +170,18 @@ def _delete_application(self: Any) -> str:
 
 
 def _tag_resource(self: Any) -> str:
-    arn = _tagged(self)
+    arn = _find_tagged_arn(self)
     self.kinesisanalyticsv2_backend.tagger.tag_resource(arn, self._get_param("Tags"))
     return json.dumps({})
 
 
 def _untag_resource(self: Any) -> str:
-    arn = _tagged(self)
+    arn = _find_tagged_arn(self)
     self.kinesisanalyticsv2_backend.untag_resource(arn, self._get_param("TagKeys"))
     return json.dumps({})
 
 
-def _tagged(self: Any) -> str:
+def _find_tagged_arn(self: Any) -> str:
     """Return the ARN of the application whose tags change."""
     arn = str(self._get_param("ResourceARN"))
     for each in self.kinesisanalyticsv2_backend.applications.values():
@@ -190,7 +190,7 @@ def _tagged(self: Any) -> str:
     raise AwsError("ResourceNotFoundException", f"Application {arn} does not exist")
 
 
-def _found(self: Any) -> Any:
+def _find_application(self: Any) -> Any:
     name = self._get_param("ApplicationName")
     application = self.kinesisanalyticsv2_backend.applications.get(name)
     if application is None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.ids import Ids
-from headrace.core.system_tags import counted, is_refused
+from headrace.core.system_tags import count_tags, is_refused
 from headrace.core.values import section
 from headrace.services.lambda_.errors import (
     NO_IMAGES,
@@ -183,7 +183,7 @@ def check_tag_keys(keys: Iterable[str]) -> None:
 def check_tags(tags: Mapping[str, str], present: Mapping[str, str] | None = None) -> None:
     """Refuse tags that are reserved for AWS, and too many tags on a resource that has `present`. Raises AwsError."""
     check_tag_keys(tags)
-    if counted({*tags, *(present or ())}) > MOST_TAGS:
+    if count_tags({*tags, *(present or ())}) > MOST_TAGS:
         raise invalid_parameter("Number of tags exceeds resource tag limit.")
 
 

@@ -23,7 +23,7 @@ from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import keys as log_keys
 from headrace.services.logs import query_definitions
@@ -48,9 +48,9 @@ def patch() -> None:
     module.LogEvent = LogEvent
     group: Any = models.LogGroup
     group.__init__ = _with_kept(models.LogGroup.__init__)
-    group.create_log_stream = _noted_stream(group.create_log_stream)
-    group.delete_log_stream = _noted_stream(group.delete_log_stream)
-    group.put_log_events = _bounded(group.put_log_events)
+    group.create_log_stream = _note_stream(group.create_log_stream)
+    group.delete_log_stream = _note_stream(group.delete_log_stream)
+    group.put_log_events = _bound_put(group.put_log_events)
     stream: Any = models.LogStream
     stream._send_log_events = _send_to_subscriber
     backend: Any = models.LogsBackend
@@ -188,8 +188,8 @@ class _Streams(Rows):
         self.events = sum(batch.count for batch in self.batches)
         self.bytes = sum(batch.bytes for batch in self.batches)
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         stream = self.group.streams.get(key)
         return None if stream is None else stream.creation_time.isoformat().encode()
 
@@ -226,7 +226,7 @@ def _with_kept(init: Any) -> Any:
 
 
 def _reduce_group(group: Any) -> Any:
-    pickles.found(group.kept)
+    pickles.note_rows(group.kept)
     state = {k: v for k, v in vars(group).items() if k not in ("kept", "streams")}
     return empty_group, (group.kept.id,), state
 
@@ -241,12 +241,12 @@ def empty_group(rows_id: int) -> Any:
     return rows.group
 
 
-def _noted_stream(method: Any) -> Any:
+def _note_stream(method: Any) -> Any:
     @functools.wraps(method)
-    def noted(self: Any, log_stream_name: str) -> None:
+    def call_and_note(self: Any, log_stream_name: str) -> None:
         before = self.streams.get(log_stream_name)
         method(self, log_stream_name)
-        TOUCHED.row(self.kept, log_stream_name)
+        CHANGES.row(self.kept, log_stream_name)
         if before is not None:
             self.kept.forget(before)
         while len(self.streams) > MOST_STREAMS:
@@ -254,12 +254,12 @@ def _noted_stream(method: Any) -> Any:
             if empty is None or empty == log_stream_name:
                 return
             del self.streams[empty]
-            TOUCHED.row(self.kept, empty)
+            CHANGES.row(self.kept, empty)
 
-    return noted
+    return call_and_note
 
 
-def _bounded(put: Any) -> Any:
+def _bound_put(put: Any) -> Any:
     @functools.wraps(put)
     def put_log_events(self: Any, log_stream_name: str, log_events: list[dict[str, Any]]) -> str:
         answer = put(self, log_stream_name, log_events)

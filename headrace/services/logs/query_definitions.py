@@ -28,7 +28,7 @@ def patch() -> None:
     response.delete_query_definition = _delete
 
 
-def _saved(backend: Any) -> dict[str, dict[str, Any]]:
+def _get_saved(backend: Any) -> dict[str, dict[str, Any]]:
     """Return a backend's definitions by id; a backend that an older headrace has stored has no such attribute."""
     return vars(backend).setdefault("query_definitions", {})
 
@@ -36,7 +36,7 @@ def _saved(backend: Any) -> dict[str, dict[str, Any]]:
 def _put(self: Any) -> str:
     from moto.logs.exceptions import LimitExceededException
 
-    saved = _saved(self.logs_backend)
+    saved = _get_saved(self.logs_backend)
     key = self._get_param("queryDefinitionId")
     if key:
         _check_there(saved, key)
@@ -63,7 +63,7 @@ def _describe(self: Any) -> str:
     found = sorted(
         (
             one
-            for one in _saved(self.logs_backend).values()
+            for one in _get_saved(self.logs_backend).values()
             if one["name"].startswith(prefix) and language in (None, one["queryLanguage"])
         ),
         key=_place,
@@ -76,7 +76,7 @@ def _describe(self: Any) -> str:
 
 
 def _delete(self: Any) -> str:
-    saved = _saved(self.logs_backend)
+    saved = _get_saved(self.logs_backend)
     key = self._get_param("queryDefinitionId")
     _check_there(saved, key)
     del saved[key]

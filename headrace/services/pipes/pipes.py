@@ -35,7 +35,7 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK
 from headrace.services.pipes.delivery import (
     Batch,
     PipeFailed,
@@ -161,7 +161,7 @@ class Pipes:
 def _pipes() -> Iterator[tuple[str, Pipe | None]]:
     """Yield the pipes by their ARN; None for a pipe that should not run."""
     # The stored state is loaded now, even if no request has needed it since the start.
-    TOUCHED.load_deferred("pipes")
+    CHANGES.load_deferred("pipes")
     if "moto.pipes.models" not in sys.modules:
         return  # no request has used pipes, and none is stored
     from moto.pipes.models import pipes_backends

@@ -18,7 +18,7 @@ from headrace.core.ports.warehouses import (
 )
 from headrace.core.workers import WorkerDone
 from headrace.services.redshift_data.limits import RESULT_BYTES
-from headrace.services.redshift_data.results import kept_of, size_of
+from headrace.services.redshift_data.results import size_of, to_stored
 from headrace.services.redshift_data.sessions import Sessions
 from headrace.services.redshift_data.state import ENDED, Part, Statement
 from headrace.services.redshift_data.store import Statements
@@ -154,7 +154,7 @@ class StatementRun:
     def _run_part(self, session: Session, number: int, part: Part) -> None:
         pairs = [(name, value) for name, value in self.statement.parameters]
         result = session.run(part.sql, pairs)
-        kept = kept_of(result)
+        kept = to_stored(result)
         part.rows = result.count
         if kept is None:
             return

@@ -18,7 +18,7 @@ _TEXTS = frozenset({"varchar", "bpchar", "super"})
 _BYTES = "\x00b:"
 
 
-def kept_of(result: Result) -> StoredResult | None:
+def to_stored(result: Result) -> StoredResult | None:
     """Return a result in the form in which it is stored; None when it has no columns."""
     if result.columns is None:
         return None
@@ -85,11 +85,11 @@ def csv_of(kept: StoredResult, rows: Sequence[Sequence[Any]], *, first: bool) ->
     if first:
         writer.writerow([column.get("name", "") for column in kept.columns])
     for row in rows:
-        writer.writerow([_shown(value) for value in row])
+        writer.writerow([_to_json(value) for value in row])
     return text.getvalue()
 
 
-def _shown(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str) and value.startswith(_BYTES):

@@ -10,7 +10,7 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.ids import Ids
 from headrace.core.ports.warehouses import ClusterSpec, Warehouses, user_of
-from headrace.core.system_tags import counted, is_refused
+from headrace.core.system_tags import count_tags, is_refused
 from headrace.services.redshift_serverless.errors import (
     conflict,
     invalid,
@@ -226,20 +226,20 @@ class RedshiftServerless:
     def tags(self, call: Call, arn: str) -> dict[str, str]:
         """Return the tags of a namespace or a workgroup. Raises AwsError."""
         with self._lock:
-            return dict(self._tagged(call, arn).tags)
+            return dict(self._find_tagged(call, arn).tags)
 
     def tag(self, call: Call, arn: str, added: Mapping[str, str]) -> None:
         """Add tags, or overwrite the values of existing ones. Raises AwsError."""
         with self._lock:
-            self._retag(call, arn, {**self._tagged(call, arn).tags, **added})
+            self._retag(call, arn, {**self._find_tagged(call, arn).tags, **added})
 
     def untag(self, call: Call, arn: str, gone: Collection[str]) -> None:
         """Remove tags; a missing tag is not an error. Raises AwsError."""
         with self._lock:
-            left = self._tagged(call, arn).tags.items()
+            left = self._find_tagged(call, arn).tags.items()
             self._retag(call, arn, {key: value for key, value in left if key not in gone})
 
-    def _tagged(self, call: Call, arn: str) -> Namespace | Workgroup:
+    def _find_tagged(self, call: Call, arn: str) -> Namespace | Workgroup:
         for item in (*self.namespaces(call), *self.workgroups(call)):
             if item.arn == arn:
                 return item
@@ -247,7 +247,7 @@ class RedshiftServerless:
 
     def _retag(self, call: Call, arn: str, tags: dict[str, str]) -> None:
         check_tags(tags)
-        item = replace(self._tagged(call, arn), tags=tags)
+        item = replace(self._find_tagged(call, arn), tags=tags)
         if isinstance(item, Namespace):
             self._store.put_namespace(item)
         else:
@@ -267,7 +267,7 @@ def tags_of(
 
 def check_tags(tags: Mapping[str, str]) -> None:
     """Raise AwsError when the tags are too many or reserved."""
-    if counted(tags) > TAGS:
+    if count_tags(tags) > TAGS:
         raise too_many_tags()
     if any(map(is_refused, tags)):
         raise invalid("Tag keys that begin with aws: are reserved.")

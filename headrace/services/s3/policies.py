@@ -19,8 +19,8 @@ from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.permissions.policies.resource_grammar import (
     Exists,
     actions_of,
-    listed,
-    missing_principal,
+    as_list,
+    find_missing_principal,
 )
 from headrace.permissions.requests.table import Action, prefix_named
 
@@ -39,7 +39,7 @@ def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
     for statement in statements:
         _check_fields(statement)
     _check_grammar(text)
-    if missing_principal(text, exists):
+    if find_missing_principal(text, exists):
         raise _malformed("Invalid principal in policy")
     for statement in statements:
         _check_actions(statement, bucket)
@@ -55,7 +55,7 @@ def _statements(text: str) -> list[dict[str, Any]]:
         raise _malformed("Policies must be valid JSON and the first byte must be '{'")
     if "Statement" not in policy:
         raise _malformed("Missing required field Statement")
-    found = listed(cast("dict[str, Any]", policy)["Statement"])
+    found = as_list(cast("dict[str, Any]", policy)["Statement"])
     if not found:
         raise _malformed("Could not parse the policy: Statement is empty!")
     if not all(isinstance(statement, dict) for statement in found):
@@ -88,7 +88,7 @@ def _check_grammar(text: str) -> None:
 def _check_actions(statement: dict[str, Any], bucket: str) -> None:
     actions = {name: _named(name) for name in actions_of(statement)}
     resources = [
-        str(one) for one in listed(statement.get("Resource", statement.get("NotResource")))
+        str(one) for one in as_list(statement.get("Resource", statement.get("NotResource")))
     ]
     if not all(_is_of(bucket, resource) for resource in resources):
         raise _malformed("Policy has invalid resource")

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
-from headrace.deliveries.schedule_worker import ScheduleEntry, scheduled_event
+from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.deliveries.targets import target_call
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 
 SESSION = "headrace-scheduler"
 
@@ -22,7 +22,7 @@ SESSION = "headrace-scheduler"
 def schedules() -> Iterator[ScheduleEntry]:
     """Yield the enabled schedules. The caller holds `MOTO_LOCK`."""
     # The stored state is loaded now, even if no request has needed it since the start.
-    TOUCHED.load_deferred("scheduler")
+    CHANGES.load_deferred("scheduler")
     if "moto.scheduler.models" not in sys.modules:
         return  # no request has used schedules, and none is stored
     from moto.scheduler.models import scheduler_backends
@@ -70,7 +70,7 @@ def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> D
     account, region = arn.split(":")[4], arn.split(":")[3]
     given = target.get("Input")
     if given is None:
-        given = json.dumps(scheduled_event("aws.scheduler", arn, now))
+        given = json.dumps(build_scheduled_event("aws.scheduler", arn, now))
     attributes = {
         "schedule-arn": arn,
         "scheduled-time": f"{now:%Y-%m-%dT%H:%M:%SZ}",

@@ -41,11 +41,11 @@ def patch() -> None:
 
 def _after(check: Callable[[Any], None], method: Any) -> Any:
     @functools.wraps(method)
-    def checked(self: Any) -> Any:
+    def check_first(self: Any) -> Any:
         check(self)
         return method(self)
 
-    return checked
+    return check_first
 
 
 def _invalid(why: str) -> Exception:
@@ -143,9 +143,9 @@ def _with_one_message(to_response: Any) -> Any:
     """Write an error's message only once; moto also adds the member from the model's shape."""
 
     @functools.wraps(to_response)
-    def written(self: Any, resp: Any, error: Any, shape: Any, serialized_error: Any) -> Any:
+    def write_error(self: Any, resp: Any, error: Any, shape: Any, serialized_error: Any) -> Any:
         if "Message" in serialized_error:
             serialized_error.pop("message", None)
         return to_response(self, resp, error, shape, serialized_error)
 
-    return written
+    return write_error

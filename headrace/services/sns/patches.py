@@ -20,7 +20,7 @@ from headrace.deliveries.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.sns import checks
-from headrace.services.sns.signatures import now, post_data, signed
+from headrace.services.sns.signatures import now, post_data, sign
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +173,7 @@ def _dead_letter_arn(subscription: Any) -> str:
     return str(known.get("deadLetterTargetArn", "")) if isinstance(known, dict) else ""
 
 
-def _wanted(
+def _select_message(
     subscription: Any, message: str, attributes: Mapping[str, Any] | None, structure: str | None
 ) -> str | None:
     """Return the message in the subscription's form; None when its filter excludes it."""
@@ -273,7 +273,7 @@ def _to_function(
         "Timestamp": now(),
     }
     # A function gets signature version 1, whatever the topic's is (observed in LocalStack's recordings of AWS, 2024).
-    signature = signed(subscription, notification, version="1")
+    signature = sign(subscription, notification, version="1")
     notification |= {
         "SignatureVersion": signature["SignatureVersion"],
         "Signature": signature["Signature"],
@@ -316,7 +316,7 @@ def _deliver(
     deduplication_id: str | None = None,
     message_structure: str | None = None,
 ) -> None:
-    wanted = _wanted(subscription, message, message_attributes, message_structure)
+    wanted = _select_message(subscription, message, message_attributes, message_structure)
     if wanted is not None:
         _DELIVERED_HERE[subscription.protocol](
             subscription, wanted, message_id, subject, message_attributes

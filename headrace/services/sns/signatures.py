@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.core.values import iso_of
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 
 # Certificates from earlier starts that can still be downloaded.
 MOST_CERTIFICATES = 10
@@ -35,13 +35,13 @@ def post_data(
         "Timestamp": now(),
     }
     version = str(getattr(topic, "signature_version", "1"))
-    notification |= signed(subscription, notification, version=version)
+    notification |= sign(subscription, notification, version=version)
     if message_attributes:
         notification["MessageAttributes"] = message_attributes
     return notification
 
 
-def signed(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
+def sign(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
     """Return a notification's signature (SHA-1 in version 1, SHA-256 in version 2) with the members beside it.
 
     Source: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html (documented).
@@ -55,7 +55,7 @@ def signed(subscription: Any, notification: Mapping[str, Any], *, version: str) 
         for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
         if notification.get(name)
     )
-    key, certificate = _signing_key(region)
+    key, certificate = _get_signing_key(region)
     # AWS's default is SHA-1, which verifiers expect.
     algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
     signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
@@ -71,7 +71,7 @@ def signed(subscription: Any, notification: Mapping[str, Any], *, version: str) 
 _KEYS: dict[int, tuple[Any, str]] = {}
 
 
-def _signing_key(region: str) -> tuple[Any, str]:
+def _get_signing_key(region: str) -> tuple[Any, str]:
     """Return a region's key, and its certificate's name; created at its first message after a start."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -92,7 +92,7 @@ def _signing_key(region: str) -> tuple[Any, str]:
     if len(_KEYS) > 100:
         _KEYS.clear()
     _KEYS[id(backend)] = key, name
-    TOUCHED.made("sns")
+    CHANGES.made("sns")
     return key, name
 
 

@@ -45,7 +45,7 @@ def patch() -> None:
     queue.redrive_allow_policy = None
     queue.BASE_ATTRIBUTES = [*Queue.BASE_ATTRIBUTES, "RedriveAllowPolicy"]
     backend: Any = SQSBackend
-    backend.create_queue = _naming_the_attribute(SQSBackend.create_queue)
+    backend.create_queue = _name_attribute(SQSBackend.create_queue)
     serializer: Any = serialize.BaseJSONSerializer
     serializer._get_protocol_specific_error_code = _with_suffix(
         serializer._get_protocol_specific_error_code
@@ -54,21 +54,21 @@ def patch() -> None:
 
 def _after(check: Callable[[Any], None], method: Any) -> Any:
     @functools.wraps(method)
-    def checked(self: Any) -> Any:
+    def check_first(self: Any) -> Any:
         check(self)
         return method(self)
 
-    return checked
+    return check_first
 
 
-def _refused(code: str, message: str) -> Exception:
+def _build_refusal(code: str, message: str) -> Exception:
     from moto.sqs.exceptions import SQSException
 
     return SQSException(code, message)
 
 
 def _invalid(message: str) -> Exception:
-    return _refused("InvalidParameterValue", message)
+    return _build_refusal("InvalidParameterValue", message)
 
 
 # --- checks before moto's methods ---------------------------------------------------------------
@@ -152,11 +152,13 @@ def _check_bounds(response: Any) -> None:
     """Refuse a queue's attribute that is unknown, read-only, not a number, or out of range."""
     for name, value in (response._get_param("Attributes") or {}).items():
         if name not in QUEUE_ATTRIBUTES:
-            raise _refused("InvalidAttributeName", f"Unknown Attribute {name}.")
+            raise _build_refusal("InvalidAttributeName", f"Unknown Attribute {name}.")
         bounds, text = _BOUNDS.get(name), str(value)
         is_number = text.isascii() and text.isdigit() and len(text) < 10
         if bounds is not None and not (is_number and int(text) in bounds):
-            raise _refused("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+            raise _build_refusal(
+                "InvalidAttributeValue", f"Invalid value for the parameter {name}."
+            )
 
 
 # Attributes of FIFO queues only. Reported by users of CreateQueue and SetQueueAttributes, such as cloudfoundry's
@@ -174,7 +176,7 @@ def _check_kind(given: Mapping[str, Any], *, is_fifo: bool) -> None:
     """Refuse attributes of FIFO queues for a standard queue."""
     for name, sentence in _FIFO_ONLY.items():
         if name in given and not is_fifo:
-            raise _refused("InvalidAttributeName", sentence)
+            raise _build_refusal("InvalidAttributeName", sentence)
 
 
 def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> None:
@@ -190,7 +192,7 @@ def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> 
     allowed = _sources_allowed(policy) if policy else None
     if allowed is not None and source_arn not in allowed:
         # The sentence is assumed.
-        raise _refused(
+        raise _build_refusal(
             "InvalidParameterValue",
             f"Value {given['RedrivePolicy']} for parameter RedrivePolicy is invalid. Reason: The redrive allow policy"
             f" of {target} does not permit {source_arn}.",
@@ -206,7 +208,7 @@ def _sources_allowed(text: str) -> Collection[str] | None:
         permission, sources = "", None
     by_queue = isinstance(sources, list) and 1 <= len(sources) <= _MOST_SOURCES
     if permission not in _PERMISSIONS or (permission == "byQueue") != by_queue:
-        raise _refused(
+        raise _build_refusal(
             "InvalidAttributeValue", "Invalid value for the parameter RedriveAllowPolicy."
         )
     return None if permission == "allowAll" else frozenset(map(str, sources or ()))
@@ -225,17 +227,19 @@ def _check_changes(response: Any) -> None:
     given = response._get_param("Attributes") or {}
     if not given:
         # As users report it of AWS: with the query protocol's name of the member.
-        raise _refused("MissingParameter", "The request must contain the parameter Attribute.Name.")
+        raise _build_refusal(
+            "MissingParameter", "The request must contain the parameter Attribute.Name."
+        )
     queue = response.sqs_backend.get_queue(response._get_queue_name())
     _check_kind(given, is_fifo=queue.fifo_queue)
     _check_redrive(response, given, queue.queue_arn)
     if "FifoQueue" not in given:
         return
     if not queue.fifo_queue:
-        raise _refused("InvalidAttributeName", "Unknown Attribute FifoQueue.")
+        raise _build_refusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")
     if str(given["FifoQueue"]).lower() != "true":
         sentence = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
-        raise _refused("InvalidAttributeValue", sentence)
+        raise _build_refusal("InvalidAttributeValue", sentence)
 
 
 _CHECKS: dict[str, Callable[[Any], None]] = {
@@ -256,13 +260,13 @@ def _without_no_tags(list_queue_tags: Any) -> Any:
     """Omit an empty list of tags."""
 
     @functools.wraps(list_queue_tags)
-    def shown(self: Any) -> Any:
+    def list_tags(self: Any) -> Any:
         answer = list_queue_tags(self)
         if not answer.result["Tags"]:
             del answer.result["Tags"]
         return answer
 
-    return shown
+    return list_tags
 
 
 def _with_failed_entries(send_message_batch: Any) -> Any:
@@ -287,12 +291,12 @@ def _with_failed_entries(send_message_batch: Any) -> Any:
             for entry in entries
             if _size_bytes(entry) > most
         ]
-        return _sent(self, sound, failed, send_message_batch)
+        return _send_sound(self, sound, failed, send_message_batch)
 
     return send
 
 
-def _sent(
+def _send_sound(
     response: Any, sound: list[Any], failed: list[dict[str, Any]], send_message_batch: Any
 ) -> Any:
     from moto.core.responses import ActionResult
@@ -319,7 +323,7 @@ def _most_of_a_batch() -> int:
     return int(MAXIMUM_MESSAGE_LENGTH)
 
 
-def _naming_the_attribute(create_queue: Any) -> Any:
+def _name_attribute(create_queue: Any) -> Any:
     """Name the attribute in which an existing queue of this name differs."""
 
     @functools.wraps(create_queue)

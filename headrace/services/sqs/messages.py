@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 
 # AWS: a FIFO queue remembers a deduplication id for five minutes, even when its message is deleted.
@@ -86,10 +86,10 @@ class Messages(Rows):
         self._next += 1
         if number >= self._taken:
             self._taken = number + NUMBERS_AT_ONCE
-            TOUCHED.row(self, TAKEN)
+            CHANGES.row(self, TAKEN)
         self.messages[number] = message
         self._schedule(number, message, now_ms)
-        TOUCHED.row(self, number)
+        CHANGES.row(self, number)
 
     def _schedule(self, number: int, message: Any, now_ms: float) -> None:
         """Set a message's state, and schedule the state's end."""
@@ -182,7 +182,7 @@ class Messages(Rows):
             # It was removed from the ready messages, to which a timeout of zero returns it.
             self._leave(number)
             self._schedule(number, message, now_ms)
-            TOUCHED.row(self, number)
+            CHANGES.row(self, number)
         return list(taken.values())
 
     def is_in_flight(self, number: int, now_ms: float) -> bool:
@@ -195,19 +195,19 @@ class Messages(Rows):
         message = self.messages[number]
         message.visible_at = now_ms + visibility_s * 1000 if visibility_s else 0.0
         self._schedule(number, message, now_ms)
-        TOUCHED.row(self, number)
+        CHANGES.row(self, number)
 
     def remove(self, number: int) -> None:
         """Remove a message."""
         message = self.messages.pop(number)
-        self._gone(message, self._leave(number))
-        TOUCHED.row(self, number)
+        self._note_gone(message, self._leave(number))
+        CHANGES.row(self, number)
 
     def clear(self) -> None:
         """Remove all messages; deduplication ids stay known."""
         self.messages, self._states, self._later, self._ready = {}, {}, [], []
         self.counts.clear()
-        TOUCHED.all_rows(self)
+        CHANGES.all_rows(self)
 
     def _candidates(self) -> Iterable[int]:
         """Yield numbers of ready messages, oldest first; the ones that are not yielded stay ready."""
@@ -219,7 +219,7 @@ class Messages(Rows):
     def _make_ready(self, number: int, message: Any) -> None:
         heapq.heappush(self._ready, number)
 
-    def _gone(self, message: Any, state: State | None) -> None:
+    def _note_gone(self, message: Any, state: State | None) -> None:
         """Note that a message in `state` was removed."""
 
     # --- receipt handles ----------------------------------------------------------------------
@@ -250,8 +250,8 @@ class Messages(Rows):
 
     # --- rows ---------------------------------------------------------------------------------
 
-    def encoded(self, key: Hashable) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Hashable) -> bytes | None:
+        """See `Rows.encode_row`."""
         if key == TAKEN:
             return msgspec.msgpack.encode(self._taken)
         message = self.messages.get(key) if isinstance(key, int) else None
@@ -308,7 +308,7 @@ class FifoMessages(Messages):
                 _, message.id, message.sequence_number = known
                 return False
             self._known[mark] = (now_ms, message.id, message.sequence_number)
-            TOUCHED.row(self, mark)
+            CHANGES.row(self, mark)
         self.add(message, now_ms)
         return True
 
@@ -324,7 +324,7 @@ class FifoMessages(Messages):
             if sent_ms + DEDUPLICATION_MS > now_ms:
                 return
             del self._known[mark]
-            TOUCHED.row(self, mark)
+            CHANGES.row(self, mark)
 
     def _enter(self, number: int, state: State) -> None:
         group = self.messages[number].group_id
@@ -335,7 +335,7 @@ class FifoMessages(Messages):
         elif was_in_flight and state is not State.IN_FLIGHT:
             self._one_less(group)
 
-    def _gone(self, message: Any, state: State | None) -> None:
+    def _note_gone(self, message: Any, state: State | None) -> None:
         if state is State.IN_FLIGHT:
             self._one_less(message.group_id)
 
@@ -372,12 +372,12 @@ class FifoMessages(Messages):
                     heapq.heappush(self._heads, (ready[0], group))
                 yield head
 
-    def encoded(self, key: Hashable) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Hashable) -> bytes | None:
+        """See `Rows.encode_row`."""
         if isinstance(key, str) and key != TAKEN:
             known = self._known.get(key)
             return None if known is None else msgspec.msgpack.encode(known)
-        return super().encoded(key)
+        return super().encode_row(key)
 
     def keys(self) -> Iterable[Hashable]:
         """See `Rows.keys`."""

@@ -32,7 +32,7 @@ def patch() -> None:
 
     queue: Any = Queue
     queue.__init__ = _with_store(Queue.__init__)
-    queue._set_attributes = _keeping_the_policy(queue._set_attributes)
+    queue._set_attributes = _keep_policy(queue._set_attributes)
     queue.add_message = _add_message
     queue.delete_message = _delete_message
     queue.approximate_number_of_messages = property(lambda q: _count(q, State.READY))
@@ -43,7 +43,7 @@ def patch() -> None:
     backend: Any = SQSBackend
     backend.receive_message = _receive_message
     backend.change_message_visibility = _change_message_visibility
-    backend.purge_queue = _purged(SQSBackend.purge_queue)
+    backend.purge_queue = _purge_rows(SQSBackend.purge_queue)
     message: Any = Message
     message.mark_sent = _mark_sent
     checks.patch()
@@ -67,14 +67,14 @@ def _with_store(init: Any) -> Any:
     return with_store
 
 
-def _keeping_the_policy(set_attributes: Any) -> Any:
+def _keep_policy(set_attributes: Any) -> Any:
     """Keep a queue's policy when other attributes are set, which moto drops, and round times to whole seconds.
 
     Times: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
     """
 
     @functools.wraps(set_attributes)
-    def keeping(self: Any, attributes: dict[str, Any], now: float | None = None) -> None:
+    def set_and_keep(self: Any, attributes: dict[str, Any], now: float | None = None) -> None:
         kept = getattr(self, "_policy_json", None)
         set_attributes(self, attributes, now)
         self.last_modified_timestamp = int(self.last_modified_timestamp)
@@ -83,7 +83,7 @@ def _keeping_the_policy(set_attributes: Any) -> Any:
         # An empty policy removes it.
         self.redrive_allow_policy = self.redrive_allow_policy or None
 
-    return keeping
+    return set_and_keep
 
 
 def _count(queue: Any, state: State) -> int:
@@ -184,7 +184,7 @@ def _change_message_visibility(
         CURRENT.message_arrived()
 
 
-def _purged(purge: Any) -> Any:
+def _purge_rows(purge: Any) -> Any:
     @functools.wraps(purge)
     def purge_too(self: Any, queue_name: str) -> None:
         purge(self, queue_name)

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from headrace.core.arn import is_account_id
-from headrace.permissions.policies.resource_grammar import listed
+from headrace.permissions.policies.resource_grammar import as_list
 
 _LABEL = re.compile(r"[\w-]{1,80}", re.ASCII)
 # quotas-policies.html of SQS's developer guide.
@@ -52,7 +52,7 @@ def _add(
     if len(statements) >= MOST_STATEMENTS:
         # The code is documented (API_AddPermission.html); the sentence is assumed.
         count = len(statements) + 1
-        raise _refused(
+        raise _build_refusal(
             "OverLimit", f"{count} Statements were found, maximum allowed is {MOST_STATEMENTS}."
         )
     who = [f"arn:aws:iam::{account}:root" for account in account_ids or []]
@@ -98,14 +98,14 @@ def _remove(backend: Any, queue_name: str, label: str) -> None:
 
 
 def _statements(queue: Any) -> list[dict[str, Any]]:
-    return list(listed(queue._policy_json.get("Statement") or []))
+    return list(as_list(queue._policy_json.get("Statement") or []))
 
 
 def _invalid(value: str, parameter: str, reason: str) -> Exception:
-    return _refused("InvalidParameterValue", _INVALID.format(value, parameter, reason))
+    return _build_refusal("InvalidParameterValue", _INVALID.format(value, parameter, reason))
 
 
-def _refused(code: str, sentence: str) -> Exception:
+def _build_refusal(code: str, sentence: str) -> Exception:
     from moto.sqs.exceptions import SQSException
 
     return SQSException(code, sentence)

@@ -10,7 +10,7 @@ from headrace.moto.bounds.yaml_documents import patch_yaml
 from headrace.services.ssm.values import patch_parameters
 
 
-def bound(models: ModuleType) -> None:
+def apply_bounds(models: ModuleType) -> None:
     """Match filters in bounded time, and read documents within bounds."""
     patch_parameters(models)
     patch_yaml(models)

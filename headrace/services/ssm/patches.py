@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 
 # Documented: 4 KB in the standard tier, 8 KB in the advanced; AWS's sentences say characters.
@@ -50,11 +50,11 @@ def patch() -> None:
 
     parameters: Any = ParameterDict
     parameters.__init__ = _with_rows(ParameterDict.__init__)
-    parameters.__getitem__ = _noted_by_name(ParameterDict.__getitem__)
-    parameters.__delitem__ = _noted_by_name(ParameterDict.__delitem__)
-    parameters.pop = _noted_by_name(ParameterDict.pop)
+    parameters.__getitem__ = _note_name(ParameterDict.__getitem__)
+    parameters.__delitem__ = _note_name(ParameterDict.__delitem__)
+    parameters.pop = _note_name(ParameterDict.pop)
     backend: Any = SimpleSystemManagerBackend
-    backend.put_parameter = _bounded(SimpleSystemManagerBackend.put_parameter)
+    backend.put_parameter = _bound_put(SimpleSystemManagerBackend.put_parameter)
     pickles.register_factory(
         "moto.ssm.models",
         "SimpleSystemManagerBackend.__init__.<locals>.<lambda>",
@@ -74,8 +74,8 @@ class ParameterRows(Rows):
     service = "ssm"
     parameters: Any
 
-    def encoded(self, key: Any) -> bytes | None:
-        """See `Rows.encoded`."""
+    def encode_row(self, key: Any) -> bytes | None:
+        """See `Rows.encode_row`."""
         versions = dict.get(self.parameters, key)
         return pickles.dump(versions) if versions else None
 
@@ -100,19 +100,19 @@ def _with_rows(init: Any) -> Any:
     return with_rows
 
 
-def _noted_by_name(method: Any) -> Any:
+def _note_name(method: Any) -> Any:
     @functools.wraps(method)
-    def noted(self: Any, name: str, *args: Any) -> Any:
+    def call_and_note(self: Any, name: str, *args: Any) -> Any:
         # Callers change the list of versions in place.
-        if TOUCHED.is_watching and not str(name).startswith("/aws/"):
-            TOUCHED.row(self.kept, self.normalize_name(name))
+        if CHANGES.is_watching and not str(name).startswith("/aws/"):
+            CHANGES.row(self.kept, self.normalize_name(name))
         return method(self, name, *args)
 
-    return noted
+    return call_and_note
 
 
 def _reduce(parameters: Any) -> Any:
-    pickles.found(parameters.kept)
+    pickles.note_rows(parameters.kept)
     return empty_parameters, (parameters.account_id, parameters.region_name, parameters.kept.id)
 
 
@@ -128,7 +128,7 @@ def empty_parameters(account: str, region: str, rows_id: int) -> Any:
     return made
 
 
-def _bounded(put: Any) -> Any:
+def _bound_put(put: Any) -> Any:
     signature = inspect.signature(put)
 
     @functools.wraps(put)

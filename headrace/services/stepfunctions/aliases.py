@@ -17,11 +17,11 @@ MOST_ROUTES = 2
 def patch(response: Any, backend: Any) -> None:
     """Replace methods of moto's responses and backend of Step Functions."""
     response._validate_routing_configuration = _check_routes
-    backend.create_state_machine_alias = _creating(backend.create_state_machine_alias)
-    backend.update_state_machine_alias = _updating(backend.update_state_machine_alias)
+    backend.create_state_machine_alias = _create_checked(backend.create_state_machine_alias)
+    backend.update_state_machine_alias = _update_checked(backend.update_state_machine_alias)
 
 
-def _creating(create: Any) -> Any:
+def _create_checked(create: Any) -> Any:
     def create_state_machine_alias(
         self: Any, name: str, routing_configuration: list[dict[str, Any]], description: str | None
     ) -> Any:
@@ -45,7 +45,7 @@ def _creating(create: Any) -> Any:
     return create_state_machine_alias
 
 
-def _updating(update: Any) -> Any:
+def _update_checked(update: Any) -> Any:
     def update_state_machine_alias(
         self: Any,
         arn: str,

@@ -30,22 +30,22 @@ def patch(responses: Any) -> None:
     from moto.stepfunctions import models
 
     machine: Any = models.StateMachine
-    machine.start_execution = _starting(machine.start_execution)
+    machine.start_execution = _start(machine.start_execution)
     backend: Any = models.StepFunctionBackend
-    backend.describe_execution = _describing(backend.describe_execution)
-    backend.list_executions = _listing(backend.list_executions)
+    backend.describe_execution = _describe(backend.describe_execution)
+    backend.list_executions = _list(backend.list_executions)
     backend.start_execution = _of_version(backend.start_execution)
     response = responses.StepFunctionResponse
     aliases.patch(response, backend)
     for change in ("create_state_machine", "update_state_machine"):
-        setattr(response, change, _checked(getattr(response, change)))
+        setattr(response, change, _check_definition(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
     activity_patches.patch(response, backend)
     for name in ("list_map_runs", "describe_map_run", "update_map_run"):
         setattr(response, name, _no_map_runs)
     for answer in ("success", "failure", "heartbeat"):
-        setattr(response, f"send_task_{answer}", _sending(answer))
-    backend.update_state_machine = _revising(backend.update_state_machine)
+        setattr(response, f"send_task_{answer}", _send(answer))
+    backend.update_state_machine = _revise(backend.update_state_machine)
     response._describe_state_machine = _whole_machine(response._describe_state_machine)
     response.describe_execution = _with_stop_date(response.describe_execution)
     response.list_executions = _with_stop_dates(response.list_executions)
@@ -58,17 +58,17 @@ def patch(responses: Any) -> None:
     response.delete_state_machine_version = _delete_version
 
 
-def _checked(change: Any) -> Any:
+def _check_definition(change: Any) -> Any:
     """Refuse definitions that AWS refuses."""
 
-    def checked(self: Any) -> Any:
+    def check_first(self: Any) -> Any:
         definition = self._get_param("definition")
         problems = [] if definition is None else problems_of(definition)
         if problems:
             raise AwsError("InvalidDefinition", sentence_of(problems))
         return change(self)
 
-    return checked
+    return check_first
 
 
 def _validate_state_machine_definition(self: Any) -> Any:
@@ -188,7 +188,9 @@ def _delete_version(self: Any) -> Any:
     return EmptyResult()
 
 
-def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> ExecutionInput:
+def _build_input(
+    machine: Any, arn: str, name: str, given: str, start_date: datetime
+) -> ExecutionInput:
     parts = arn.split(":")
     return ExecutionInput(
         arn=arn,
@@ -206,7 +208,7 @@ def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime
     )
 
 
-def _starting(start: Any) -> Any:
+def _start(start: Any) -> Any:
     def start_execution(
         self: Any, region_name: str, account_id: str, execution_name: str, execution_input: str
     ) -> Any:
@@ -220,7 +222,7 @@ def _starting(start: Any) -> Any:
         execution.status = "RUNNING"
         try:
             CURRENT.executions.start(
-                _started(
+                _build_input(
                     self,
                     execution.execution_arn,
                     execution.name,
@@ -237,7 +239,7 @@ def _starting(start: Any) -> Any:
     return start_execution
 
 
-def _describing(describe: Any) -> Any:
+def _describe(describe: Any) -> Any:
     def describe_execution(self: Any, execution_arn: str) -> Any:
         execution = describe(self, execution_arn)
         settle(execution, CURRENT.executions)
@@ -246,16 +248,16 @@ def _describing(describe: Any) -> Any:
     return describe_execution
 
 
-def _listing(list_executions: Any) -> Any:
-    def settled(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
+def _list(list_executions: Any) -> Any:
+    def settle_and_list(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
         for each in self.describe_state_machine(state_machine_arn).executions:
             settle(each, CURRENT.executions)
         return list_executions(self, state_machine_arn, *args, **named)
 
-    return settled
+    return settle_and_list
 
 
-def _revising(update: Any) -> Any:
+def _revise(update: Any) -> Any:
     """Give a machine a new revision with each update, as AWS does."""
 
     def update_state_machine(self: Any, *args: Any, **named: Any) -> Any:
@@ -350,7 +352,7 @@ def _no_map_runs(self: Any) -> Any:
     raise NotImplementedError("map runs: the results of one are in its ResultWriter's files")
 
 
-def _sending(answer: str) -> Any:
+def _send(answer: str) -> Any:
     def send_task(self: Any) -> Any:
         from moto.core.responses import EmptyResult
 
@@ -386,7 +388,7 @@ def _start_sync_execution(self: Any) -> Any:
             "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
         ) from error
     arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
-    started = _started(machine, arn, name, given, datetime.now(UTC))
+    started = _build_input(machine, arn, name, given, datetime.now(UTC))
     outcome = Run(started).run()
     found = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
     return ActionResult(

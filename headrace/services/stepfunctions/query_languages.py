@@ -62,24 +62,27 @@ def _text_of(value: str) -> str | None:
     return None
 
 
-def _mapped(value: Any, location: str, change: Callable[[Expression], Any]) -> Any:
+def _map_expressions(value: Any, location: str, change: Callable[[Expression], Any]) -> Any:
     if isinstance(value, str):
         text = _text_of(value)
         return value if text is None else change(Expression(text, location))
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_mapped(each, f"{location}[{n}]", change) for n, each in enumerate(items)]
+        return [_map_expressions(each, f"{location}[{n}]", change) for n, each in enumerate(items)]
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {key: _mapped(each, f"{location}/{key}", change) for key, each in members.items()}
+        return {
+            key: _map_expressions(each, f"{location}/{key}", change)
+            for key, each in members.items()
+        }
     return value
 
 
-def _mapped_state(state: dict[str, Any], change: Callable[[Expression], str]) -> dict[str, Any]:
+def _map_state(state: dict[str, Any], change: Callable[[Expression], str]) -> dict[str, Any]:
     return {
         name: value
         if name in _NO_EXPRESSIONS or name in _MACHINES
-        else _mapped(value, name, change)
+        else _map_expressions(value, name, change)
         for name, value in state.items()
     }
 
@@ -92,27 +95,27 @@ def expressions_of(state: dict[str, Any]) -> list[Expression]:
         found.append(expression)
         return ""
 
-    _mapped_state(state, note)
+    _map_state(state, note)
     return found
 
 
 # --- for the interpreter ------------------------------------------------------------------------------
 
 
-def marked(definition: dict[str, Any]) -> dict[str, Any]:
+def mark_expressions(definition: dict[str, Any]) -> dict[str, Any]:
     """Return a definition for moto's interpreter: states carry their language, expressions their place."""
-    return _marked_machine(definition, language_of(definition, JSONPATH))
+    return _mark_machine(definition, language_of(definition, JSONPATH))
 
 
-def _marked_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
+def _mark_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
     states = cast("dict[str, dict[str, Any]]", machine.get("States") or {})
     return {
         **machine,
-        "States": {name: _marked_state(state, language) for name, state in states.items()},
+        "States": {name: _mark_state(state, language) for name, state in states.items()},
     }
 
 
-def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
+def _mark_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     own = language_of(state, language)
     found = {**state, "QueryLanguage": own}
     _fit_map(found)
@@ -120,13 +123,13 @@ def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
         if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:
             # Documented: a Map iterates over its input by default.
             found["Items"] = "{% $states.input %}"
-        found = _mapped_state(found, _mark)
+        found = _map_state(found, _mark)
     for name in _MACHINES & found.keys():
         inner: Any = found[name]
         found[name] = (
-            [_marked_machine(each, language) for each in inner]
+            [_mark_machine(each, language) for each in inner]
             if name == "Branches"
-            else _marked_machine(inner, language)
+            else _mark_machine(inner, language)
         )
     return found
 
@@ -159,12 +162,14 @@ def _fit_map(state: dict[str, Any]) -> None:
         }
 
 
-def unpacked(parameters: dict[str, Any], change: Callable[[Expression], Any]) -> dict[str, Any]:
+def unpack_arguments(
+    parameters: dict[str, Any], change: Callable[[Expression], Any]
+) -> dict[str, Any]:
     """Return the arguments packed into a result writer's parameters, with their expressions changed."""
     if PACKED not in parameters:
         return parameters
     arguments = json.loads(base64.urlsafe_b64decode(parameters[PACKED]))
-    return _mapped(arguments, "ResultWriter/Arguments", change)
+    return _map_expressions(arguments, "ResultWriter/Arguments", change)
 
 
 def _mark(expression: Expression) -> str:
@@ -172,7 +177,7 @@ def _mark(expression: Expression) -> str:
     return "{%" + base64.urlsafe_b64encode(packed).decode() + "%}"
 
 
-def unmarked(text: str) -> Expression:
+def parse_marked(text: str) -> Expression:
     """Return the expression that the interpreter holds as text."""
     return Expression(*json.loads(base64.urlsafe_b64decode(text)))
 
@@ -254,12 +259,12 @@ def _of_expression(expression: Expression, at: str, kind: str) -> Iterator[Probl
         yield Problem(INVALID, error.message, at)
         return
     for root in roots:
-        message = _unsupported(root, expression.location, kind)
+        message = _find_unsupported(root, expression.location, kind)
         if message:
             yield Problem(UNSUPPORTED, message, at)
 
 
-def _unsupported(root: str, location: str, kind: str) -> str:
+def _find_unsupported(root: str, location: str, kind: str) -> str:
     if root == "$$":
         return "Reference to '$$' is not supported."
     if not root.startswith("$states."):

@@ -16,7 +16,7 @@ def build_tagging(control: ControlPlane) -> Tagging:
     return Tagging(control)
 
 
-def tagging_api(tagging: Tagging) -> ServiceApi:
+def build_tagging_api(tagging: Tagging) -> ServiceApi:
     """Return the service for the gateway."""
     return ServiceApi(
         name="resourcegroupstaggingapi",

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.tagging.state import TaggedResource
 
 Answer = dict[str, Any]
@@ -39,7 +39,7 @@ class RegionServices:
         out, _, back = token.partition(">")
         while True:
             answer = self.call(service, operation, **params)
-            yield from listed(answer, member)
+            yield from get_list(answer, member)
             if not answer.get(out):
                 return
             params[back or out] = answer[out]
@@ -122,11 +122,13 @@ def _untag_bucket(place: RegionServices, arn: str, keys: Sequence[str]) -> None:
 def _functions(place: RegionServices) -> Iterator[TaggedResource]:
     for function in place.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
         arn = function["FunctionArn"]
-        yield TaggedResource(arn, mapped(place.call("lambda", "ListTags", Resource=arn), "Tags"))
+        yield TaggedResource(
+            arn, get_mapping(place.call("lambda", "ListTags", Resource=arn), "Tags")
+        )
 
 
 def _delivery_streams(place: RegionServices) -> Iterator[TaggedResource]:
-    names = listed(
+    names = get_list(
         place.call("firehose", "ListDeliveryStreams", Limit=10_000), "DeliveryStreamNames"
     )
     for name in names:
@@ -145,7 +147,7 @@ def _applications(place: RegionServices) -> Iterator[TaggedResource]:
     for found in place.pages("emr-serverless", "ListApplications", "applications", token):
         if found["state"] != "TERMINATED":
             answer = place.call("emr-serverless", "ListTagsForResource", resourceArn=found["arn"])
-            yield TaggedResource(found["arn"], mapped(answer, "tags"))
+            yield TaggedResource(found["arn"], get_mapping(answer, "tags"))
 
 
 def _stacks(place: RegionServices) -> Iterator[TaggedResource]:
@@ -159,7 +161,7 @@ def _refuse_stacks(place: RegionServices, arn: str, tags: Any) -> None:
 
 def _queues(place: RegionServices) -> Iterator[TaggedResource]:
     for url in place.pages("sqs", "ListQueues", "QueueUrls", "NextToken"):
-        tags = mapped(place.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
+        tags = get_mapping(place.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
         yield TaggedResource(place.arn("sqs", str(url).rpartition("/")[2]), tags)
 
 
@@ -188,7 +190,7 @@ def _log_groups(place: RegionServices) -> Iterator[TaggedResource]:
     for group in place.pages("logs", "DescribeLogGroups", "logGroups", "nextToken"):
         arn = str(group["arn"]).removesuffix(":*")
         answer = place.call("logs", "ListTagsForResource", resourceArn=arn)
-        yield TaggedResource(arn, mapped(answer, "tags"))
+        yield TaggedResource(arn, get_mapping(answer, "tags"))
 
 
 KINDS = {

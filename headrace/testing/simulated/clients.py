@@ -119,7 +119,7 @@ class _KeptClients(boto3.Session):
 
 
 @functools.cache
-def kept_session(account: str, region: str) -> boto3.Session:
+def get_session(account: str, region: str) -> boto3.Session:
     """Return an account's session for all simulations of this process: they share one address."""
     made: Any = environment.session(
         f"http://127.0.0.1:{NO_PORT}",

@@ -77,11 +77,11 @@ class Disk:
         before = {name: getattr(os, name) for name in _CALLS}
         flock, connect = fcntl.flock, sqlite3.connect
 
-        def locked(file: Any, operation: int) -> None:
+        def lock(file: Any, operation: int) -> None:
             flock(file, operation)
             self.hold(file)
 
-        def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        def open_connection(*args: Any, **kwargs: Any) -> sqlite3.Connection:
             made = connect(*args, factory=_Connection, **kwargs)
             # Nobody else opens the database meanwhile: to take and release locks is half of a statement's time.
             made.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -90,7 +90,7 @@ class Disk:
             return made
 
         for name, call in before.items():
-            setattr(os, name, self._counted(call))
+            setattr(os, name, self._count_calls(call))
         # This disk is never full: the free space, which headrace asks for before each write, is looked up only once.
         # Space is not reserved ahead: that would only write 6 MiB of zeros at each start.
         allocate = getattr(os, "posix_fallocate", None)
@@ -98,7 +98,7 @@ class Disk:
             os.posix_fallocate = _reserve_nothing
         statvfs = os.statvfs
         os.statvfs = functools.cache(statvfs)
-        fcntl.flock, sqlite3.connect = locked, connected
+        fcntl.flock, sqlite3.connect = lock, open_connection
         try:
             yield
         finally:
@@ -109,14 +109,14 @@ class Disk:
             for name, call in before.items():
                 setattr(os, name, call)
 
-    def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _count_calls(self, call: Callable[..., Any]) -> Callable[..., Any]:
         point = self.point
 
-        def counted(*args: Any, **kwargs: Any) -> Any:
+        def call_and_count(*args: Any, **kwargs: Any) -> Any:
             point()
             return call(*args, **kwargs)
 
-        return counted
+        return call_and_count
 
 
 def _reserve_nothing(descriptor: int, offset: int, length: int, /) -> None:

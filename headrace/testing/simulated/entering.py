@@ -128,9 +128,9 @@ def _dataclasses_compiled_once() -> Generator[None]:
 
 
 def _execute(text: str, *places: Any) -> None:
-    exec(_compiled(text), *places)
+    exec(_compile(text), *places)
 
 
 @functools.lru_cache(maxsize=1000)
-def _compiled(text: str) -> Any:
+def _compile(text: str) -> Any:
     return compile(text, "<string>", "exec")

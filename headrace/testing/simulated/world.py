@@ -37,7 +37,7 @@ from headrace.testing.in_process import (
     temporary_folder,
 )
 from headrace.testing.simulated.chances import CALM, Chances
-from headrace.testing.simulated.clients import kept_session
+from headrace.testing.simulated.clients import get_session
 from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.copies import copy
 from headrace.testing.simulated.disk import Crashed, Disk
@@ -134,7 +134,7 @@ class SimulatedCloud(InProcessAccess):
             clock=self.clock,
             ids=ids,
             elapsed_s=self.clock.monotonic_s,
-            session=lambda: kept_session(self.account, self.region),
+            session=lambda: get_session(self.account, self.region),
             around=self._around_function,
         )
 
@@ -235,7 +235,7 @@ class SimulatedCloud(InProcessAccess):
         self._release_resources()
         self.boot()
 
-    def _surviving(self, work: Callable[[], T]) -> T | None:
+    def _call_surviving(self, work: Callable[[], T]) -> T | None:
         """Call a function and return its result, or None if the cloud died in it and was started again."""
         try:
             return work()
@@ -265,13 +265,13 @@ class SimulatedCloud(InProcessAccess):
     def run_to(self, until_us: int) -> None:
         """Run the workers until a time, in microseconds since the simulation began."""
         while self.clock.now_us < until_us or not self.workers.is_idle:
-            self._surviving(lambda: self.workers.work(None, max(until_us, self.clock.now_us)))
+            self._call_surviving(lambda: self.workers.work(None, max(until_us, self.clock.now_us)))
 
     def run_until_quiet(self) -> None:
         """Let time pass until all records put so far are handled. Raises NotQuiet."""
         began_us = self.clock.now_us
         while True:
-            self._surviving(lambda: self.workers.work(None, None))
+            self._call_surviving(lambda: self.workers.work(None, None))
             if not self.workers.is_idle:
                 continue
             if not self._is_anything_waiting():
@@ -373,7 +373,7 @@ class SimulatedCloud(InProcessAccess):
 
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
         """See `CloudAccess.session`: inside the block its clients reach this cloud."""
-        return kept_session(account or self.account, region or self.region)
+        return get_session(account or self.account, region or self.region)
 
     # --- functions ----------------------------------------------------------------------------
 

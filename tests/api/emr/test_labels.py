@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
+from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached
 from headrace.spark_submit.pythons import find_python
 from tests.api.emr.conftest import LOGS, Lab
 from tests.support.cloud import InProcessCloud
@@ -39,8 +39,8 @@ def every_python(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def two_sparks(cache: Path, every_python: None) -> None:
     """The Sparks of emr-spark-8.0.0 and emr-7.12.0."""
-    make_whole(cached("4.0.2", (3, 11)), _SAYS)
-    make_whole(cached("3.5.6", (3, 9)), _SAYS)
+    make_whole(find_cached("4.0.2", (3, 11)), _SAYS)
+    make_whole(find_cached("3.5.6", (3, 9)), _SAYS)
 
 
 def log_of(lab: Lab, cluster_id: str, step_id: str, name: str) -> str:
@@ -82,7 +82,7 @@ def test_settings_are_those_of_the_labels_spark(
     lab: Lab, cache: Path, label: str, spark: str, package: str
 ) -> None:
     shows = '#!/bin/sh\ncat "$SPARK_CONF_DIR/spark-defaults.conf"\n'
-    make_whole(cached(spark, (3, 9 if spark == "3.5.6" else 11)), shows)
+    make_whole(find_cached(spark, (3, 9 if spark == "3.5.6" else 11)), shows)
     step = submitted(lab, label)
     assert lab.ended(*step)["State"] == "COMPLETED"
     wanted = f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager\n"
@@ -194,7 +194,7 @@ def test_what_sudo_pip3_installs_is_the_clusters_own(
     bootstrapped: Lab, python39: Path, data_dir: Path
 ) -> None:
     (python39 / "pip").write_text('touch "$packages/$4.py"\n')
-    make_whole(cached("3.5.6", (3, 9)), _SAYS)
+    make_whole(find_cached("3.5.6", (3, 9)), _SAYS)
     lab = bootstrapped
     lab.s3.put_object(Bucket=LOGS, Key="b.sh", Body=b"#!/bin/sh\nsudo -H pip3 install brought\n")
     action = {"Name": "b", "ScriptBootstrapAction": {"Path": "s3://logs/b.sh"}}
@@ -204,7 +204,7 @@ def test_what_sudo_pip3_installs_is_the_clusters_own(
     assert log_of(lab, *step, "stdout").split()[1] == str(folder / "bin" / "python")
     packages = folder / "lib" / "python3.9" / "site-packages"
     assert (packages / "brought.py").is_file()
-    image = cached("3.5.6", (3, 9)).packages
+    image = find_cached("3.5.6", (3, 9)).packages
     assert (packages / "emr_image.pth").read_text() == f"{image}\n"
 
 

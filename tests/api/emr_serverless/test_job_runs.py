@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.spark_submit.environments import CACHE_VARIABLE, cached
+from headrace.spark_submit.environments import CACHE_VARIABLE, find_cached
 from tests.api.emr.conftest import is_running
 from tests.api.emr_serverless.conftest import BUCKET, ROLE, Lab
 from tests.api.emr_serverless.test_applications import refused
@@ -233,7 +233,7 @@ def test_a_run_uses_the_spark_of_its_label_and_its_archives_are_unpacked(
     monkeypatch.setattr(
         "headrace.spark_submit.environments.find_python", lambda _: Path(sys.executable)
     )
-    make_whole(cached("3.5.5", (3, 9)), says)
+    make_whole(find_cached("3.5.5", (3, 9)), says)
     with InProcessCloud(data_dir) as cloud:
         lab = Lab(cloud.client("emr-serverless"), cloud.client("s3"))
         lab.s3.create_bucket(Bucket=BUCKET)

@@ -18,7 +18,7 @@ RECORDS = [{"Data": b"1", "PartitionKey": "a"}]
 
 
 def denied(cloud: InProcessCloud) -> list[dict[str, Any]]:
-    return report_of(cloud.cloud.judge)["denied"]
+    return report_of(cloud.cloud.decisions)["denied"]
 
 
 def put_once(cloud: InProcessCloud) -> None:
@@ -46,11 +46,13 @@ def test_what_waits_to_be_judged_is_judged_by_the_next_cloud(tmp_path: Path):
         cloud.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
         make_role(cloud, "putter")
         put_once(cloud)
-        judge = cloud.cloud.judge
-        entries = [entry for entry in judge.noted() if entry.access.action == "kinesis:PutRecords"]
+        decisions = cloud.cloud.decisions
+        entries = [
+            entry for entry in decisions.list_noted() if entry.access.action == "kinesis:PutRecords"
+        ]
         # As if it had come after the last look.
         entries[0].pending, entries[0].denied = entries[0].pending + entries[0].denied, 0
-        judge.changes += 1
+        decisions.changes += 1
     with InProcessCloud(tmp_path / "data") as cloud:
         (row,) = denied(cloud)
         assert (row["action"], row["count"]) == ("kinesis:PutRecords", 1)
@@ -64,7 +66,7 @@ def test_a_cleared_report_does_not_come_back(tmp_path: Path):
         assert denied(cloud)
         cloud.cloud.report.write()
         assert (tmp_path / "data" / REPORT_FILE).exists()
-        cloud.cloud.judge.clear()
+        cloud.cloud.decisions.clear()
         assert not (tmp_path / "data" / REPORT_FILE).exists()
     with InProcessCloud(tmp_path / "data") as cloud:
         assert denied(cloud) == []

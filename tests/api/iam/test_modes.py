@@ -146,7 +146,7 @@ def test_a_report_names_who_what_on_which_and_why(reporting: InProcessCloud):
     for _ in range(3):
         kinesis.put_record(StreamName="flights", Data=b"1", PartitionKey="a")
         kinesis.put_records(StreamName="flights", Records=RECORDS)
-    report = report_of(reporting.cloud.judge)
+    report = report_of(reporting.cloud.decisions)
     (row,) = [r for r in report["denied"] if r["principal"].endswith("role/reported")]
     assert (row["action"], row["resource"], row["count"]) == ("kinesis:PutRecord", STREAM, 3)
     assert row["reason"].endswith("no identity-based policy allows the kinesis:PutRecord action")
@@ -159,7 +159,7 @@ def test_what_was_done_is_judged_by_the_policies_of_its_time(reporting: InProces
     iam = reporting.client("iam")
     iam.delete_role_policy(RoleName="later", PolicyName="own")
     iam.delete_role(RoleName="later")
-    denied = report_of(reporting.cloud.judge)["denied"]
+    denied = report_of(reporting.cloud.decisions)["denied"]
     assert not [row for row in denied if row["principal"].endswith("role/later")]
 
 
@@ -167,7 +167,7 @@ def test_a_role_that_is_not_there_is_one_row(reporting: InProcessCloud):
     kinesis = as_role(reporting, "nowhere", "kinesis")
     kinesis.put_records(StreamName="flights", Records=RECORDS)
     kinesis.list_streams()
-    denied = report_of(reporting.cloud.judge)["denied"]
+    denied = report_of(reporting.cloud.decisions)["denied"]
     (row,) = [row for row in denied if row["principal"].endswith("role/nowhere")]
     assert row["reason"] == f"arn:aws:iam::{ACCOUNT}:role/nowhere does not exist in IAM"
     assert row["count"] == 2
@@ -177,7 +177,7 @@ def test_off_looks_at_nothing(tmp_path_factory: pytest.TempPathFactory):
     with InProcessCloud(tmp_path_factory.mktemp("off"), iam="off") as cloud:
         with pytest.raises(ClientError):
             as_role(cloud, "nowhere", "kinesis").describe_stream_summary(StreamName="no")
-        assert report_of(cloud.cloud.judge)["accesses"] == 0
+        assert report_of(cloud.cloud.decisions)["accesses"] == 0
 
 
 def test_the_policy_of_a_repository_is_none_of_an_identity(reporting: InProcessCloud):

@@ -94,7 +94,7 @@ def test_what_asks_for_mfa_is_done_with_a_devices_code(
     mine = of_keys(cloud, "kinesis", strong).list_streams
     assert mine()["StreamNames"] == []
     # The report has the user, and not the key.
-    principals = {row["principal"] for row in report_of(cloud.cloud.judge)["denied"]}
+    principals = {row["principal"] for row in report_of(cloud.cloud.decisions)["denied"]}
     assert f"arn:aws:iam::{ACCOUNT}:user/ann" in principals
     assert not any(one.startswith("AKIA") for one in principals)
     age = {"NumericLessThan": {"aws:MultiFactorAuthAge": "3600"}}

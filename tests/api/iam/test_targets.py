@@ -369,4 +369,4 @@ def test_a_log_subscription_puts_with_its_role(cloud: InProcessCloud):
 
 
 def denied(cloud: InProcessCloud) -> list[dict[str, Any]]:
-    return report_of(cloud.cloud.judge)["denied"]
+    return report_of(cloud.cloud.decisions)["denied"]

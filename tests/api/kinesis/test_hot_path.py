@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.protocols.base64_texts import is_base64, padding_of
+from headrace.aws.protocols.base64_texts import count_padding, is_base64
 from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.reference_model import ARN, NAME, Twins, ask, stored, twin_clouds
 from tests.api.kinesis.test_cbor import CBOR
@@ -164,4 +164,4 @@ def test_base64_of_many_is_what_each_of_them_is(alike: list[str], others: list[s
     is_good = all(map(each, data))
     assert is_base64(data, set(map(len, data))) == is_good
     expected = "".join(data).count("=") if is_good else None
-    assert padding_of(data, set(map(len, data))) == expected
+    assert count_padding(data, set(map(len, data))) == expected

@@ -23,7 +23,7 @@ ACCOUNT = "000000000000"
 REGION = "us-east-1"
 
 
-class NoFallback:
+class NoMoto:
     """No service but S3."""
 
     profiles: Mapping[str, Profile] = {}
@@ -65,7 +65,7 @@ class S3Lab:
         )
         self.objects = S3Objects(self.s3)
         self.gateway = Gateway(
-            clock=self.clock, ids=ids, account=ACCOUNT, region=REGION, fallback=NoFallback()
+            clock=self.clock, ids=ids, account=ACCOUNT, region=REGION, moto=NoMoto()
         )
         self.gateway.register(s3_api(self.s3))
         self.s3.start()

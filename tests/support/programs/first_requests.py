@@ -27,9 +27,7 @@ def main() -> None:
     sys.setswitchinterval(1e-5)
     clock, ids = SystemClock(), Ids()
     moto = build_moto(database=Database(folder / "state"), clock=clock, ids=ids).engine
-    gateway = Gateway(
-        clock=clock, ids=ids, account="000000000000", region="us-east-1", fallback=moto
-    )
+    gateway = Gateway(clock=clock, ids=ids, account="000000000000", region="us-east-1", moto=moto)
     listing = HttpRequest("GET", "/2015-03-31/functions")
     works: list[Callable[[], Any]] = [
         moto.warm_up,

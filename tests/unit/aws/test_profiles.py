@@ -52,7 +52,7 @@ def gateway() -> Gateway:
         ids=Ids(1),
         account="000000000000",
         region="us-east-1",
-        fallback=Elsewhere(),
+        moto=Elsewhere(),
     )
     for name, profile in {
         "mills": Profile(target_prefix="Mills_2026", paths=("/2026-01-01/",)),

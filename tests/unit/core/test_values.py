@@ -8,9 +8,9 @@ import pytest
 
 from headrace.core.values import (
     BadMarker,
+    get_list,
+    get_mapping,
     iso_of,
-    listed,
-    mapped,
     moment,
     page_of,
     present,
@@ -19,8 +19,8 @@ from headrace.core.values import (
 
 
 def test_what_is_absent_is_empty() -> None:
-    assert listed({}, "A") == listed({"A": None}, "A") == []
-    assert mapped({}, "A") == mapped({"A": None}, "A") == {}
+    assert get_list({}, "A") == get_list({"A": None}, "A") == []
+    assert get_mapping({}, "A") == get_mapping({"A": None}, "A") == {}
     assert section({}, "A", "B") == section({"A": None}, "A", "B") == {}
 
 

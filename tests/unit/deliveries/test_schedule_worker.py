@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.deliveries.schedule_worker import ScheduleWorker
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from headrace.services.events.schedules import scheduled_rules
 from headrace.services.scheduler.schedules import schedules
 from tests.support.moto_lab import MotoLab
@@ -162,7 +162,7 @@ def test_a_stored_schedule_fires_in_a_process_that_nobody_asks_for_schedules(lab
     try:
         lab.moto.warm_up()
         assert woken == [None]
-        assert "scheduler" in TOUCHED.deferred
+        assert "scheduler" in CHANGES.deferred
     finally:
         sys.modules["moto.scheduler.models"] = module
     run.worker = ScheduleWorker(lab.moto, lab.clock, [schedules, scheduled_rules])

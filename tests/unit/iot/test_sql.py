@@ -12,9 +12,9 @@ import pytest
 from headrace.services.iot.sql import (
     IotSqlError,
     Message,
-    filled,
+    fill_template,
     filter_matches,
-    parsed,
+    parse,
     refusal_of,
 )
 
@@ -38,7 +38,7 @@ MESSAGE = Message("plant/d1/temp", PAYLOAD, now_ms=1000)
     ],
 )
 def test_a_message_becomes_what_the_statement_says(statement: str, becomes: Any):
-    assert parsed(statement).result(MESSAGE) == becomes
+    assert parse(statement).result(MESSAGE) == becomes
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_a_message_becomes_what_the_statement_says(statement: str, becomes: Any)
 )
 def test_what_is_not_understood_is_said(statement: str):
     with pytest.raises(IotSqlError):
-        parsed(statement)
+        parse(statement)
 
 
 def test_templates_are_filled_and_topics_match_by_level():
-    assert filled("in/${topic(2)}/${n}-${missing}.json", MESSAGE) == "in/d1/5-.json"
+    assert fill_template("in/${topic(2)}/${n}-${missing}.json", MESSAGE) == "in/d1/5-.json"
     assert filter_matches("a/#", "a/b/c")
     assert not filter_matches("a/+", "a/b/c")
     assert not filter_matches("a/b/c", "a/b")
@@ -67,11 +67,11 @@ def test_templates_are_filled_and_topics_match_by_level():
 
 def test_a_row_of_thousands_of_conditions_is_evaluated():
     conditions = " OR ".join(f"n={number}" for number in range(5000, 0, -1))
-    assert parsed(f"SELECT * FROM '#' WHERE {conditions}").result(MESSAGE) == PAYLOAD
+    assert parse(f"SELECT * FROM '#' WHERE {conditions}").result(MESSAGE) == PAYLOAD
     conditions = " AND ".join(["n=5"] * 7000)
-    assert parsed(f"SELECT * FROM '#' WHERE {conditions}").result(MESSAGE) == PAYLOAD
+    assert parse(f"SELECT * FROM '#' WHERE {conditions}").result(MESSAGE) == PAYLOAD
     numbers = "+".join(["1"] * 20_000)
-    assert parsed(f"SELECT {numbers} AS x FROM '#'").result(MESSAGE) == {"x": 20_000}
+    assert parse(f"SELECT {numbers} AS x FROM '#'").result(MESSAGE) == {"x": 20_000}
 
 
 @pytest.mark.parametrize(
@@ -85,22 +85,22 @@ def test_a_row_of_thousands_of_conditions_is_evaluated():
 def test_a_text_that_swells_is_refused(expression: str):
     message = Message("t", {"who": "x" * 100_000, "many": [1] * 50_000}, now_ms=1000)
     with pytest.raises(IotSqlError, match="asks for too much"):
-        parsed(f"SELECT {expression} AS x FROM '#'").result(message)
+        parse(f"SELECT {expression} AS x FROM '#'").result(message)
 
 
 def test_a_message_that_swells_is_refused():
     message = Message("t", {"who": "x" * 100_000}, now_ms=1000)
     items = ", ".join(f"who AS a{number}" for number in range(4000))
     with pytest.raises(IotSqlError, match="asks for too much"):
-        parsed(f"SELECT {items} FROM '#'").result(message)
+        parse(f"SELECT {items} FROM '#'").result(message)
     with pytest.raises(IotSqlError, match="asks for too much"):
-        filled("${who}" * 4000, message)
+        fill_template("${who}" * 4000, message)
 
 
 def test_long_numbers_do_not_grow():
     message = Message("t", {"n": 10**4000}, now_ms=1000)
     product = "*".join(["n"] * 9000)
-    assert parsed(f"SELECT {product} AS x FROM '#'").result(message) == {}
+    assert parse(f"SELECT {product} AS x FROM '#'").result(message) == {}
 
 
 @pytest.mark.parametrize("deep", ["(" * 60 + "n" + ")" * 60, "NOT " * 60 + "n", "-" * 60 + "n"])

@@ -14,9 +14,9 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.cli.health_words import moto_phrase
-from headrace.composition import moto as moto_services
+from headrace.moto import engine
 from headrace.moto.requests import conversion
-from headrace.moto.storage.storage import KeptState
+from headrace.moto.storage.storage import MotoStorage
 from tests.support.cloud import InProcessCloud
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
@@ -28,15 +28,15 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.opened = threading.Event(), threading.Event()
-        load = KeptState.load
+        load = MotoStorage.load
 
-        def held_up(kept: KeptState, *args: Any) -> None:
+        def held_up(kept: MotoStorage, *args: Any) -> None:
             kept.progress.done, kept.progress.all = 1_200, 50_000
             self.reached.set()
             self.opened.wait(30)
             load(kept, *args)
 
-        monkeypatch.setattr(KeptState, "load", held_up)
+        monkeypatch.setattr(MotoStorage, "load", held_up)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_health_says_loading_with_a_count_and_a_call_waits_and_succeeds(tmp_path
 
 
 def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(moto_services, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.05)
     with InProcessCloud(tmp_path / "data") as cloud:
         assert gate.reached.wait(30)
         with pytest.raises(ClientError) as caught:
@@ -86,7 +86,7 @@ def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: 
 def test_a_request_that_takes_long_does_not_hang_the_others(
     lab: MotoLab, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(moto_services, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(engine, "LONGEST_WAIT_S", 0.05)
     lab.client("sqs").list_queues()
     errors = list[str]()
 
@@ -96,7 +96,7 @@ def test_a_request_that_takes_long_does_not_hang_the_others(
         except ClientError as error:
             errors.append(str(error))
 
-    with moto_services.MOTO_LOCK:
+    with engine.MOTO_LOCK:
         thread = threading.Thread(target=ask)
         thread.start()
         thread.join(30)
@@ -107,7 +107,7 @@ def test_a_load_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def broken(*_: Any) -> None:
         raise OSError("the file is no database")
 
-    monkeypatch.setattr(KeptState, "load", broken)
+    monkeypatch.setattr(MotoStorage, "load", broken)
     with InProcessCloud(tmp_path / "data") as cloud:
         page = wait_until(lambda: (found := health(cloud))["status"] == "failed" and found)
         assert moto_phrase(page) == "failed: OSError: the file is no database"
@@ -143,7 +143,7 @@ def test_who_imports_a_service_holds_the_order_of_requests_first(
     get_backend, owned = moto.backends.get_backend, list[bool]()
 
     def noted(name: Any) -> Any:
-        owned.append(moto_services.MOTO_LOCK._is_owned())  # type: ignore[attr-defined]
+        owned.append(engine.MOTO_LOCK._is_owned())  # type: ignore[attr-defined]
         return get_backend(name)
 
     monkeypatch.setattr(moto.backends, "get_backend", noted)

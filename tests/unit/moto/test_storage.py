@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from headrace.store.database import Database
 from headrace.store.disk_space import DiskReserve
 from tests.support.clock import FakeClock
@@ -586,11 +586,11 @@ def test_a_service_is_loaded_when_it_is_first_asked_for(
     models = sys.modules.pop("moto.ecr.models")
     lab.start()
     lab.moto.warm_up()
-    assert "ecr" in TOUCHED.deferred
+    assert "ecr" in CHANGES.deferred
     monkeypatch.setitem(sys.modules, "moto.ecr.models", models)
     (found,) = lab.client("ecr").describe_repositories()["repositories"]
     assert found["repositoryArn"] == made
-    assert "ecr" not in TOUCHED.deferred
+    assert "ecr" not in CHANGES.deferred
 
 
 def test_a_read_that_makes_something_keeps_it(lab: MotoLab):

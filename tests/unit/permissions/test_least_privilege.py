@@ -6,7 +6,11 @@ import json
 
 from headrace.permissions.policies.evaluate import evaluate
 from headrace.permissions.policies.grammar import check_policy
-from headrace.permissions.policies.least_privilege import Unused, least_policy, unused_statements
+from headrace.permissions.policies.least_privilege import (
+    Unused,
+    find_unused_statements,
+    least_policy,
+)
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies
 from tests.unit.permissions.parties import ACCOUNT, MAPPER, STREAM, allow, deny, policy
 
@@ -82,7 +86,7 @@ def test_what_nobody_used_is_named() -> None:
         deny("iam:*"),
         name="app",
     )
-    assert unused_statements(MAPPER, DONE, Policies((own,))) == (
+    assert find_unused_statements(MAPPER, DONE, Policies((own,))) == (
         Unused("app", 1, "Stream", ("kinesis:PutRecord",), is_whole=False),
         Unused("app", 2, "Table", ("dynamodb:*",), is_whole=True),
     )

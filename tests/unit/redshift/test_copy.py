@@ -9,7 +9,7 @@ import pytest
 from headrace.core.ports.warehouses import WarehouseError
 from headrace.services.redshift.clusters.copy_command import Copy, parse_copy
 from headrace.services.redshift.clusters.copy_rows import Problem, parse_paths, rows_of
-from headrace.services.redshift.clusters.copy_values import Target, converted, strptime_format
+from headrace.services.redshift.clusters.copy_values import Target, convert, strptime_format
 
 FROM = "copy t from 's3://b/k' iam_role 'arn'"
 
@@ -123,7 +123,7 @@ STAMP = Target("at", "timestamp")
 def test_fields_are_converted_to_the_types_of_columns(
     target: Target, text: str, options: str, wanted: str | None
 ):
-    assert converted(text, target, parse_copy(f"{FROM} {options}")) == wanted
+    assert convert(text, target, parse_copy(f"{FROM} {options}")) == wanted
 
 
 # The words were observed by others in STL_LOAD_ERRORS.
@@ -150,7 +150,7 @@ def test_fields_are_converted_to_the_types_of_columns(
 )
 def test_fields_that_are_not_loaded(target: Target, text: str | None, code: int, reason: str):
     with pytest.raises(Problem) as problem:
-        converted(text, target, Copy("t"))
+        convert(text, target, Copy("t"))
     assert problem.value.code == code
     assert reason in problem.value.reason
 
@@ -171,7 +171,7 @@ def test_fields_that_are_not_loaded(target: Target, text: str | None, code: int,
 )  # fmt: skip
 def test_bytes_that_are_no_text_of_a_column(kind: str, data: bytes, said: str):
     with pytest.raises(Problem) as problem:
-        converted(data.decode("utf-8", "surrogateescape"), Target("c", kind, 20), Copy("t"))
+        convert(data.decode("utf-8", "surrogateescape"), Target("c", kind, 20), Copy("t"))
     assert problem.value.code == 1220
     assert problem.value.reason.endswith(said)
     assert len(problem.value.reason) <= 100
@@ -179,7 +179,7 @@ def test_bytes_that_are_no_text_of_a_column(kind: str, data: bytes, said: str):
 
 def test_a_surrogate_of_a_json_document_is_no_character():
     with pytest.raises(Problem, match=r"ed a0 80 \(error 5\)"):
-        converted("\ud800", Target("c", "varchar", 20), Copy("t"))
+        convert("\ud800", Target("c", "varchar", 20), Copy("t"))
 
 
 def test_time_formats_of_redshift():

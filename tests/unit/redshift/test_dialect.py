@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.dialect import translated
-from headrace.services.redshift.clusters.sql import joined, statements_of, tokens_of
+from headrace.services.redshift.clusters.dialect import translate
+from headrace.services.redshift.clusters.sql import join_tokens, statements_of, tokens_of
 
 # Redshift's forms: docs.aws.amazon.com/redshift/latest/dg/r_CREATE_TABLE_NEW.html (documented).
 TABLES = {
@@ -38,12 +38,12 @@ SELECTS = {
 @pytest.mark.parametrize("sql", [*TABLES, *SELECTS])
 def test_what_only_redshift_has_is_left_out(sql: str):
     wanted = (TABLES | SELECTS)[sql]
-    assert " ".join(translated(sql).split()) == wanted
+    assert " ".join(translate(sql).split()) == wanted
 
 
 @pytest.mark.parametrize("sql", ["vacuum full t", "analyze t", "alter table t alter distkey a"])
 def test_what_changes_no_answer_is_not_run(sql: str):
-    assert translated(sql) == ""
+    assert translate(sql) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_changes_no_answer_is_not_run(sql: str):
 )
 def test_what_is_not_there_is_refused_by_name(sql: str, name: str):
     with pytest.raises(WarehouseError, match="headrace does not support") as refused:
-        translated(sql)
+        translate(sql)
     assert name in str(refused.value)
 
 
@@ -71,9 +71,9 @@ def test_statements_end_at_semicolons_outside_of_texts_and_comments():
     "sql", ["select 'open", 'a "open', "/* open", "$x$ open", "(((", "a->>'b' <> 1::int"]
 )
 def test_tokens_lose_nothing(sql: str):
-    assert joined(tokens_of(sql)) == sql
+    assert join_tokens(tokens_of(sql)) == sql
 
 
 def test_a_statement_that_never_closes_is_refused():
     with pytest.raises(WarehouseError, match="syntax error at end of input"):
-        translated("create table t (a int")
+        translate("create table t (a int")

@@ -13,7 +13,7 @@ import pytest
 from headrace.core.ports.warehouses import WarehouseUnavailable
 from headrace.services.redshift.clusters import postgres
 from headrace.services.redshift.clusters.postgres import SUPERUSER, PostgresServer
-from headrace.services.redshift.clusters.server_files import foreign_files, refused_files
+from headrace.services.redshift.clusters.server_files import foreign_files, list_refused_files
 
 
 def ask(server: PostgresServer, sql: str) -> object:
@@ -134,7 +134,7 @@ def test_it_does_not_start_with_what_leads_elsewhere(
     else:
         place.write_text("")
     try:
-        ((found, said),) = refused_files(server.folder)
+        ((found, said),) = list_refused_files(server.folder)
         assert (found, why) == (place, said[: len(why)])
         with pytest.raises(WarehouseUnavailable, match=why):
             server.start()

@@ -19,10 +19,10 @@ from headrace.spark_submit.environments import (
     REUSE_VARIABLE,
     Environment,
     cache_folder,
-    cached,
     ensure,
+    find_cached,
     link_if_possible,
-    made,
+    list_complete,
     python_for,
     remove,
 )
@@ -42,7 +42,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made_by(python: Path, spark: str = "3.5.6") -> tuple[Environment, list[str]]:
     said: list[str] = []
-    environment = cached(spark, HERE)
+    environment = find_cached(spark, HERE)
     ensure(environment, python, say=said.append, mend=MEND)
     return environment, said
 
@@ -57,7 +57,7 @@ def test_an_environment_is_made_once_and_found_again(cache: Path, tmp_path: Path
     assert environment.whole
     assert "installing pyspark==3.5.6 numpy<2" in said[0]
     assert said[-1].endswith(str(environment.folder))
-    assert made() == [environment]
+    assert list_complete() == [environment]
     assert made_by(python)[1] == []
     assert len((tmp_path / "py" / "pip.log").read_text().splitlines()) == 1
     assert left_in(cache) == [environment.folder.name]
@@ -95,7 +95,7 @@ def test_what_is_here_already_is_linked_and_takes_no_pip(
 ) -> None:
     donor = make_donor(tmp_path / "donor", "4.0.9")
     monkeypatch.setenv(REUSE_VARIABLE, str(donor))
-    environment = cached("4.0.9", HERE)
+    environment = find_cached("4.0.9", HERE)
     link_if_possible(environment, Path(sys.executable))
     assert environment.whole
     assert environment.home.resolve().is_relative_to(donor)
@@ -105,7 +105,7 @@ def test_what_is_here_already_is_linked_and_takes_no_pip(
     said = subprocess.check_output([environment.interpreter, "-c", asked], text=True)
     assert said == "[True, True, False, False]\n"
     # Another version is not there to be linked.
-    other = cached("4.0.8", HERE)
+    other = find_cached("4.0.8", HERE)
     link_if_possible(other, Path(sys.executable))
     assert not other.whole
 
@@ -114,9 +114,9 @@ def test_an_environment_whose_links_lead_nowhere_is_made_anew(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(REUSE_VARIABLE, str(make_donor(tmp_path / "donor", "4.0.9")))
-    link_if_possible(cached("4.0.9", HERE), Path(sys.executable))
+    link_if_possible(find_cached("4.0.9", HERE), Path(sys.executable))
     shutil.rmtree(tmp_path / "donor")
-    assert not cached("4.0.9", HERE).whole
+    assert not find_cached("4.0.9", HERE).whole
     environment, said = made_by(make_python(tmp_path / "py", "pyspark 4.0.9"), "4.0.9")
     assert f"{environment.folder} is incomplete: removing it" in said
     assert environment.whole
@@ -144,7 +144,7 @@ def test_what_a_crash_left_half_made_is_removed_and_made_anew(cache: Path, tmp_p
         child.wait()
     (left,) = left_in(cache)
     assert left.startswith(f".3.5.6-py{HERE[0]}.{HERE[1]}.part-")
-    assert made() == []
+    assert list_complete() == []
     environment, said = made_by(make_python(tmp_path / "py", "pyspark 3.5.6"))
     assert environment.whole
     assert any("is incomplete: removing it" in line for line in said)
@@ -155,7 +155,7 @@ def test_of_two_that_want_the_same_one_makes_it_and_the_other_waits(
     cache: Path, tmp_path: Path
 ) -> None:
     cache.mkdir()
-    environment = cached("3.5.6", HERE)
+    environment = find_cached("3.5.6", HERE)
     python = make_python(tmp_path / "py", "pyspark 3.5.6")
     said: list[str] = []
     with (cache / f".{environment.folder.name}.lock").open("w") as lock:
@@ -229,7 +229,7 @@ def test_the_nearest_patch_is_taken_when_pip_lacks_the_version(cache: Path, tmp_
 def test_a_removed_environment_is_gone(cache: Path, tmp_path: Path) -> None:
     environment, _ = made_by(make_python(tmp_path / "py", "pyspark 3.5.6"))
     remove(environment)
-    assert made() == []
+    assert list_complete() == []
 
 
 def test_the_images_python_is_taken_else_the_nearest_that_this_spark_runs_with(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release, needed_spark
+from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release, read_needed_spark
 
 JOBS = Path(__file__).parents[3] / "spark_jobs"
 
@@ -30,7 +30,7 @@ def test_a_job_is_read_and_not_imported(
 ) -> None:
     job.write_text(text)
 
-    assert needed_spark(job) == needed
+    assert read_needed_spark(job) == needed
 
 
 @pytest.mark.parametrize("value", ["4", "4.0", '"4"', '"four"', '"4." + "0"', "None"])
@@ -38,7 +38,7 @@ def test_what_is_no_version_is_said(job: Path, value: str) -> None:
     job.write_text(f"NEEDS_SPARK = {value}")
 
     with pytest.raises(ValueError, match=r"job\.py declares NEEDS_SPARK = .*: say a version such"):
-        needed_spark(job)
+        read_needed_spark(job)
 
 
 def test_a_release_is_held_against_what_a_job_needs(job: Path) -> None:
@@ -61,7 +61,9 @@ def test_a_release_is_held_against_what_a_job_needs(job: Path) -> None:
 
 
 def test_every_job_of_ours_says_what_it_needs() -> None:
-    needs = {path.stem: needed_spark(path) for path in JOBS.glob("*.py") if path.stem != "__init__"}
+    needs = {
+        path.stem: read_needed_spark(path) for path in JOBS.glob("*.py") if path.stem != "__init__"
+    }
 
     assert needs.pop("cascades") == (4, 0)
     assert len(needs) == 11

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.minor_versions import minor_of
 from headrace.spark_submit import sparks as sparks_module
 from headrace.spark_submit.emr_releases import release_of, releases
-from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
+from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import must_be_made
 from headrace.spark_submit.spark_home import find_newest_spark_home, find_spark_home
@@ -50,11 +50,11 @@ def test_a_label_decides_which_spark_runs(machine: set[tuple[int, int]], tmp_pat
     spark = Sparks().of("emr-7.12.0")
     assert spark.traits.minor == (3, 5)
     assert must_be_made(spark)
-    assert spark.environment == cached("3.5.6", (3, 9))
+    assert spark.environment == find_cached("3.5.6", (3, 9))
     assert spark.home.is_relative_to(tmp_path / "cache" / "3.5.6-py3.9")
-    assert Sparks().of("emr-spark-8.0.0").environment == cached("4.0.2", (3, 11))
+    assert Sparks().of("emr-spark-8.0.0").environment == find_cached("4.0.2", (3, 11))
     # Documented: emr-7130-release.html.
-    assert Sparks().of("emr-7.13.0").environment == cached("3.5.6", (3, 11))
+    assert Sparks().of("emr-7.13.0").environment == find_cached("3.5.6", (3, 11))
 
 
 def test_what_is_not_as_on_emr_is_said(machine: set[tuple[int, int]]) -> None:
@@ -70,7 +70,7 @@ def test_what_is_not_as_on_emr_is_said(machine: set[tuple[int, int]]) -> None:
 
 
 def test_a_whole_environment_says_what_its_jars_are(machine: set[tuple[int, int]]) -> None:
-    environment = cached("4.0.2", (3, 11))
+    environment = find_cached("4.0.2", (3, 11))
     make_whole(environment, "#!/bin/sh\n")
     (environment.home / "jars" / "scala-library-2.13.1.jar").touch()
     spark = Sparks().of("emr-spark-8.0.0")
@@ -92,7 +92,7 @@ def test_a_whole_environment_says_what_its_jars_are(machine: set[tuple[int, int]
 def test_a_job_may_name_another_python_of_the_image(
     machine: set[tuple[int, int]], settings: dict[str, str], python: tuple[int, int]
 ) -> None:
-    assert Sparks().of("emr-spark-8.0.0", settings).environment == cached("4.0.2", python)
+    assert Sparks().of("emr-spark-8.0.0", settings).environment == find_cached("4.0.2", python)
 
 
 def test_an_interpreter_of_the_image_is_one_of_ours(machine: set[tuple[int, int]]) -> None:
@@ -194,9 +194,9 @@ def test_the_history_server_is_of_the_newest_spark_that_is_here(
     machine: set[tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert find_newest_spark_home() == find_spark_home()
-    make_whole(cached("3.5.6", (3, 9)), "#!/bin/sh\n")
+    make_whole(find_cached("3.5.6", (3, 9)), "#!/bin/sh\n")
     assert find_newest_spark_home() == find_spark_home()
-    newer = cached("4.1.1", (3, 11))
+    newer = find_cached("4.1.1", (3, 11))
     make_whole(newer, "#!/bin/sh\n")
     assert find_newest_spark_home() == newer.home
     home = make_spark_home(tmp_path / "spark")

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.core.clock import SystemClock
-from headrace.moto.storage.changes import TOUCHED
+from headrace.moto.storage.changes import CHANGES
 from headrace.services.sqs.messages import Messages
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
@@ -409,7 +409,7 @@ def test_a_store_keeps_nothing_of_what_was_deleted():
                 number = store.number_of(message.receipt_handle)
                 assert number is not None
                 store.remove(number)
-    TOUCHED.take()
+    CHANGES.take()
     assert not store.messages
     assert not store.counts.total()
     # Times of visibility that are out of date are swept.

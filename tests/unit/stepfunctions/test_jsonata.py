@@ -17,8 +17,8 @@ from headrace.services.stepfunctions.jsonata.evaluator import EVALUATOR, NoValue
 from headrace.services.stepfunctions.query_languages import (
     expressions_of,
     language_of,
-    marked,
-    unmarked,
+    mark_expressions,
+    parse_marked,
 )
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
@@ -564,7 +564,7 @@ def test_expressions_are_found_with_their_places():
     }
     found = [(each.text, each.location) for each in expressions_of(state)]
     assert found == [("$a", "Items"), ("$b", "Catch[0]/Output/e")]
-    machine = marked({"QueryLanguage": "JSONata", "States": {"M": state}})
+    machine = mark_expressions({"QueryLanguage": "JSONata", "States": {"M": state}})
     inner = machine["States"]["M"]["ItemProcessor"]["States"]["P"]
-    assert unmarked(inner["Output"][2:-2]).text == "$c"
+    assert parse_marked(inner["Output"][2:-2]).text == "$c"
     assert language_of({"QueryLanguage": 7}, "JSONPath") == "JSONata"

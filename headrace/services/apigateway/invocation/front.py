@@ -79,7 +79,7 @@ class ExecuteApi:
         if request.body_file is not None or len(request.body) > MOST_BYTES:
             return refusal(413, "Request Too Long", "RequestTooLargeException")
         try:
-            served = self._served(request, request_id)
+            served = self._find_api(request, request_id)
         except AwsError as error:
             return refusal(error.status, error.message)
         # On AWS an unknown API's name does not resolve; a deleted API answers Forbidden.
@@ -87,7 +87,9 @@ class ExecuteApi:
             refusal(403, "Forbidden", "ForbiddenException") if served is None else served.answer()
         )
 
-    def _served(self, request: HttpRequest, request_id: str) -> RestRequest | HttpApiRequest | None:
+    def _find_api(
+        self, request: HttpRequest, request_id: str
+    ) -> RestRequest | HttpApiRequest | None:
         address = address_of(request)
         if address is None:
             return None
@@ -126,7 +128,7 @@ class ExecuteApi:
     def permits(self, request: HttpRequest, origin: str) -> bool:
         """See `OwnRules.permits`: the CORS configuration of an HTTP API, or the OPTIONS method of a resource."""
         try:
-            served = self._served(request, "")
+            served = self._find_api(request, "")
         except AwsError:
             return False
-        return served is not None and served.allowed_origin() in ("*", origin)
+        return served is not None and served.find_allowed_origin() in ("*", origin)

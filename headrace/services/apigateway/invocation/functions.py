@@ -103,7 +103,7 @@ def body_of(request: HttpRequest, *, is_binary: bool) -> tuple[str | None, bool]
     return base64.b64encode(request.body).decode(), True
 
 
-def proxied(payload: bytes, *, needs_status: bool) -> HttpResponse | None:
+def parse_proxy_result(payload: bytes, *, needs_status: bool) -> HttpResponse | None:
     """Return the HTTP answer in a function's result; None for a malformed result."""
     try:
         value: Any = json.loads(payload or b"null")
@@ -115,12 +115,12 @@ def proxied(payload: bytes, *, needs_status: bool) -> HttpResponse | None:
         body = value.encode(errors="replace") if isinstance(value, str) else payload
         return HttpResponse(200, [("content-type", "application/json")], body)
     try:
-        return _structured(cast("dict[str, Any]", value))
+        return _parse_structured(cast("dict[str, Any]", value))
     except (TypeError, ValueError, AttributeError):
         return None
 
 
-def _structured(value: Mapping[str, Any]) -> HttpResponse:
+def _parse_structured(value: Mapping[str, Any]) -> HttpResponse:
     body = value.get("body")
     text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
     data = base64.b64decode(text) if value.get("isBase64Encoded") is True else text.encode()

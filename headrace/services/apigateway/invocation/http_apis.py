@@ -16,7 +16,7 @@ from headrace.aws.calls.http import HttpResponse
 from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
-from headrace.deliveries.parameter_types import fitted
+from headrace.deliveries.parameter_types import convert_parameters
 from headrace.services.apigateway.invocation import endpoints
 from headrace.services.apigateway.invocation.apis import HttpApi
 from headrace.services.apigateway.invocation.authorizers import (
@@ -32,7 +32,7 @@ from headrace.services.apigateway.invocation.functions import (
     body_of,
     function_of,
     headers_of,
-    proxied,
+    parse_proxy_result,
     query_of,
     refusal,
     when,
@@ -93,7 +93,7 @@ class HttpApiRequest:
         made.headers += cors
         return made
 
-    def allowed_origin(self) -> str:
+    def find_allowed_origin(self) -> str:
         """Return the origin that the API's CORS configuration allows; '' for none."""
         return dict(self._cors()).get("access-control-allow-origin", "")
 
@@ -226,7 +226,7 @@ class HttpApiRequest:
             raise Refused(500, "Internal Server Error") from error
         made = None
         if not result.function_error:
-            made = proxied(result.payload, needs_status=version == "1.0")
+            made = parse_proxy_result(result.payload, needs_status=version == "1.0")
         if made is None:
             raise Refused(500, "Internal Server Error")
         return made
@@ -322,7 +322,7 @@ class HttpApiRequest:
             output = self._control.call(
                 service,
                 operation,
-                fitted(service, operation, params),
+                convert_parameters(service, operation, params),
                 account=self._api.account,
                 region=region,
                 acting=CallerIdentity(role, SESSION) if role else None,

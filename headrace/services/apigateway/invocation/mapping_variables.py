@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote_plus, unquote_plus
 
-from headrace.core.evaluation import Budget, check_json_size, parsed_size, text_size
+from headrace.core.evaluation import Budget, bound_parsed_bytes, check_json_size, text_size
 from headrace.deliveries.json_path import NoValue, first_value
 from headrace.services.apigateway.velocity.values import MOST_CHARACTERS, text_of
 from headrace.services.apigateway.velocity.velocity import Members, TemplateError, render
@@ -73,7 +73,7 @@ class RequestValues:
         if source == "method.request.body":
             return self.body
         if source.startswith("method.request.body."):
-            return text_at(parsed(self.body), source.removeprefix("method.request.body."))
+            return text_at(parse_body(self.body), source.removeprefix("method.request.body."))
         return None
 
 
@@ -91,7 +91,7 @@ def text_at(value: Any, path: str) -> str | None:
     return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
 
 
-def parsed(text: str) -> Any:
+def parse_body(text: str) -> Any:
     """Return a body's JSON: an empty object for an empty body, the text itself when it is not JSON."""
     if not text:
         return {}
@@ -101,7 +101,7 @@ def parsed(text: str) -> Any:
         return text
 
 
-def filled(
+def fill_template(
     template: str, body: str, seen: RequestValues, override: dict[str, Any] | None = None
 ) -> str:
     """Return a filled mapping template for a request's or an answer's body. Raises TemplateError.
@@ -123,8 +123,8 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
 
     @functools.cache
     def value() -> Any:
-        budget.make(parsed_size(body))
-        return parsed(body)
+        budget.make(bound_parsed_bytes(body))
+        return parse_body(body)
 
     def json_of(path: str) -> str:
         part = _at(value(), path, "")
@@ -153,15 +153,17 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
 def _util(budget: Budget) -> Members:
     """Return `$util`, whose functions count what they make, before they do."""
 
-    def counted(function: Callable[[str], Any], grows: int) -> Callable[[Any], Any]:
+    def count_growth(function: Callable[[str], Any], grows: int) -> Callable[[Any], Any]:
         def call(value: Any) -> Any:
             text = text_of(value, budget)
-            budget.make(parsed_size(text) if function is _parse else grows * text_size(text))
+            budget.make(bound_parsed_bytes(text) if function is _parse else grows * text_size(text))
             return function(text)
 
         return call
 
-    methods = {name: counted(function, grows) for name, (function, grows) in _FUNCTIONS.items()}
+    methods = {
+        name: count_growth(function, grows) for name, (function, grows) in _FUNCTIONS.items()
+    }
     return Members(methods=methods, text="util")
 
 
@@ -172,11 +174,11 @@ def _at(value: Any, path: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", text)
 
 
-def _decoded(text: str) -> str:
+def _decode(text: str) -> str:
     try:
         return base64.b64decode(text, validate=False).decode(errors="replace")
     except (binascii.Error, ValueError) as error:
@@ -192,10 +194,10 @@ def _parse(text: str) -> Any:
 
 # Each with how many times larger its result may be than its argument.
 _FUNCTIONS: dict[str, tuple[Callable[[str], Any], int]] = {
-    "escapeJavaScript": (_escaped, 6),
+    "escapeJavaScript": (_escape, 6),
     "parseJson": (_parse, 1),
     "urlEncode": (lambda text: quote_plus(text, safe="*"), 9),
     "urlDecode": (unquote_plus, 2),
     "base64Encode": (lambda text: base64.b64encode(text.encode()).decode(), 3),
-    "base64Decode": (_decoded, 4),
+    "base64Decode": (_decode, 4),
 }

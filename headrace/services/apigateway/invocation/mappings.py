@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.services.apigateway.invocation.mapping_variables import (
     RequestValues,
-    filled,
+    fill_template,
     members,
-    parsed,
+    parse_body,
     text_at,
 )
 from headrace.services.apigateway.invocation.service_calls import IntegrationAnswer
@@ -40,7 +40,7 @@ def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | N
     templates: Mapping[str, Any] = members(integration.get("requestTemplates"))
     kind = seen.header.get("content-type", _JSON).partition(";")[0].strip() or _JSON
     if kind in templates:
-        return filled(str(templates[kind] or ""), seen.body, seen)
+        return fill_template(str(templates[kind] or ""), seen.body, seen)
     behaviour = integration.get("passthroughBehavior") or "WHEN_NO_MATCH"
     if behaviour == "NEVER" or (behaviour == "WHEN_NO_TEMPLATES" and templates):
         return None
@@ -66,7 +66,7 @@ def response(
 ) -> tuple[int, list[tuple[str, str]], bytes] | None:
     """Return the client's status, headers and body; None without a matching response. Raises TemplateError."""
     responses: Mapping[str, Any] = members(integration.get("integrationResponses"))
-    chosen = _chosen(
+    chosen = _choose_response(
         list(responses.values()), outcome, is_mock=str(integration["type"]).upper() == "MOCK"
     )
     if chosen is None:
@@ -78,7 +78,7 @@ def response(
     body = answered.body
     override: dict[str, Any] = {"header": {}}
     if kind is not None and templates[kind]:
-        body = filled(str(templates[kind]), text, seen, override).encode()
+        body = fill_template(str(templates[kind]), text, seen, override).encode()
     headers = [("Content-Type", kind or _JSON)]
     given: Mapping[str, Any] = members(chosen.get("responseParameters"))
     for name, source in given.items():
@@ -94,7 +94,7 @@ def response(
     return int(status), [*headers, *changed.items()], body
 
 
-def _chosen(
+def _choose_response(
     responses: list[Mapping[str, Any]], outcome: str, *, is_mock: bool
 ) -> Mapping[str, Any] | None:
     """Return the integration response whose pattern matches the outcome, or the one without a pattern."""
@@ -124,5 +124,5 @@ def _of_answer(
     if source == "integration.response.body":
         return text
     if source.startswith("integration.response.body."):
-        return text_at(parsed(text), source.removeprefix("integration.response.body."))
+        return text_at(parse_body(text), source.removeprefix("integration.response.body."))
     return seen.parameter(source)

@@ -27,7 +27,7 @@ from headrace.services.apigateway.invocation.functions import (
     body_of,
     function_of,
     headers_of,
-    proxied,
+    parse_proxy_result,
     query_of,
     refusal,
     when,
@@ -74,7 +74,7 @@ class RestRequest:
         except FunctionThrottled:
             return refusal(429, "Too Many Requests", "TooManyRequestsException")
 
-    def allowed_origin(self) -> str:
+    def find_allowed_origin(self) -> str:
         """Return the origin that the resource's OPTIONS method allows; '' for none."""
         match = best_match(self._path, self._api.resources)
         methods = {} if match is None else self._api.resources[match[0]][1]
@@ -270,7 +270,9 @@ class RestRequest:
             result = self._functions.invoke(function, json.dumps(event).encode())
         except FunctionNotFound as error:
             raise Refused(500, "Internal server error", "InternalServerErrorException") from error
-        made = None if result.function_error else proxied(result.payload, needs_status=True)
+        made = (
+            None if result.function_error else parse_proxy_result(result.payload, needs_status=True)
+        )
         if made is None:
             raise Refused(502, "Internal server error", "InternalServerErrorException")
         return made

@@ -72,10 +72,10 @@ def call(
             return _call_by_query(control, service, sent, account, acting)
         return _call_by_json(control, service, sent, account, acting)
     except AwsError as error:
-        return _refused(service, error)
+        return _refuse(service, error)
 
 
-def _refused(service: str, error: AwsError) -> IntegrationAnswer:
+def _refuse(service: str, error: AwsError) -> IntegrationAnswer:
     if service in _BY_QUERY:
         fault = {"Code": error.code, "Message": error.message, "Type": "Sender"}
         body = json.dumps({"Error": fault, "RequestId": ""}).encode()
@@ -85,7 +85,7 @@ def _refused(service: str, error: AwsError) -> IntegrationAnswer:
     )
 
 
-def _known(service: str, operation: str) -> None:
+def _check_operation(service: str, operation: str) -> None:
     if operation not in service_model(service).operation_names:
         raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
 
@@ -99,7 +99,7 @@ def _call_by_json(
 ) -> IntegrationAnswer:
     target = sent.headers.get("x-amz-target", "").rpartition(".")[2]
     operation = sent.target if sent.kind == "action" else target
-    _known(service, operation)
+    _check_operation(service, operation)
     params = decode_input(service, operation, sent.body or b"{}", JSON_1_1)
     output = control.call(
         service, operation, params, account=account, region=sent.region, acting=acting
@@ -122,7 +122,7 @@ def _call_by_query(
     if "json" not in sent.headers.get("content-type", ""):
         given.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
     operation = sent.target if sent.kind == "action" else given.get("Action", "")
-    _known(service, operation)
+    _check_operation(service, operation)
     if service == "sqs" and sent.kind == "path" and sent.target.strip("/"):
         given.setdefault("QueueUrl", f"http://localhost/{sent.target.strip('/')}")
     given.pop("Action", None)
@@ -135,11 +135,11 @@ def _call_by_query(
     result: dict[str, Any] = {"ResponseMetadata": {"RequestId": ""}}
     if output:
         result[f"{operation}Result"] = output
-    body = json.dumps({f"{operation}Response": result}, default=_shown).encode()
+    body = json.dumps({f"{operation}Response": result}, default=_to_json).encode()
     return IntegrationAnswer(200, {"content-type": "application/json"}, body)
 
 
-def _shown(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value.timestamp() if hasattr(value, "timestamp") else str(value)
@@ -165,11 +165,11 @@ def _members(shape: Any, tree: dict[str, Any]) -> dict[str, Any]:
         names = (name, str(member.serialization.get("name", name)), name.removesuffix("s"))
         key = next((each for each in names if each in tree), None)
         if key is not None:
-            found[name] = _typed(member, tree[key])
+            found[name] = _convert(member, tree[key])
     return found
 
 
-def _typed(shape: Any, value: Any) -> Any:
+def _convert(shape: Any, value: Any) -> Any:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, dict):
         return _members(shape, cast("dict[str, Any]", value))
@@ -178,9 +178,11 @@ def _typed(shape: Any, value: Any) -> Any:
         inner = tree.get("member", tree.get("entry", tree))
         entries = [inner[number] for number in sorted(inner, key=_place)]
         if kind == "list":
-            return [_typed(shape.member, each) for each in entries]
-        pairs = [(_named(e, "Name", "key"), _named(e, "Value", "value")) for e in entries]
-        return {str(key): _typed(shape.value, each) for key, each in pairs}
+            return [_convert(shape.member, each) for each in entries]
+        pairs = [
+            (_find_member(e, "Name", "key"), _find_member(e, "Value", "value")) for e in entries
+        ]
+        return {str(key): _convert(shape.value, each) for key, each in pairs}
     if kind in ("integer", "long"):
         return int(value)
     if kind == "boolean":
@@ -192,7 +194,7 @@ def _place(number: str) -> int:
     return int(number) if number.isdecimal() and number.isascii() else 0
 
 
-def _named(entry: Any, *names: str) -> Any:
+def _find_member(entry: Any, *names: str) -> Any:
     if isinstance(entry, dict):
         members = cast("dict[str, Any]", entry)
         for name in names:

@@ -79,7 +79,7 @@ def _count(left: list[int], characters: int, budget: Budget) -> None:
     budget.make(16 + 2 * characters)
 
 
-def joined(left: Any, right: Any, budget: Budget) -> str:
+def join_texts(left: Any, right: Any, budget: Budget) -> str:
     """Return two values as one text. Raises TemplateError when it gets too long, and TooMuch."""
     parts = text_of(left, budget), text_of(right, budget)
     _make_text(len(parts[0]) + len(parts[1]), budget, *parts)
@@ -140,7 +140,7 @@ def _equals(budget: Budget, value: Any, other: Any) -> bool:
 # --- of texts -----------------------------------------------------------------------------------
 
 
-def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
+def _make_reader(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method that reads a text."""
 
     def read(budget: Budget, text: str, *arguments: Any) -> Any:
@@ -150,7 +150,7 @@ def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
     return read
 
 
-def _changing(function: Callable[..., str]) -> Callable[..., Any]:
+def _make_change(function: Callable[..., str]) -> Callable[..., Any]:
     """Return a method whose result is a text of the same size, or less."""
 
     def change(budget: Budget, text: str, *arguments: Any) -> Any:
@@ -160,13 +160,13 @@ def _changing(function: Callable[..., str]) -> Callable[..., Any]:
     return change
 
 
-def _replaced(budget: Budget, text: str, old: str, new: str) -> str:
+def _replace(budget: Budget, text: str, old: str, new: str) -> str:
     budget.read(len(text))
     _make_text(len(text) + text.count(old) * len(new), budget, text, new)
     return text.replace(old, new)
 
 
-def _replaced_all(budget: Budget, text: str, pattern: str, new: str) -> str:
+def _replace_all(budget: Budget, text: str, pattern: str, new: str) -> str:
     """Implement Java's replaceAll for a regular expression that is plain text; other ones raise TemplateError."""
     budget.make(len(pattern))
     plain, at = list[str](), 0
@@ -182,7 +182,7 @@ def _replaced_all(budget: Budget, text: str, pattern: str, new: str) -> str:
             )
         plain.append(char)
         at += 1
-    return _replaced(budget, text, "".join(plain), new.replace("\\", ""))
+    return _replace(budget, text, "".join(plain), new.replace("\\", ""))
 
 
 def _split(budget: Budget, text: str, separator: str) -> list[str]:
@@ -254,19 +254,19 @@ _METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         **_ANY,
         "length": lambda _, text: len(text),
         "isEmpty": lambda _, text: not text,
-        "substring": _changing(lambda text, first, last=None: text[first:last]),
-        "replace": _replaced,
-        "replaceAll": _replaced_all,
-        "toUpperCase": _changing(str.upper),
-        "toLowerCase": _changing(str.lower),
-        "trim": _changing(str.strip),
-        "contains": _reading(lambda text, part: part in text),
-        "startsWith": _reading(str.startswith),
-        "endsWith": _reading(str.endswith),
-        "indexOf": _reading(str.find),
-        "lastIndexOf": _reading(str.rfind),
-        "concat": lambda budget, text, other: joined(text, other, budget),
-        "equalsIgnoreCase": _changing(lambda text, other: text.lower() == str(other).lower()),
+        "substring": _make_change(lambda text, first, last=None: text[first:last]),
+        "replace": _replace,
+        "replaceAll": _replace_all,
+        "toUpperCase": _make_change(str.upper),
+        "toLowerCase": _make_change(str.lower),
+        "trim": _make_change(str.strip),
+        "contains": _make_reader(lambda text, part: part in text),
+        "startsWith": _make_reader(str.startswith),
+        "endsWith": _make_reader(str.endswith),
+        "indexOf": _make_reader(str.find),
+        "lastIndexOf": _make_reader(str.rfind),
+        "concat": lambda budget, text, other: join_texts(text, other, budget),
+        "equalsIgnoreCase": _make_change(lambda text, other: text.lower() == str(other).lower()),
         "split": _split,
     },
     list: {

@@ -23,7 +23,7 @@ from headrace.services.apigateway.velocity.values import (
     Members,
     are_equal,
     is_number,
-    joined,
+    join_texts,
     method,
     text_of,
 )
@@ -259,7 +259,7 @@ def _binary(kind: str, left: Any, right: Any, budget: Budget) -> Any:
         alike = alike or (isinstance(left, str) and isinstance(right, str))
         return _ORDER[kind](left, right) if alike else False
     if kind == "+" and (isinstance(left, str) or isinstance(right, str)):
-        return joined(left, right, budget)
+        return join_texts(left, right, budget)
     if not is_number(left) or not is_number(right):
         return None
     if kind in ("/", "%"):

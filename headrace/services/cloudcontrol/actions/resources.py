@@ -36,8 +36,8 @@ def get_resource(
     control: CloudControl, call: Call, request: shapes.GetResourceInput
 ) -> shapes.GetResourceOutput:
     """Return a resource that a stack or Cloud Control created."""
-    resource = _named(control, call, request, "READ")
-    return {"TypeName": request["TypeName"], "ResourceDescription": _described(resource)}
+    resource = _find_named(control, call, request, "READ")
+    return {"TypeName": request["TypeName"], "ResourceDescription": _describe(resource)}
 
 
 @operation("UpdateResource")
@@ -45,8 +45,8 @@ def update_resource(
     control: CloudControl, call: Call, request: shapes.UpdateResourceInput
 ) -> shapes.UpdateResourceOutput:
     """Begin to change a resource in place by a JSON patch (RFC 6902) of its properties."""
-    before = _named(control, call, request, "UPDATE")
-    properties = _patched(before, request["PatchDocument"])
+    before = _find_named(control, call, request, "UPDATE")
+    properties = _apply_patch(before, request["PatchDocument"])
 
     def work(place: ResourcePlace) -> KnownResource:
         return control.types.update(place, request["TypeName"], before, properties)
@@ -60,7 +60,7 @@ def delete_resource(
     control: CloudControl, call: Call, request: shapes.DeleteResourceInput
 ) -> shapes.DeleteResourceOutput:
     """Begin to delete a resource."""
-    before = _named(control, call, request, "DELETE")
+    before = _find_named(control, call, request, "DELETE")
 
     def work(place: ResourcePlace) -> None:
         control.types.delete(place, request["TypeName"], before)
@@ -83,14 +83,14 @@ def list_resources(
         raise invalid("Invalid NextToken") from None
     answer: shapes.ListResourcesOutput = {
         "TypeName": kind,
-        "ResourceDescriptions": [_described(resource) for resource in shown],
+        "ResourceDescriptions": [_describe(resource) for resource in shown],
     }
     if token:
         answer["NextToken"] = token
     return answer
 
 
-def _named(
+def _find_named(
     control: CloudControl,
     call: Call,
     request: shapes.GetResourceInput | shapes.UpdateResourceInput | shapes.DeleteResourceInput,
@@ -102,7 +102,7 @@ def _named(
     return control.get(call, kind, request["Identifier"])
 
 
-def _described(resource: KnownResource) -> shapes.ResourceDescription:
+def _describe(resource: KnownResource) -> shapes.ResourceDescription:
     return {"Identifier": resource.identifier, "Properties": model_of(resource)}
 
 
@@ -117,7 +117,7 @@ def _object(text: str, member: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _patched(resource: KnownResource, document: str) -> dict[str, Any]:
+def _apply_patch(resource: KnownResource, document: str) -> dict[str, Any]:
     """Apply a patch to a resource's properties. Raises AwsError."""
     library = cast("Any", jsonpatch)
     try:

@@ -8,7 +8,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
-from headrace.core.values import listed, moment, present
+from headrace.core.values import get_list, moment, present
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import imports
@@ -88,8 +88,8 @@ def create_change_set(
             description=request.get("Description") or "",
             parameters=values,
             tags=dict(tags),
-            capabilities=listed(request, "Capabilities"),
-            notification_arns=listed(request, "NotificationARNs"),
+            capabilities=get_list(request, "Capabilities"),
+            notification_arns=get_list(request, "NotificationARNs"),
             rollback_configuration=dict(request.get("RollbackConfiguration") or {}),
             role_arn=request.get("RoleARN") or "",
             on_failure=request.get("OnStackFailure") or "",
@@ -178,7 +178,7 @@ def _decide_imports(
     contexts = cfn.operations.context
     changes = change_set.changes
     if change_set.type == "IMPORT":
-        importing = imports.check_request(template, listed(request, "ResourcesToImport"))
+        importing = imports.check_request(template, get_list(request, "ResourcesToImport"))
         differ = outputs_differ(stack.body, template)
         imports.check_changes(stack, template, importing, changes, outputs_differ=differ)
         reason = imports.obstacle(cfn.stacks, contexts, stack, template, importing)

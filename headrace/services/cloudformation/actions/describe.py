@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import listed, moment, present
+from headrace.core.values import get_list, moment, present
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     stack_missing,
@@ -276,7 +276,7 @@ def list_stacks(
     cfn: CloudFormation, call: Call, request: shapes.ListStacksInput
 ) -> shapes.ListStacksOutput:
     """Return all stacks in brief, deleted ones too. Source: API_ListStacks."""
-    wanted = listed(request, "StackStatusFilter")
+    wanted = get_list(request, "StackStatusFilter")
     summaries: list[shapes.StackSummary] = []
     for stack in cfn.stacks.all(call.account, call.region):
         if wanted and stack.status not in wanted:

@@ -7,7 +7,7 @@ from typing import cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import listed, moment, present
+from headrace.core.values import get_list, moment, present
 from headrace.services.cloudformation.actions.describe import start_of
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import drift
@@ -64,7 +64,7 @@ def detect_stack_drift(
 ) -> shapes.DetectStackDriftOutput:
     """Compare a stack's resources with its template, before it returns. Source: API_DetectStackDrift."""
     stack = _checkable(cfn, call, request["StackName"])
-    wanted = listed(request, "LogicalResourceIds") or list(stack.resources)
+    wanted = get_list(request, "LogicalResourceIds") or list(stack.resources)
     resources = [_resource(stack, name) for name in wanted]
     found: list[DetectedDrift] = []
     failed: list[str] = []
@@ -137,7 +137,7 @@ def describe_stack_resource_drifts(
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:
         raise stack_missing(request["StackName"])
-    filters = listed(request, "StackResourceDriftStatusFilters")
+    filters = get_list(request, "StackResourceDriftStatusFilters")
     rows = [
         cast("DetectedDrift", resource.drift)
         for resource in list(stack.resources.values())

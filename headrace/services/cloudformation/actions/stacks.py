@@ -3,7 +3,7 @@
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deployment.stack_operation import Deployment
@@ -144,7 +144,7 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
                 cfn.stacks.set_status(stack, stack.status, reason)
                 return
         failed = stack.status == "DELETE_FAILED"
-        if listed(request, "RetainResources") and not failed:  # observed
+        if get_list(request, "RetainResources") and not failed:  # observed
             raise validation_error(
                 f"Invalid operation on stack [{stack.stack_id}]. When you delete a stack, specify which resources to"
                 " retain only when the stack is in the DELETE_FAILED state."
@@ -157,7 +157,7 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
                 " DELETE_FAILED state."
             )
         stack.force_delete = request.get("DeletionMode") == "FORCE_DELETE_STACK"
-        retained = set(listed(request, "RetainResources"))
+        retained = set(get_list(request, "RetainResources"))
         for name in retained & set(stack.resources):
             stack.resources[name].deletion_policy = "Retain"
         cfn.stacks.set_status(stack, "DELETE_IN_PROGRESS", "User Initiated", whole=True)
@@ -191,7 +191,7 @@ def continue_update_rollback(
             raise validation_error(
                 "ContinueUpdateRollback cannot be called from current stack status"
             )
-        skip = listed(request, "ResourcesToSkip")
+        skip = get_list(request, "ResourcesToSkip")
         failed = [name for name, r in stack.resources.items() if r.status == "UPDATE_FAILED"]
         wrong = sorted(set(skip) - set(failed))
         if wrong:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system, may_set
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.state import Resource, Stack
@@ -105,7 +105,7 @@ def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
         region=stack.region,
     )
     entries: list[dict[str, Any]] = answer["ResourceTagMappingList"]
-    found = [tag for entry in entries for tag in listed(entry, "Tags")]
+    found = [tag for entry in entries for tag in get_list(entry, "Tags")]
     return {tag["Key"]: str(tag["Value"]) for tag in found if not is_system(tag["Key"])}
 
 
@@ -117,7 +117,7 @@ def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict
         return {**of_stack, **{key: str(value) for key, value in named.items()}}
     return {
         **of_stack,
-        **{tag["Key"]: str(tag.get("Value", "")) for tag in listed(properties, "Tags")},
+        **{tag["Key"]: str(tag.get("Value", "")) for tag in get_list(properties, "Tags")},
     }
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -176,7 +176,7 @@ def _invoke(context: Context, function: str, payload: bytes) -> None:
 def _alarms(group: Mapping[str, Any]) -> Iterator[str]:
     configuration: dict[str, Any] = group.get("alarmConfiguration") or {}
     if configuration.get("enabled"):
-        yield from (str(alarm["name"]) for alarm in listed(configuration, "alarms"))
+        yield from (str(alarm["name"]) for alarm in get_list(configuration, "alarms"))
 
 
 def _check_alarms(context: Context, names: list[str]) -> None:
@@ -186,7 +186,7 @@ def _check_alarms(context: Context, names: list[str]) -> None:
     found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": names})
     ringing = [
         alarm["AlarmName"]
-        for alarm in listed(found, "MetricAlarms")
+        for alarm in get_list(found, "MetricAlarms")
         if alarm["StateValue"] == "ALARM"
     ]
     if ringing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.changes import stack_tags
 from headrace.services.cloudformation.deployment.parallel import run_in_order
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
@@ -197,8 +197,8 @@ def _unshared(
         for other in others
         if all(other.properties.get(each) == properties.get(each) for each in common)
     ]
-    held = {str(item) for other in alike for item in listed(other, name)}
-    left = [item for item in listed(properties, name) if str(item) not in held]
+    held = {str(item) for other in alike for item in get_list(other, name)}
+    left = [item for item in get_list(properties, name) if str(item) not in held]
     return {**properties, name: left}
 
 

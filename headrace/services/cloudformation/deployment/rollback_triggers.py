@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.arn import Arn
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.state import Stack
 
@@ -31,7 +31,7 @@ class RollbackTriggers:
     @property
     def arns(self) -> list[str]:
         """The ARNs of the alarms."""
-        triggers = listed(self.stack.rollback_configuration, "RollbackTriggers")
+        triggers = get_list(self.stack.rollback_configuration, "RollbackTriggers")
         return [str(trigger["Arn"]) for trigger in triggers]
 
     def breach(self) -> str:
@@ -79,5 +79,5 @@ class RollbackTriggers:
             region=alarm.region,
             acting=self.stack.acting,
         )
-        found = [*listed(answer, "MetricAlarms"), *listed(answer, "CompositeAlarms")]
+        found = [*get_list(answer, "MetricAlarms"), *get_list(answer, "CompositeAlarms")]
         return str(found[0].get("StateValue", "OK")) if found else ""

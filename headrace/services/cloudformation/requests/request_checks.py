@@ -8,7 +8,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.system_tags import is_system
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError
@@ -19,7 +19,7 @@ from headrace.services.cloudformation.template.template import Template
 
 def check_settings(template: Template, request: StackRequest) -> None:
     """Raise TemplateError for a request's resource types, rollback triggers or tags."""
-    _check_allowed_types(template, listed(request, "ResourceTypes"))
+    _check_allowed_types(template, get_list(request, "ResourceTypes"))
     _check_triggers(request.get("RollbackConfiguration") or {})
     _check_tags(request)
 
@@ -36,7 +36,7 @@ def _check_allowed_types(template: Template, allowed: list[str]) -> None:
 
 def _check_triggers(configuration: Mapping[str, Any]) -> None:
     """Raise TemplateError for rollback triggers that are not alarms (recorded)."""
-    for trigger in listed(configuration, "RollbackTriggers"):
+    for trigger in get_list(configuration, "RollbackTriggers"):
         if trigger["Type"] not in ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"):
             raise TemplateError("Rollback Trigger Type not supported")
         if not _is_alarm(trigger["Arn"]):
@@ -52,7 +52,7 @@ def _is_alarm(text: str) -> bool:
 
 def _check_tags(request: StackRequest) -> None:
     """Raise TemplateError when a stack's tag has a key that AWS reserves (aws-quickstart/quickstart-examples#39)."""
-    if any(is_system(tag["Key"]) for tag in listed(request, "Tags")):
+    if any(is_system(tag["Key"]) for tag in get_list(request, "Tags")):
         raise TemplateError("aws: prefixed tag key names are not allowed for external use.")
 
 
@@ -62,7 +62,7 @@ def check_topics(cfn: CloudFormation, stack: Stack, request: Mapping[str, Any]) 
     CloudFormation passes on SNS's sentence (observed: aws/aws-cdk#20806, for a wrong ARN; for a missing topic it is
     assumed). Topics of other accounts are not checked: their policies may allow publishing alone.
     """
-    for topic in listed(request, "NotificationARNs"):
+    for topic in get_list(request, "NotificationARNs"):
         try:
             if Arn.parse(topic).account not in ("", stack.account):
                 continue

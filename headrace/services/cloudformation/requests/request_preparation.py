@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.requests.request_checks import check_settings
 from headrace.services.cloudformation.requests.template_expansion import (
@@ -34,7 +34,7 @@ def prepare(
     check_types(template, strict=cfn.strict)
     graph.check_acyclic(all_dependencies(template))
     check_capabilities(
-        template, listed(request, "Capabilities"), is_change_set="ChangeSetName" in request
+        template, get_list(request, "Capabilities"), is_change_set="ChangeSetName" in request
     )
     check_settings(template, request)
     given = given_parameters(request)

@@ -8,7 +8,7 @@ from headrace.aws.shapes.cloudformation import (
     CreateStackInput,
     UpdateStackInput,
 )
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.fidelity import log_ignored
 from headrace.services.cloudformation.requests.template_expansion import StackRequest
 from headrace.services.cloudformation.state import ChangeSet, Stack
@@ -76,11 +76,11 @@ def take_over(
     stack.description = template.description
     stack.parameters = values
     stack.tags = tags
-    stack.capabilities = listed(request, "Capabilities")
+    stack.capabilities = get_list(request, "Capabilities")
     stack.imports = []
     stack.role_arn = request.get("RoleARN") or stack.role_arn
     if request.get("NotificationARNs") is not None:
-        stack.notification_arns = listed(request, "NotificationARNs")
+        stack.notification_arns = get_list(request, "NotificationARNs")
     if configuration := request.get("RollbackConfiguration"):
         # A request without a member keeps the stack's value (documented: API_RollbackConfiguration).
         stack.rollback_configuration = {**stack.rollback_configuration, **configuration}

@@ -13,7 +13,7 @@ from headrace.aws.shapes.cloudformation import (
     CreateStackInput,
     UpdateStackInput,
 )
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -82,7 +82,7 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTe
 
 def given_parameters(request: StackRequest) -> list[Any]:
     """Return the parameters that a request gives. Raises TemplateError when one has no key."""
-    given = listed(request, "Parameters")
+    given = get_list(request, "Parameters")
     for place, parameter in enumerate(given, 1):
         if not parameter.get("ParameterKey"):  # assumed, like other missing members
             raise TemplateError(

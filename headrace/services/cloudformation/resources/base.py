@@ -14,7 +14,7 @@ from headrace.core import system_tags
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, FunctionInvoker
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.property_types import mistaken
 from headrace.services.cloudformation.signals import Signals
@@ -302,7 +302,7 @@ def attribute_text(value: Any) -> str:
 
 def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:
     """Return the resource's tags in the API's form; see `Context.with_tags`."""
-    own = {tag["Key"]: str(tag.get("Value", "")) for tag in listed(properties, "Tags")}
+    own = {tag["Key"]: str(tag.get("Value", "")) for tag in get_list(properties, "Tags")}
     return [{"Key": key, "Value": value} for key, value in context.with_tags(own).items()]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import Template
@@ -14,7 +14,7 @@ def check_rules(template: Template, scope: Scope) -> None:
         condition = rule.get("RuleCondition")
         if condition is not None and not evaluate(condition, scope):
             continue
-        for assertion in listed(rule, "Assertions"):
+        for assertion in get_list(rule, "Assertions"):
             if not evaluate(assertion["Assert"], scope):
                 described = assertion.get("AssertDescription", "an assertion failed")
                 raise TemplateError(f"Template constraint violation: {described}")

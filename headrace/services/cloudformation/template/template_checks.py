@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.core.values import mapping_in
+from headrace.core.values import as_mapping
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.resources.snapshots import SNAPSHOT, WITH_SNAPSHOTS
@@ -103,18 +103,18 @@ def _check_length(noun: str, name: str) -> None:
 def _check_parameters(template: Template) -> None:
     for name, declaration in template.parameters.items():
         _check_name("Parameter", name)
-        if not isinstance(mapping_in(declaration).get("Type"), str):
+        if not isinstance(as_mapping(declaration).get("Type"), str):
             raise TemplateError(
                 "Template format error: Every Parameters object must contain a Type member."
             )
-        for key in mapping_in(declaration).keys() - _PARAMETER_KEYS:
+        for key in as_mapping(declaration).keys() - _PARAMETER_KEYS:
             # Observed for Type beside Properties: a resource in the Parameters section.
             raise TemplateError(f"Invalid template parameter property '{key}'")
-        kind = str(mapping_in(declaration)["Type"])
+        kind = str(as_mapping(declaration)["Type"])
         if kind not in _PLAIN_TYPES and not kind.startswith(_AWS_TYPES):
             # Documented: knowledge-center/cloudformation-template-validation.
             raise TemplateError(f"Template format error: Unrecognized parameter type: {kind}")
-        if not isinstance(mapping_in(declaration).get("AllowedValues", []), list):
+        if not isinstance(as_mapping(declaration).get("AllowedValues", []), list):
             raise TemplateError(f"Template format error: AllowedValues of {name} must be a list.")
 
 
@@ -125,13 +125,13 @@ def _check_mappings(template: Template) -> None:
             raise TemplateError(
                 f"Template format error: Every Mappings member {name} must be a map"
             )
-        for key, values in mapping_in(mapping).items():
+        for key, values in as_mapping(mapping).items():
             _check_length("Mapping attribute", key)
             if not isinstance(values, dict):
                 raise TemplateError(
                     f"Template format error: Every Mappings member {key} must be a map"
                 )
-            for attribute, value in mapping_in(values).items():
+            for attribute, value in as_mapping(values).items():
                 _check_length("Mapping attribute", attribute)
                 if not _ATTRIBUTE.fullmatch(attribute):
                     # Reported by many.
@@ -144,7 +144,7 @@ def _check_mappings(template: Template) -> None:
                     raise TemplateError(
                         "Template format error: Every Mappings attribute must be a String or a List."
                     )
-        count = len(mapping_in(mapping))
+        count = len(as_mapping(mapping))
         if count > limits.MAPPING_ATTRIBUTES:
             raise TemplateError(
                 f"Template format error: Mapping {name} attributes count {count} is greater than max allowed"
@@ -175,9 +175,9 @@ def _check_conditions(template: Template) -> None:
 
 def _check_rules(template: Template) -> None:
     for name, rule in template.rules.items():
-        assertions: Any = mapping_in(rule).get("Assertions")
+        assertions: Any = as_mapping(rule).get("Assertions")
         if not isinstance(assertions, list) or not all(
-            "Assert" in mapping_in(one) for one in cast("list[Any]", assertions)
+            "Assert" in as_mapping(one) for one in cast("list[Any]", assertions)
         ):
             raise TemplateError(
                 f"Template format error: Rule {name} must contain Assertions, each with an Assert member."
@@ -189,7 +189,7 @@ def _check_resources(template: Template) -> None:
         _check_name("Resource", name)
         if not isinstance(definition, dict):
             raise TemplateError("Template format error: Any Resources member must be an object.")
-        resource = mapping_in(definition)
+        resource = as_mapping(definition)
         for key in resource.keys() - RESOURCE_KEYS:
             raise TemplateError(f"Invalid template resource property '{key}'")  # recorded
         where = f"Template format error: [/Resources/{name}"
@@ -231,13 +231,13 @@ def _check_policies(name: str, resource: Mapping[str, Any]) -> None:
 def _check_outputs(template: Template) -> None:
     for name, output in template.outputs.items():
         _check_name("Output", name)
-        if "Value" not in mapping_in(output):
+        if "Value" not in as_mapping(output):
             raise TemplateError(
                 "Template format error: Every Outputs member must contain a Value object"
             )
-        if "Export" in mapping_in(output):
-            check_export(name, mapping_in(mapping_in(output)["Export"]).get("Name", ""), template)
-        _check_condition(template, mapping_in(output), "Outputs")
+        if "Export" in as_mapping(output):
+            check_export(name, as_mapping(as_mapping(output)["Export"]).get("Name", ""), template)
+        _check_condition(template, as_mapping(output), "Outputs")
 
 
 def _check_condition(template: Template, definition: Mapping[str, Any], block: str) -> None:

@@ -10,7 +10,7 @@ from headrace.services.emr.actions.common import cluster_arn
 from headrace.services.emr.actions.instance_groups import group_of
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, validation
-from headrace.services.emr.scaling import check_constraints, described_policy
+from headrace.services.emr.scaling import check_constraints, describe_policy
 
 
 @operation("PutAutoScalingPolicy")
@@ -32,7 +32,7 @@ def put_auto_scaling_policy(
     return {
         "ClusterId": cluster.id,
         "InstanceGroupId": group["Id"],
-        "AutoScalingPolicy": described_policy(cluster, policy),
+        "AutoScalingPolicy": describe_policy(cluster, policy),
         "ClusterArn": cluster_arn(cluster),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present, section
+from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import (
     cluster_arn,
     cluster_status,
@@ -51,16 +51,16 @@ _EC2 = (
 )
 
 
-def _described(cluster: Cluster) -> shapes.Cluster:
+def _describe(cluster: Cluster) -> shapes.Cluster:
     request, instances = cluster.request, cluster.request["Instances"]
-    subnets = listed(instances, "Ec2SubnetIds")
+    subnets = get_list(instances, "Ec2SubnetIds")
     if not subnets and instances.get("Ec2SubnetId"):
         subnets = [instances["Ec2SubnetId"]]
     placement = section(instances, "Placement")
     ec2 = {name: instances.get(name) for name in _EC2} | {
         "IamInstanceProfile": request.get("JobFlowRole"),
         "RequestedEc2SubnetIds": subnets,
-        "RequestedEc2AvailabilityZones": listed(placement, "AvailabilityZones"),
+        "RequestedEc2AvailabilityZones": get_list(placement, "AvailabilityZones"),
         "Ec2AvailabilityZone": placement.get("AvailabilityZone"),
     }
     if subnets and ec2["Ec2SubnetId"] is None:
@@ -97,7 +97,7 @@ def describe_cluster(
     """Return a cluster's description."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-        return {"Cluster": _described(cluster)}
+        return {"Cluster": _describe(cluster)}
 
 
 @operation("ListClusters")
@@ -176,8 +176,8 @@ def list_bootstrap_actions(
         {
             "Name": action["Name"],
             "ScriptPath": action["ScriptBootstrapAction"]["Path"],
-            "Args": listed(action["ScriptBootstrapAction"], "Args"),
+            "Args": get_list(action["ScriptBootstrapAction"], "Args"),
         }
-        for action in listed(cluster.request, "BootstrapActions")
+        for action in get_list(cluster.request, "BootstrapActions")
     ]
     return {"BootstrapActions": actions}

@@ -6,7 +6,7 @@ from typing import cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present, section
+from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id
@@ -36,7 +36,7 @@ def list_instance_fleets(
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         fleets = _fleets(cluster, "ListInstanceFleets", "ListInstanceGroups")
-        return {"InstanceFleets": [_described(cluster, fleet) for fleet in fleets]}
+        return {"InstanceFleets": [_describe(cluster, fleet) for fleet in fleets]}
 
 
 @operation("AddInstanceFleet")
@@ -117,7 +117,7 @@ def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[Instanc
     return fleets
 
 
-def _described(cluster: Cluster, fleet: InstanceFleet) -> shapes.InstanceFleet:
+def _describe(cluster: Cluster, fleet: InstanceFleet) -> shapes.InstanceFleet:
     ended = cluster.state in ENDED_CLUSTER
     on_demand = fleet.get("TargetOnDemandCapacity") or 0
     spot = fleet.get("TargetSpotCapacity") or 0
@@ -136,7 +136,7 @@ def _described(cluster: Cluster, fleet: InstanceFleet) -> shapes.InstanceFleet:
                         "InstanceType": config.get("InstanceType"),
                         "WeightedCapacity": config.get("WeightedCapacity") or 1,
                         **{name: config.get(name) for name in _SHOWN_OF_TYPES},
-                        "Configurations": listed(config, "Configurations"),
+                        "Configurations": get_list(config, "Configurations"),
                         "EbsBlockDevices": ebs_devices(config),
                         "EbsOptimized": section(config, "EbsConfiguration").get("EbsOptimized"),
                     }

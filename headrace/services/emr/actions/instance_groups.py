@@ -5,12 +5,12 @@ from __future__ import annotations
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present, section
+from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
-from headrace.services.emr.scaling import check_constraints, described_policy
+from headrace.services.emr.scaling import check_constraints, describe_policy
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, InstanceGroup
 
 _RESIZABLE = ("CORE", "TASK")
@@ -29,7 +29,7 @@ def list_instance_groups(
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         refuse_fleets(cluster, "ListInstanceGroups")
-        return {"InstanceGroups": [_described(cluster, group) for group in cluster.groups]}
+        return {"InstanceGroups": [_describe(cluster, group) for group in cluster.groups]}
 
 
 @operation("AddInstanceGroups")
@@ -141,7 +141,7 @@ def _check_change(
         raise validation(f"Instance count must be at least {least}, not {count}.")
 
 
-def _described(cluster: Cluster, group: InstanceGroup) -> shapes.InstanceGroup:
+def _describe(cluster: Cluster, group: InstanceGroup) -> shapes.InstanceGroup:
     ended = cluster.state in ENDED_CLUSTER
     policy = group.get("AutoScalingPolicy")
     return present(
@@ -154,11 +154,11 @@ def _described(cluster: Cluster, group: InstanceGroup) -> shapes.InstanceGroup:
             "InstanceType": group["InstanceType"],
             "RequestedInstanceCount": group["InstanceCount"],
             "RunningInstanceCount": 0 if ended else group["InstanceCount"],
-            "Configurations": listed(group, "Configurations"),
+            "Configurations": get_list(group, "Configurations"),
             "EbsBlockDevices": ebs_devices(group),
             "EbsOptimized": section(group, "EbsConfiguration").get("EbsOptimized"),
             "ShrinkPolicy": group.get("ShrinkPolicy") or {},
-            "AutoScalingPolicy": described_policy(cluster, policy) if policy else None,
+            "AutoScalingPolicy": describe_policy(cluster, policy) if policy else None,
             "CustomAmiId": group.get("CustomAmiId"),
             "Status": instance_status(cluster, group.get("created_ms")),
         }

@@ -6,7 +6,7 @@ from typing import cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, moment, present
+from headrace.core.values import get_list, moment, present
 from headrace.services.emr.actions.common import instance_status, job_flows
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.limits import JOB_FLOWS_SHOWN_MS
@@ -60,7 +60,7 @@ def describe_job_flows(
             found = [c for c in found if not c.ending or c.created_ms >= recent_ms]
         return {
             "JobFlows": [
-                _described(cluster, emr.store.steps(cluster.id))
+                _describe(cluster, emr.store.steps(cluster.id))
                 for cluster in found
                 if (not states or _state(cluster) in states)
                 and (after is None or cluster.created_ms >= after.timestamp() * 1000)
@@ -75,7 +75,7 @@ def _state(cluster: Cluster) -> str:
     return _STATES.get(cluster.state, str(cluster.state))
 
 
-def _described(cluster: Cluster, steps: list[Step]) -> shapes.JobFlowDetail:
+def _describe(cluster: Cluster, steps: list[Step]) -> shapes.JobFlowDetail:
     request = cluster.request
     return present(
         {
@@ -92,10 +92,11 @@ def _described(cluster: Cluster, steps: list[Step]) -> shapes.JobFlowDetail:
             "Instances": _instances(cluster),
             "Steps": [_step(step) for step in steps],
             "BootstrapActions": [
-                {"BootstrapActionConfig": action} for action in listed(request, "BootstrapActions")
+                {"BootstrapActionConfig": action}
+                for action in get_list(request, "BootstrapActions")
             ]
             or None,
-            "SupportedProducts": listed(request, "SupportedProducts"),
+            "SupportedProducts": get_list(request, "SupportedProducts"),
             "VisibleToAllUsers": cluster.visible,
             **{name: request.get(name) for name in _SHOWN},
         }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
 from headrace.services.emr.actions.steps import new_steps
 from headrace.services.emr.backend import Emr
@@ -117,7 +117,7 @@ def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
 
 
 def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list[InstanceGroup]:
-    configs: list[shapes.InstanceGroupConfig] = listed(instances, "InstanceGroups")
+    configs: list[shapes.InstanceGroupConfig] = get_list(instances, "InstanceGroups")
     if not configs and "MasterInstanceType" in instances:
         count = int(instances.get("InstanceCount") or 1)
         master = instances["MasterInstanceType"]

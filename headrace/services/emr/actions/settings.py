@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present
+from headrace.core.values import get_list, present
 from headrace.services.emr.actions.common import idle_timeout_s, job_flows
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import check_tag_keys
@@ -153,7 +153,7 @@ def put_managed_scaling_policy(
     policy = request["ManagedScalingPolicy"]
 
     def change(cluster: Cluster) -> None:
-        fleets = bool(listed(cluster.request["Instances"], "InstanceFleets"))
+        fleets = bool(get_list(cluster.request["Instances"], "InstanceFleets"))
         check_managed(policy, fleets=fleets)
         cluster.managed_scaling = dict(policy)
 

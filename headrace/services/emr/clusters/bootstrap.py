@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from headrace.aws.shapes.emr import BootstrapActionConfig
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.ports import Ports
@@ -44,7 +44,7 @@ class Bootstrap:
 
     def done(self) -> bool:
         """Start or watch the next action; return whether all have succeeded. Raises BootstrapFailed."""
-        actions: list[BootstrapActionConfig] = listed(self._cluster.request, "BootstrapActions")
+        actions: list[BootstrapActionConfig] = get_list(self._cluster.request, "BootstrapActions")
         while self._number <= len(actions):
             if self._job is None:
                 action = actions[self._number - 1]

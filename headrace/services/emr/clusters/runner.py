@@ -234,7 +234,7 @@ class ClusterRunner:
                 return 0.0
             if self._runs:
                 return POLL_S
-            message = _waiting_message(steps)
+            message = _render_waiting_message(steps)
             if any(s.state is StepState.PENDING for s in self._store.steps(cluster.id)):
                 return 0.0
             if not cluster.keep_alive:
@@ -267,7 +267,7 @@ class ClusterRunner:
         return 0.0
 
 
-def _waiting_message(steps: list[Step]) -> str:
+def _render_waiting_message(steps: list[Step]) -> str:
     if not steps:
         return "Cluster ready to run steps."
     if any(step.state is StepState.FAILED for step in steps[-1:]):

@@ -82,10 +82,10 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
     if jar == "script-runner.jar":
-        arguments = script_command(_fetched(context.objects, arguments[1], work), arguments[2:])
+        arguments = script_command(_fetch(context.objects, arguments[1], work), arguments[2:])
     elif arguments[0] in ("bash", "sh"):
         # The script's arguments stay unchanged, including S3 URIs.
-        arguments[1:2] = [_fetched(context.objects, text, work) for text in arguments[1:2]]
+        arguments[1:2] = [_fetch(context.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
         settings = python_settings(properties_of(submission, defaults), exported)
@@ -134,5 +134,5 @@ def script_command(path: str, arguments: list[str]) -> list[str]:
     return [*interpreter, path, *arguments]
 
 
-def _fetched(objects: ObjectStore, argument: str, work: Path) -> str:
+def _fetch(objects: ObjectStore, argument: str, work: Path) -> str:
     return str(fetch(objects, argument, work)) if argument.startswith("s3://") else argument

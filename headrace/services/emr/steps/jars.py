@@ -19,7 +19,7 @@ from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.local_files import fetch
-from headrace.spark_submit.making import mending, must_be_made
+from headrace.spark_submit.making import build_command, must_be_made
 from headrace.spark_submit.sparks import JobSpark
 from headrace.spark_submit.utf8 import require_utf8
 
@@ -66,7 +66,8 @@ def example_submission(submission: Submission, spark: JobSpark) -> Submission:
     if must_be_made(spark):
         assert spark.release is not None
         raise JobRefused(
-            f"The examples of Spark {spark.release.spark_version} are not here yet: {mending(spark.release.label)}"
+            f"The examples of Spark {spark.release.spark_version} are not here yet: "
+            f"{build_command(spark.release.label)}"
         )
     package, _, name = submission.application.removeprefix(_EXAMPLES).rpartition(".")
     folder = spark.home / "examples" / "src" / "main" / "python"

@@ -96,7 +96,7 @@ class StepLogs:
                 log = f"s3://{place[0]}/{place[1]}{{stdout,stderr}}.gz"
             self._report.begin(self._step.started_ms or 0, log)
 
-    def refused(self, message: str) -> None:
+    def write_refusal(self, message: str) -> None:
         """Write to the step's stderr why its process could not start."""
         folder = self.folder
         if self.application is not None:

@@ -44,7 +44,7 @@ class StepRun:
                 ports.clock, logs.folder, command, kind="step", logs=LOGS
             )
         except JobRefused as error:
-            logs.refused(str(error))
+            logs.write_refusal(str(error))
             run._fail(str(error))
             return None
         return run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.emr.state import Cluster, Step
 from headrace.spark_submit.arguments import Submission, parse_submission
 
@@ -25,6 +25,6 @@ def classification(cluster: Cluster, *path: str) -> dict[str, str]:
     properties: dict[str, str] = {}
     for name in path:
         found = [c for c in configurations if c.get("Classification") == name]
-        properties = {k: str(v) for c in found for k, v in mapped(c, "Properties").items()}
-        configurations = [n for c in found for n in listed(c, "Configurations")]
+        properties = {k: str(v) for c in found for k, v in get_mapping(c, "Properties").items()}
+        configurations = [n for c in found for n in get_list(c, "Configurations")]
     return properties

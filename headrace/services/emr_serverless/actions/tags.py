@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.arn import Arn
-from headrace.core.system_tags import counted
+from headrace.core.system_tags import count_tags
 from headrace.services.emr_serverless.backend import EmrServerless
 from headrace.services.emr_serverless.errors import check_tag_keys, not_found, validation
 from headrace.services.emr_serverless.state import Application, JobRun
@@ -31,7 +31,7 @@ def _resource(emr: EmrServerless, call: Call, arn: str) -> Application | JobRun:
 def _set(
     emr: EmrServerless, resource: Application | JobRun, tags: dict[str, str], now_ms: int
 ) -> None:
-    if counted(tags) > MOST_TAGS:
+    if count_tags(tags) > MOST_TAGS:
         raise validation(f"A resource can have at most {MOST_TAGS} tags.")
     resource.tags = tags
     if isinstance(resource, Application):

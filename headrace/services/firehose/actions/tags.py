@@ -11,7 +11,7 @@ from headrace.aws.shapes.firehose import (
     UntagDeliveryStreamInput,
     UntagDeliveryStreamOutput,
 )
-from headrace.core.system_tags import counted, is_refused
+from headrace.core.system_tags import count_tags, is_refused
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import TAGS_PER_STREAM
@@ -26,7 +26,7 @@ def check_keys(keys: Iterable[str]) -> None:
 def check_tags(present: dict[str, str], added: dict[str, str]) -> None:
     """Refuse reserved tags, and too many. Raises AwsError InvalidArgumentException."""
     check_keys(added)
-    if counted({*present, *added}) > TAGS_PER_STREAM:
+    if count_tags({*present, *added}) > TAGS_PER_STREAM:
         raise invalid(f"A delivery stream can have at most {TAGS_PER_STREAM} tags.")
 
 

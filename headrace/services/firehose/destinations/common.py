@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.errors import backup_stays, invalid
@@ -42,16 +42,16 @@ def checked(
     `has_queries`: it may have a MetadataExtraction processor, which otherwise needs dynamic partitioning.
     """
     made = dict(given)
-    made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
+    made["S3Configuration"] = checked_s3(get_mapping(made, "S3Configuration"))
     made["BufferingHints"] = hints_of(
-        mapped(made, "BufferingHints"),
+        get_mapping(made, "BufferingHints"),
         most_mib=rules.most_mib,
         most_interval_s=rules.most_interval_s,
         default_interval_s=rules.default_interval_s,
     )
     made["RetryOptions"] = {
         "DurationInSeconds": rules.default_retry_s,
-        **mapped(made, "RetryOptions"),
+        **get_mapping(made, "RetryOptions"),
     }
     made.setdefault("S3BackupMode", rules.backup_modes[0])
     check_logging(made)
@@ -75,7 +75,7 @@ def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, A
     change = dict(update)
     if "S3Update" in change:
         change["S3Configuration"] = {
-            **mapped(present, "S3Configuration"),
+            **get_mapping(present, "S3Configuration"),
             **change.pop("S3Update"),
         }
     return {**present, **change}
@@ -138,7 +138,7 @@ def secret_of(
     configuration: Mapping[str, Any], ports: Ports, stream: DeliveryStream
 ) -> dict[str, str] | None:
     """Return the secret of a configuration; None when it has none. Raises SecretMissing."""
-    given = mapped(configuration, "SecretsManagerConfiguration")
+    given = get_mapping(configuration, "SecretsManagerConfiguration")
     if not given.get("Enabled"):
         return None
     arn = str(given.get("SecretARN", ""))
@@ -159,7 +159,7 @@ def secret_of(
 
 def check_secret(made: Mapping[str, Any], member: str, *, is_needed: bool) -> None:
     """Raise AwsError when a required credential is in neither of its two places. The sentences are assumed."""
-    manager = mapped(made, "SecretsManagerConfiguration")
+    manager = get_mapping(made, "SecretsManagerConfiguration")
     if manager.get("Enabled"):
         if not manager.get("SecretARN"):
             raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose.destinations import common, http_endpoint
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
@@ -30,15 +30,15 @@ class HttpEndpointDestination:
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
         made = common.checked(given, RULES)
-        endpoint = mapped(made, "EndpointConfiguration")
+        endpoint = get_mapping(made, "EndpointConfiguration")
         parts = urlsplit(str(endpoint["Url"]))
         if not parts.hostname or parts.username is not None:
             raise invalid(f"Invalid URL: {endpoint['Url']}")  # assumed
         request: dict[str, Any] = {
             "ContentEncoding": "NONE",
-            **mapped(made, "RequestConfiguration"),
+            **get_mapping(made, "RequestConfiguration"),
         }
-        names = [item["AttributeName"] for item in listed(request, "CommonAttributes")]
+        names = [item["AttributeName"] for item in get_list(request, "CommonAttributes")]
         if len(set(names)) != len(names):
             raise invalid("Common attribute names must be unique.")  # assumed
         made["RequestConfiguration"] = request
@@ -50,7 +50,7 @@ class HttpEndpointDestination:
         made = common.merged(present, update)
         if "EndpointConfiguration" in update:
             made["EndpointConfiguration"] = {
-                **mapped(present, "EndpointConfiguration"),
+                **get_mapping(present, "EndpointConfiguration"),
                 **update["EndpointConfiguration"],
             }
         return self.checked(made)
@@ -58,7 +58,7 @@ class HttpEndpointDestination:
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
         shown = common.described(configuration)
-        endpoint = mapped(shown, "EndpointConfiguration")
+        endpoint = get_mapping(shown, "EndpointConfiguration")
         endpoint.pop("AccessKey", None)
         return {"HttpEndpointDestinationDescription": {**shown, "EndpointConfiguration": endpoint}}
 
@@ -82,7 +82,7 @@ class HttpEndpointDestination:
             )  # code assumed
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
-        endpoint = mapped(configuration, "EndpointConfiguration")
+        endpoint = get_mapping(configuration, "EndpointConfiguration")
         key = endpoint.get("AccessKey", "") if secret is None else secret.get(_SECRET_MEMBER, "")
         client = http_endpoint.HttpEndpoint(
             configuration,

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 
@@ -91,7 +91,7 @@ class HttpEndpoint:
             within_s: how long to wait for an answer.
         """
         self._url = str(given["EndpointConfiguration"]["Url"])
-        self._request = mapped(given, "RequestConfiguration")
+        self._request = get_mapping(given, "RequestConfiguration")
         self._stream_arn = stream_arn
         self._access_key = access_key
         self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
@@ -132,7 +132,7 @@ class HttpEndpoint:
             headers["X-Amz-Firehose-Access-Key"] = self._access_key
         attributes = {
             item["AttributeName"]: item["AttributeValue"]
-            for item in listed(self._request, "CommonAttributes")
+            for item in get_list(self._request, "CommonAttributes")
         }
         if attributes:
             headers["X-Amz-Firehose-Common-Attributes"] = json.dumps(

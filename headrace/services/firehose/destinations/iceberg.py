@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
@@ -37,9 +37,9 @@ class IcebergDestination:
         if made["S3BackupMode"] != "FailedDataOnly":
             # Documented: the model's text of S3BackupMode.
             raise invalid("S3BackupMode for Iceberg destinations supports only FailedDataOnly.")
-        _check_catalog(mapped(made, "CatalogConfiguration"))
+        _check_catalog(get_mapping(made, "CatalogConfiguration"))
         for name in _PREVIEWS:
-            if mapped(made, name).get("Enabled"):
+            if get_mapping(made, name).get("Enabled"):
                 raise not_built(f"{name} of Iceberg destinations, which is a preview on AWS,")
         made.setdefault("AppendOnly", False)
         made.setdefault("DestinationTableConfigurationList", [])
@@ -114,7 +114,7 @@ def _check_catalog(catalog: Mapping[str, Any]) -> None:
 
 def _check_tables(made: Mapping[str, Any]) -> None:
     seen: set[iceberg_routing.Name] = set()
-    for table in listed(made, "DestinationTableConfigurationList"):
+    for table in get_list(made, "DestinationTableConfigurationList"):
         if "PartitionSpec" in table:
             raise not_built("PartitionSpec of Iceberg destinations, which is a preview on AWS,")
         name = iceberg_routing.name_of(table)
@@ -126,7 +126,7 @@ def _check_tables(made: Mapping[str, Any]) -> None:
             raise invalid(
                 f"Table {name} cannot be an Iceberg table: names have lower case letters, digits and underscores."
             )
-        keys = listed(table, "UniqueKeys")
+        keys = get_list(table, "UniqueKeys")
         if len(set(keys)) != len(keys):
             raise invalid(f"UniqueKeys of table {name} must be unique.")
         prefix.check("", str(table.get("S3ErrorOutputPrefix") or ""))

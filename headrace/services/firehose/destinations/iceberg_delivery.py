@@ -15,7 +15,7 @@ from pyiceberg import exceptions
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.firehose.destinations import common, iceberg_commit, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.iceberg_catalog import (
@@ -83,7 +83,7 @@ def _deliver_to(
 ) -> None:
     errors = table_errors(*name)
     error_type = errors if errors in attempt.intent.keys else ""
-    keys, delivery_id = listed(given, "UniqueKeys"), _delivery_id(attempt, changes)
+    keys, delivery_id = get_list(given, "UniqueKeys"), _delivery_id(attempt, changes)
     try:
         refused = iceberg_commit.commit(catalog, name, changes, keys, delivery_id)
     except (*_OF_TABLES, *_OF_LOOKING, *_OF_WRITING) as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.queries import Found, Queries, is_json
@@ -59,7 +59,7 @@ def is_name(name: Name) -> bool:
 
 def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
     """Return the DestinationTableConfigurations by table name."""
-    tables = listed(configuration, "DestinationTableConfigurationList")
+    tables = get_list(configuration, "DestinationTableConfigurationList")
     return {name_of(table): table for table in tables}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.core.ports.search import SearchDomainNotFound, SearchServer
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose.destinations import common, search_bulk
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.base import Attempt, Outcome
@@ -181,7 +181,7 @@ class SearchDestination:
         return index_name(str(configuration["IndexName"]), rotation, record.arrival_ms)
 
     def _doc_id(self, record: Record, configuration: Mapping[str, Any]) -> str:
-        options = mapped(configuration, "DocumentIdOptions")
+        options = get_mapping(configuration, "DocumentIdOptions")
         is_left_out = options.get("DefaultDocumentIdFormat") == "NO_DOCUMENT_ID"
         return "" if is_left_out else record.record_id
 

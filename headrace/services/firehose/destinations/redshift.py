@@ -19,7 +19,7 @@ from headrace.core.ports.warehouses import (
     WarehouseNotFound,
     WarehouseUnavailable,
 )
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose import output
 from headrace.services.firehose.destinations import common, redshift_errors
 from headrace.services.firehose.destinations.base import Attempt, Outcome
@@ -54,7 +54,7 @@ class RedshiftDestination:
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`. The model documents what AWS refuses; the sentences are assumed."""
         made = dict(given)
-        s3 = made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
+        s3 = made["S3Configuration"] = checked_s3(get_mapping(made, "S3Configuration"))
         if s3["CompressionFormat"] not in _COMPRESSIONS:
             raise invalid(
                 f"Compression format {s3['CompressionFormat']} is not supported for Redshift destination."
@@ -64,7 +64,7 @@ class RedshiftDestination:
         _check_credentials(made)
         made["RetryOptions"] = {
             "DurationInSeconds": DEFAULT_RETRY_S,
-            **mapped(made, "RetryOptions"),
+            **get_mapping(made, "RetryOptions"),
         }
         if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
             if not made.get("S3BackupConfiguration"):
@@ -79,7 +79,7 @@ class RedshiftDestination:
         change = dict(update)
         if "S3BackupUpdate" in change:
             change["S3BackupConfiguration"] = {
-                **mapped(present, "S3BackupConfiguration"),
+                **get_mapping(present, "S3BackupConfiguration"),
                 **change.pop("S3BackupUpdate"),
             }
         if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
@@ -138,7 +138,7 @@ class RedshiftDestination:
 
 
 def _check_credentials(made: Mapping[str, Any]) -> None:
-    manager = mapped(made, "SecretsManagerConfiguration")
+    manager = get_mapping(made, "SecretsManagerConfiguration")
     if manager.get("Enabled"):
         if not manager.get("SecretARN"):
             raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")
@@ -146,7 +146,7 @@ def _check_credentials(made: Mapping[str, Any]) -> None:
         raise invalid(
             "Username and Password are required when SecretsManagerConfiguration is not enabled."
         )
-    options = str(mapped(made, "CopyCommand").get("CopyOptions") or "")
+    options = str(get_mapping(made, "CopyCommand").get("CopyOptions") or "")
     own = _OWN_OPTIONS.search(options)
     if own:
         raise invalid(f"CopyOptions must not contain {own.group(1).upper()}.")
@@ -245,7 +245,7 @@ def _login(attempt: Attempt) -> Login:
 
 def copy_sql(configuration: Mapping[str, Any], manifest_url: str) -> str:
     """Return the COPY statement without its credentials."""
-    command = mapped(configuration, "CopyCommand")
+    command = get_mapping(configuration, "CopyCommand")
     columns = str(command.get("DataTableColumns") or "").strip()
     listed = f" ({columns})" if columns else ""
     options = str(command.get("CopyOptions") or "").strip().rstrip(";")

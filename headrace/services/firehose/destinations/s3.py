@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.ports import BucketNotFound
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.firehose import output, s3_settings
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.retries import exponential_s
@@ -60,7 +60,9 @@ class S3Destination:
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`. Only dynamic partitioning returns records in `Outcome.retry`."""
-        options = mapped(mapped(configuration, "DynamicPartitioningConfiguration"), "RetryOptions")
+        options = get_mapping(
+            get_mapping(configuration, "DynamicPartitioningConfiguration"), "RetryOptions"
+        )
         return float(options.get("DurationInSeconds", RETRY_DEFAULT_S))
 
     def wait_s(self, attempts: int, ids_random: float) -> float:

@@ -143,7 +143,7 @@ def identity_of_assertion(
     """Return the identity in a SAML response, for a role and an IAM provider. moto must be loaded."""
     broken = AwsError(_INVALID, "Invalid base64 SAMLResponse (Service: AWSOpenIdDiscoveryService)")
     try:
-        parsed = _parsed(base64.b64decode(encoded, validate=False))
+        parsed = _parse(base64.b64decode(encoded, validate=False))
     except (binascii.Error, ValueError, KeyError, TypeError):
         return ConfirmedIdentity("", problem=broken)
     try:
@@ -216,7 +216,7 @@ def _problem_of_assertion(
     return None
 
 
-def _parsed(text: bytes) -> Any:
+def _parse(text: bytes) -> Any:
     import xmltodict  # moto depends on it, to parse assertions
 
     names = {
@@ -238,11 +238,11 @@ def _parsed(text: bytes) -> Any:
 
 def _attributes(assertion: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the name and the values of each attribute."""
-    for one in _listed(assertion["saml|AttributeStatement"]["saml|Attribute"]):
-        yield str(one["@Name"]), tuple(map(_text, _listed(one["saml|AttributeValue"])))
+    for one in _as_list(assertion["saml|AttributeStatement"]["saml|Attribute"]):
+        yield str(one["@Name"]), tuple(map(_text, _as_list(one["saml|AttributeValue"])))
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 

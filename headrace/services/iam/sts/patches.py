@@ -37,18 +37,18 @@ def _as_root(identity: Any) -> Any:
     """Treat a caller with an unknown key as the account itself, like a root user's key."""
 
     @functools.wraps(identity)
-    def known(self: Any, *args: Any, **named: Any) -> tuple[str, str, str]:
+    def find_identity(self: Any, *args: Any, **named: Any) -> tuple[str, str, str]:
         user_id, arn, account = identity(self, *args, **named)
         if _NOBODY.fullmatch(arn):
             return account, f"arn:aws:iam::{account}:root", account
         return user_id, arn, account
 
-    return known
+    return find_identity
 
 
 def _in_awss_words(find: Callable[..., Any], sentence: str) -> Any:
     @functools.wraps(find)
-    def found(self: Any, name: str, *args: Any, **named: Any) -> Any:
+    def find_role(self: Any, name: str, *args: Any, **named: Any) -> Any:
         from moto.iam.exceptions import NotFoundException
 
         try:
@@ -56,4 +56,4 @@ def _in_awss_words(find: Callable[..., Any], sentence: str) -> Any:
         except NotFoundException:
             raise NotFoundException(sentence.format(name)) from None
 
-    return found
+    return find_role

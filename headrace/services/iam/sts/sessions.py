@@ -126,7 +126,7 @@ def _answer_of_role(asked: _Request, session: RoleSession) -> dict[str, Any]:
             "AssumedRoleId": user_id_of(asked.sessions, session),
             "Arn": session.arn,
         },
-        **_packed(session),
+        **_build_packed_size(session),
     }
     return (
         {**answer, "SourceIdentity": session.source_identity} if session.source_identity else answer
@@ -218,7 +218,7 @@ def _get_federation_token(asked: _Request) -> dict[str, Any]:
             "FederatedUserId": user_id_of(asked.sessions, session),
             "Arn": session.arn,
         },
-        **_packed(session),
+        **_build_packed_size(session),
     }
 
 
@@ -338,14 +338,14 @@ def _policies(asked: _Request, account: str) -> tuple[str, tuple[str, ...]]:
             f" Member must have length less than or equal to {MOST_POLICY_ARNS}",
         )
     for arn in arns:
-        if iam.managed_policy(account, arn) is None:
+        if iam.find_managed_policy(account, arn) is None:
             # IAM's sentence for an attached policy; assumed for a session's.
             sentence = f"Policy {arn} does not exist or is not attachable."
             raise AwsError("NoSuchEntity", sentence, 404)
     return text, arns
 
 
-def _packed(session: RoleSession) -> dict[str, Any]:
+def _build_packed_size(session: RoleSession) -> dict[str, Any]:
     """Return the packed size of policies and tags in percent. AWS's packing is not public: this uses zlib."""
     parts = [session.policy, *session.policy_arns, *(f"{k}={v}" for k, v in session.tags)]
     if not any(parts):

@@ -12,7 +12,7 @@ from headrace.aws.shapes.kinesis import (
     GetResourcePolicyOutput,
     PutResourcePolicyInput,
 )
-from headrace.permissions.policies.resource_grammar import missing_principal
+from headrace.permissions.policies.resource_grammar import find_missing_principal
 from headrace.services.kinesis.actions.resources import (
     find_active_resource,
     find_resource,
@@ -33,7 +33,9 @@ def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicy
         find_active_resource(kinesis, call, request)
     _check(request["Policy"], request["ResourceARN"])
     # Ask before taking the lock: the question may first have to load IAM.
-    if missing_principal(request["Policy"], functools.partial(kinesis.has_principal, call.account)):
+    if find_missing_principal(
+        request["Policy"], functools.partial(kinesis.has_principal, call.account)
+    ):
         raise invalid_argument("Policy contains an invalid principal.")  # the sentence is assumed
     with kinesis.lock:
         _, resource = find_active_resource(kinesis, call, request)

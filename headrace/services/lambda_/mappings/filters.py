@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.ports import StreamRecord
-from headrace.core.values import mapping_in
+from headrace.core.values import as_mapping
 from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -51,7 +51,7 @@ class Filter:
             pattern: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidPattern(str(error)) from error
-        checked = mapping_in(pattern)
+        checked = as_mapping(pattern)
         if not checked:
             raise InvalidPattern("a pattern is a JSON object with at least one member")
         _check(checked)
@@ -69,7 +69,7 @@ class Filter:
 
     def matches_change(self, record: StreamRecord) -> bool:
         """Whether a change of a table passes the filter. The record's data is the whole record of the event."""
-        return _matches(self.pattern, mapping_in(json.loads(record.data)))
+        return _matches(self.pattern, as_mapping(json.loads(record.data)))
 
     def matches_message(self, message: dict[str, Any]) -> bool:
         """Whether a message of a queue passes the filter. `message` has the form of messages in events."""
@@ -100,7 +100,7 @@ def _matches_event(
             matched = _matches_payload(wanted, data)
         elif name == "$or":
             matched = any(
-                _matches_event(mapping_in(one), metadata, payload, data) for one in wanted
+                _matches_event(as_mapping(one), metadata, payload, data) for one in wanted
             )
         else:
             matched = _matches_member(name, wanted, metadata)
@@ -121,7 +121,7 @@ def _matches_payload(wanted: Any, data: bytes) -> bool:
         decoded = None
     if not isinstance(wanted, dict):
         return not isinstance(decoded, dict | list) and _matches_member("", wanted, {"": text})
-    return isinstance(decoded, dict) and _matches(mapping_in(wanted), mapping_in(decoded))
+    return isinstance(decoded, dict) and _matches(as_mapping(wanted), as_mapping(decoded))
 
 
 def _matches(pattern: dict[str, Any], value: dict[str, Any]) -> bool:
@@ -135,15 +135,15 @@ def _matches_member(name: str, wanted: Any, value: dict[str, Any]) -> bool:
     actual = value.get(name)
     if isinstance(wanted, dict):
         # A missing object counts as one without members, so that `exists: false` matches.
-        pattern = mapping_in(wanted)
-        return any(_matches(pattern, mapping_in(candidate)) for candidate in _several(actual))
+        pattern = as_mapping(wanted)
+        return any(_matches(pattern, as_mapping(candidate)) for candidate in _several(actual))
     candidates = _several(actual)
     return any(_matches_leaf(matcher, present, candidates) for matcher in wanted)
 
 
 def _matches_leaf(matcher: Any, present: bool, candidates: list[Any]) -> bool:
     if isinstance(matcher, dict):
-        ((kind, operand),) = mapping_in(matcher).items()
+        ((kind, operand),) = as_mapping(matcher).items()
         if kind == "exists":
             return present == operand
         return present and any(_holds(kind, operand, one) for one in candidates)
@@ -164,7 +164,7 @@ def _holds(kind: str, operand: Any, actual: Any) -> bool:
             return all(_COMPARE[sign](actual, bound) for sign, bound in pairs)
         case "anything-but":
             if isinstance(operand, dict):
-                ((inner, texts),) = mapping_in(operand).items()
+                ((inner, texts),) = as_mapping(operand).items()
                 return not any(_holds(inner, text, actual) for text in _several(texts))
             return not any(_equal(one, actual) for one in _several(operand))
         case _:
@@ -173,7 +173,7 @@ def _holds(kind: str, operand: Any, actual: Any) -> bool:
 
 def _holds_text(kind: str, operand: Any, actual: str) -> bool:
     if isinstance(operand, dict):
-        operand, actual = mapping_in(operand)["equals-ignore-case"].lower(), actual.lower()
+        operand, actual = as_mapping(operand)["equals-ignore-case"].lower(), actual.lower()
     match kind:
         case "prefix":
             return actual.startswith(operand)
@@ -207,9 +207,9 @@ def _check(pattern: dict[str, Any], depth: int = 0) -> None:
             for one in _several(wanted):
                 if not isinstance(one, dict):
                     raise InvalidPattern("$or takes patterns")
-                _check(mapping_in(one), depth + 1)
+                _check(as_mapping(one), depth + 1)
         elif isinstance(wanted, dict):
-            _check(mapping_in(wanted), depth + 1)
+            _check(as_mapping(wanted), depth + 1)
         elif isinstance(wanted, list) and wanted:
             for matcher in _several(wanted):
                 _check_matcher(matcher)
@@ -223,7 +223,7 @@ def _check_matcher(matcher: Any) -> None:
         raise InvalidPattern("a list may not hold a list")
     if not isinstance(matcher, dict):
         return
-    members = mapping_in(matcher)
+    members = as_mapping(matcher)
     if len(members) != 1:
         raise InvalidPattern("a matcher has one operator")
     ((kind, operand),) = members.items()
@@ -246,8 +246,8 @@ def _check_wildcards(matchers: list[Any]) -> None:
 
 
 def _wildcards_of(matcher: Any) -> list[str]:
-    members = mapping_in(matcher)
-    inner = mapping_in(members.get("anything-but"))
+    members = as_mapping(matcher)
+    inner = as_mapping(members.get("anything-but"))
     found = members.get("wildcard", inner.get("wildcard", []))
     return [text for text in _several(found) if isinstance(text, str)]
 
@@ -261,7 +261,7 @@ def _is_valid(kind: str, operand: Any) -> bool:
         case "anything-but":
             return _is_valid_exclusion(operand)
         case "prefix" | "suffix" if isinstance(operand, dict):
-            members = mapping_in(operand)
+            members = as_mapping(operand)
             return len(members) == 1 and isinstance(members.get("equals-ignore-case"), str)
         case "cidr":
             return isinstance(operand, str) and _is_network(operand)
@@ -286,7 +286,7 @@ def _is_range(operand: list[Any]) -> bool:
 
 def _is_valid_exclusion(operand: Any) -> bool:
     if isinstance(operand, dict):
-        members = mapping_in(operand)
+        members = as_mapping(operand)
         texts = [text for value in members.values() for text in _several(value)]
         return (
             len(members) == 1

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.core.values import iso_of
-from headrace.services.opensearch.indexes.dates import floor_to, shifted
+from headrace.services.opensearch.indexes.dates import floor_to, shift
 from headrace.services.opensearch.indexes.errors import SearchError, not_supported, unreadable
 from headrace.services.opensearch.indexes.query import Argument
 
@@ -239,13 +239,13 @@ def _steps(body: dict[str, Any]) -> tuple[Callable[[int], int], Callable[[int], 
 
         return (
             lambda time_ms: int(floor_to(moment(time_ms), unit).timestamp() * 1000),
-            lambda time_ms: int(shifted(moment(time_ms), unit, 1).timestamp() * 1000),
+            lambda time_ms: int(shift(moment(time_ms), unit, 1).timestamp() * 1000),
         )
-    step_ms = _fixed_ms(str(fixed))
+    step_ms = _parse_fixed_ms(str(fixed))
     return lambda time_ms: time_ms // step_ms * step_ms, lambda time_ms: time_ms + step_ms
 
 
-def _fixed_ms(text: str) -> int:
+def _parse_fixed_ms(text: str) -> int:
     digits = text.rstrip("smhd")
     unit = text[len(digits) :]
     if not digits.isdecimal() or len(digits) > 9 or unit not in _FIXED_MS or int(digits) == 0:

@@ -39,9 +39,9 @@ def date_math_ms(text: str, now_ms: int, *, up: bool = False) -> int | None:
             if sign == "/":
                 moment = floor_to(moment, unit)
                 if up:
-                    moment = shifted(moment, unit, 1) - timedelta(milliseconds=1)
+                    moment = shift(moment, unit, 1) - timedelta(milliseconds=1)
             else:
-                moment = shifted(moment, unit, int(digits or 1) * (1 if sign == "+" else -1))
+                moment = shift(moment, unit, int(digits or 1) * (1 if sign == "+" else -1))
         except (ValueError, OverflowError):
             return None
         place = end + 1
@@ -72,7 +72,7 @@ def floor_to(moment: datetime, unit: str) -> datetime:
             raise ValueError(unit)
 
 
-def shifted(moment: datetime, unit: str, count: int) -> datetime:
+def shift(moment: datetime, unit: str, count: int) -> datetime:
     """Return a moment some units later. Raises ValueError for an unknown unit, OverflowError beyond the calendar."""
     if unit in _UNITS_MS:
         return moment + timedelta(milliseconds=_UNITS_MS[unit] * count)

@@ -18,11 +18,11 @@ from headrace.services.opensearch.indexes.names import Names
 from headrace.services.opensearch.indexes.rest_parts import (
     STATUS,
     actions_of,
+    build_written_members,
     error_body,
     object_of,
-    written_members,
 )
-from headrace.services.opensearch.indexes.searching import picked
+from headrace.services.opensearch.indexes.searching import select_source
 from headrace.services.opensearch.indexes.store import Index, Store, WriteResult, parse_document
 
 _UPDATE_MEMBERS = frozenset({"doc", "upsert", "doc_as_upsert", "detect_noop", "_source"})
@@ -44,13 +44,13 @@ class DocumentApi:
             index = self._names.for_write(domain, name)
             doc_id = doc_id or self._ids.hex(20)
             written = self._store.put(index, doc_id, source, create_only=create_only)
-        return STATUS[written.result], written_members(index.name, doc_id, written)
+        return STATUS[written.result], build_written_members(index.name, doc_id, written)
 
     def delete(self, domain: str, name: str, doc_id: str) -> tuple[int, dict[str, Any]]:
         """Delete a document; return status and answer. Raises SearchError."""
         index = self._target_of_delete(domain, name)
         written = self._store.delete(index, doc_id)
-        return STATUS[written.result], written_members(index.name, doc_id, written)
+        return STATUS[written.result], build_written_members(index.name, doc_id, written)
 
     def _target_of_delete(self, domain: str, name: str) -> Index:
         # A delete creates no index, but follows an alias to its write index.
@@ -76,14 +76,14 @@ class DocumentApi:
         version, seq_no, source = row
         members = {"_index": index.name, "_id": doc_id, "_version": version, "_seq_no": seq_no}
         members |= {"_primary_term": 1, "found": True}
-        part = picked(json.loads(source), source_filter)
+        part = select_source(json.loads(source), source_filter)
         return members if part is None else {**members, "_source": part}
 
     def read_many(
         self, domain: str, default: str, body: Mapping[str, Any], source_filter: Any = True
     ) -> dict[str, Any]:
         """Return the answer of `_mget`. Raises SearchError; a missing index is an error of its document alone."""
-        asked = _asked_documents(body, default)
+        asked = _list_asked_documents(body, default)
         size = AnswerBytes()
         docs: list[dict[str, Any]] = []
         for one in asked:
@@ -115,10 +115,10 @@ class DocumentApi:
         _check_update(body)
         index = self._names.for_write(domain, name)
         written, source = self._update(index, doc_id, body)
-        answer = written_members(index.name, doc_id, written)
+        answer = build_written_members(index.name, doc_id, written)
         asked = body.get("_source", source_filter)
         if asked not in (None, False):
-            part = picked(source, asked)
+            part = select_source(source, asked)
             answer["get"] = {
                 "_seq_no": written.seq_no, "_primary_term": 1, "found": True, "_source": part,
             }  # fmt: skip
@@ -132,14 +132,14 @@ class DocumentApi:
             if row is None:
                 new = body.get("doc" if body.get("doc_as_upsert") else "upsert")
                 if new is None:
-                    raise _missing(index, doc_id)
-                return self._store.put(index, doc_id, _encoded(new)), new
+                    raise _build_missing_error(index, doc_id)
+                return self._store.put(index, doc_id, _encode(new)), new
             version, seq_no, text = row
             source = parse_document(text.encode())
             has_changed = _merge_into(source, body["doc"])
             if not has_changed and body.get("detect_noop", True):
                 return WriteResult("noop", version, seq_no), source
-            return self._store.put(index, doc_id, _encoded(source)), source
+            return self._store.put(index, doc_id, _encode(source)), source
 
     # --- bulk ---------------------------------------------------------------------------------
 
@@ -181,18 +181,21 @@ class DocumentApi:
                 written = self._store.put(index, doc_id, source, create_only=create_only)
         except SearchError as error:
             return {"_index": name, "_id": doc_id, "status": error.status, "error": error.cause()}
-        return {**written_members(index.name, doc_id, written), "status": STATUS[written.result]}
+        return {
+            **build_written_members(index.name, doc_id, written),
+            "status": STATUS[written.result],
+        }
 
 
-def _asked_documents(body: Mapping[str, Any], default: str) -> Sequence[Mapping[str, Any]]:
+def _list_asked_documents(body: Mapping[str, Any], default: str) -> Sequence[Mapping[str, Any]]:
     """Return the `_index`, `_id` and `_source` of each document of an `_mget`. Raises SearchError."""
     for member in body:
         if member not in ("docs", "ids"):
             raise unreadable(f"unknown key [{member}] for a START_ARRAY, expected [docs] or [ids]")
-    docs: Any = body.get("docs") or [{"_id": one} for one in _listed(body.get("ids"), "ids")]
+    docs: Any = body.get("docs") or [{"_id": one} for one in _get_list(body.get("ids"), "ids")]
     asked: list[dict[str, Any]] = []
     wrong: list[str] = []
-    for number, one in enumerate(_listed(docs, "docs")):
+    for number, one in enumerate(_get_list(docs, "docs")):
         if not isinstance(one, dict):
             raise SearchError(
                 400, "illegal_argument_exception", "docs array element should include an object"
@@ -211,7 +214,7 @@ def _asked_documents(body: Mapping[str, Any], default: str) -> Sequence[Mapping[
     return asked
 
 
-def _listed(value: Any, name: str) -> list[Any]:
+def _get_list(value: Any, name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
@@ -257,18 +260,18 @@ def _merge_into(target: dict[str, Any], change: Mapping[str, Any]) -> bool:
         if isinstance(old, dict) and isinstance(new, dict):
             inner = cast("dict[str, Any]", old)
             has_changed |= _merge_into(inner, cast("dict[str, Any]", new))
-        elif name not in target or _encoded(old) != _encoded(new):
+        elif name not in target or _encode(old) != _encode(new):
             # By their JSON: 1, 1.0 and true are equal in Python.
             target[name] = new
             has_changed = True
     return has_changed
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _missing(index: Index, doc_id: str) -> SearchError:
+def _build_missing_error(index: Index, doc_id: str) -> SearchError:
     return SearchError(
         404,
         "document_missing_exception",

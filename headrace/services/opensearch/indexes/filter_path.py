@@ -20,7 +20,7 @@ def filter_answer(body: Any, filter_path: str) -> Any:
     kept = frozenset(tuple(path.split(".")) for path in paths if not path.startswith("-"))
     left_out = frozenset(tuple(path[1:].split(".")) for path in paths if path.startswith("-"))
     if kept:
-        body = _kept(body, kept)
+        body = _select(body, kept)
         body = {} if body is None else body
     return _without(body, left_out) if left_out else body
 
@@ -40,17 +40,17 @@ def _below(paths: frozenset[_Path], name: str) -> frozenset[_Path]:
     return frozenset(rest)
 
 
-def _kept(value: Any, paths: frozenset[_Path]) -> Any:
+def _select(value: Any, paths: frozenset[_Path]) -> Any:
     """Return the selected parts of a value, None if there are none."""
     if isinstance(value, list):
-        parts = [_kept(item, paths) for item in cast("Sequence[Any]", value)]
+        parts = [_select(item, paths) for item in cast("Sequence[Any]", value)]
         return [part for part in parts if part is not None] or None
     if not isinstance(value, dict):
         return None
     selected: dict[str, Any] = {}
     for name, inner in cast("dict[str, Any]", value).items():
         rest = _below(paths, name)
-        part = inner if () in rest else _kept(inner, rest) if rest else None
+        part = inner if () in rest else _select(inner, rest) if rest else None
         if part is not None or () in rest:
             selected[name] = part
     return selected or None

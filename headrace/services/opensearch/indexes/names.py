@@ -50,7 +50,9 @@ class Names:
         self._store = store
         self._clock = clock
 
-    def matching(self, domain: str, names: str, options: NameOptions | None = None) -> list[Index]:
+    def find_matching(
+        self, domain: str, names: str, options: NameOptions | None = None
+    ) -> list[Index]:
         """Return the indexes of names, aliases and patterns, by name. Raises SearchError for a missing plain name."""
         options = options or NameOptions()
         every = {index.name: index for index in self._store.indexes(domain)}

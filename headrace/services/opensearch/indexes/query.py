@@ -118,7 +118,7 @@ class Compiler:
         if set(body) - known:
             raise unreadable(f"[bool] query does not support [{min(set(body) - known)}]")
         parts = {
-            name: [self.compile(query, depth + 1) for query in _listed(body.get(name))]
+            name: [self.compile(query, depth + 1) for query in _as_list(body.get(name))]
             for name in ("must", "filter", "should", "must_not")
         }
         needed = [*parts["must"], *parts["filter"]]
@@ -225,7 +225,7 @@ class Compiler:
         else:
             found = [self._number(name, kind, value) for value in values]
             column = "num"
-        marks, arguments = _listed_values(found)
+        marks, arguments = _build_value_list(found)
         return self._with_value(f"field = ? AND {column} IN ({marks})", name, *arguments)
 
     def _range(self, body: dict[str, Any]) -> Condition:
@@ -270,12 +270,12 @@ class Compiler:
         return self._with_value(where, name, text, len(text), text)
 
     def _ids(self, body: dict[str, Any]) -> Condition:
-        values = [_text(value) for value in _listed(body.get("values"))]
+        values = [_text(value) for value in _as_list(body.get("values"))]
         if not values:
             return Condition("0")
         if len(values) > MOST_TERMS:
             raise _too_many_terms(len(values))
-        marks, arguments = _listed_values(values)
+        marks, arguments = _build_value_list(values)
         return Condition(f"d.doc_id IN ({marks})", arguments)
 
     def _number(self, name: str, kind: str, value: Any, *, up: bool = False) -> float:
@@ -296,7 +296,7 @@ def _tree(parts: Sequence[str], operator: str) -> str:
     return f"({_tree(parts[:middle], operator)} {operator} {_tree(parts[middle:], operator)})"
 
 
-def _listed_values(values: Sequence[Argument]) -> tuple[str, tuple[Argument, ...]]:
+def _build_value_list(values: Sequence[Argument]) -> tuple[str, tuple[Argument, ...]]:
     """Return what stands in `IN (...)`, and its arguments; SQLite takes 32,766 of them."""
     if len(values) <= _MOST_MARKS:
         return ", ".join("?" * len(values)), tuple(values)
@@ -312,7 +312,7 @@ def _too_many_terms(count: int) -> SearchError:
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return cast("list[Any]", value) if isinstance(value, list) else [value]

@@ -17,13 +17,13 @@ from headrace.services.opensearch.indexes.names import NameOptions, Names, flag
 from headrace.services.opensearch.indexes.rest_parts import (
     SHARDS,
     check_top,
-    described,
+    describe_index,
     index_row,
     members_of,
     merge,
     object_of,
+    render_mapping,
     scroll_ids_of,
-    shown,
     source_filter,
     table,
 )
@@ -154,13 +154,13 @@ class SearchRestApi:
         match request.method:
             case "HEAD":
                 options = NameOptions(ignore_unavailable=True)
-                indexes = self._names.matching(request.domain, name, options)
+                indexes = self._names.find_matching(request.domain, name, options)
                 return RestAnswer(200 if indexes else 404, {})
             case "GET":
-                indexes = self._names.matching(request.domain, name, options)
+                indexes = self._names.find_matching(request.domain, name, options)
                 aliases = self._aliases.of_indexes(request.domain)
                 return RestAnswer(
-                    200, {i.name: described(i, aliases.get(i.name, {})) for i in indexes}
+                    200, {i.name: describe_index(i, aliases.get(i.name, {})) for i in indexes}
                 )
             case "PUT":
                 return self._create(request, name)
@@ -244,7 +244,7 @@ class SearchRestApi:
         if kind == "aliases":
             rows = self._aliases.rows(request.domain, names)
         else:
-            indexes = self._matching(request, names or "_all")
+            indexes = self._find_indexes(request, names or "_all")
             counts = self._store.counts(indexes)
             rows = [index_row(index, *counts[index.id]) for index in indexes]
         if request.query.get("format") == "json":
@@ -252,21 +252,23 @@ class SearchRestApi:
         return RestAnswer(200, table(rows, with_heads=flag(request.query, "v", default=False)))
 
     def _mappings(self, request: SearchRequest, names: str) -> RestAnswer:
-        indexes = self._matching(request, names)
-        return RestAnswer(200, {index.name: {"mappings": shown(index)} for index in indexes})
+        indexes = self._find_indexes(request, names)
+        return RestAnswer(
+            200, {index.name: {"mappings": render_mapping(index)} for index in indexes}
+        )
 
-    def _matching(self, request: SearchRequest, names: str) -> list[Index]:
-        return self._names.matching(request.domain, names, NameOptions.of(request.query))
+    def _find_indexes(self, request: SearchRequest, names: str) -> list[Index]:
+        return self._names.find_matching(request.domain, names, NameOptions.of(request.query))
 
     def _maintain(self, request: SearchRequest, names: str) -> RestAnswer:
         """Answer what has nothing to do here: every write is visible to the next search, and in the file."""
-        self._matching(request, names)
+        self._find_indexes(request, names)
         return RestAnswer(200, {"_shards": SHARDS})
 
     # --- aliases ------------------------------------------------------------------------------
 
     def _get_aliases(self, request: SearchRequest, indexes: str, names: str) -> RestAnswer:
-        matching = self._matching(request, indexes)
+        matching = self._find_indexes(request, indexes)
         return RestAnswer(*self._aliases.get(request.domain, matching, names))
 
     def _route_aliases(self, request: SearchRequest, indexes: str, names: str) -> RestAnswer:
@@ -279,7 +281,7 @@ class SearchRestApi:
                 )
                 self._aliases.add(request.domain, targets, names, object_of(request.body))
             case "DELETE" if names:
-                self._aliases.remove(request.domain, self._matching(request, indexes), names)
+                self._aliases.remove(request.domain, self._find_indexes(request, indexes), names)
             case _:
                 raise not_supported(f"{request.method} /{'/'.join(request.path)}")
         return RestAnswer(200, {"acknowledged": True})
@@ -308,7 +310,7 @@ class SearchRestApi:
         check_top(body)
         given = members_of(body, "properties")
         check_mapping(given)
-        for index in self._matching(request, names):
+        for index in self._find_indexes(request, names):
             merge(index.mapping.setdefault("properties", {}), given)
             self._store.save_mapping(index)
         return RestAnswer(200, {"acknowledged": True})

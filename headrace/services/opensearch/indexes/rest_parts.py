@@ -19,7 +19,7 @@ SHARDS = {"total": 1, "successful": 1, "failed": 0}
 STATUS = {"created": 201, "updated": 200, "deleted": 200, "noop": 200, "not_found": 404}
 
 
-def written_members(name: str, doc_id: str, written: WriteResult) -> dict[str, Any]:
+def build_written_members(name: str, doc_id: str, written: WriteResult) -> dict[str, Any]:
     """Return an answer's members about a written document."""
     return {
         "_index": name,
@@ -82,12 +82,12 @@ def merge(present: dict[str, Any], given: Mapping[str, Any]) -> None:
             )
 
 
-def shown(index: Index) -> dict[str, Any]:
+def render_mapping(index: Index) -> dict[str, Any]:
     """Return an index's mapping in the form of answers."""
     return index.mapping if index.mapping.get("properties") else {}
 
 
-def described(index: Index, aliases: Mapping[str, Any]) -> dict[str, Any]:
+def describe_index(index: Index, aliases: Mapping[str, Any]) -> dict[str, Any]:
     """Return an index and its aliases in the form of GET's answer."""
     settings = {
         "number_of_shards": "1",
@@ -96,7 +96,7 @@ def described(index: Index, aliases: Mapping[str, Any]) -> dict[str, Any]:
         "provided_name": index.name,
         "creation_date": str(index.created_ms),
     }
-    return {"aliases": aliases, "mappings": shown(index), "settings": {"index": settings}}
+    return {"aliases": aliases, "mappings": render_mapping(index), "settings": {"index": settings}}
 
 
 def index_row(index: Index, count: int, size_bytes: int) -> dict[str, str]:
@@ -151,16 +151,16 @@ def actions_of(body: bytes) -> Iterator[tuple[str, Mapping[str, Any], bytes]]:
             continue
         head = object_of(line)
         if len(head) != 1:
-            raise _malformed(number)
+            raise _build_malformed_error(number)
         ((action, members),) = head.items()
         if action not in _ACTIONS or not isinstance(members, dict):
-            raise _malformed(number)
+            raise _build_malformed_error(number)
         source = b"" if action == "delete" else next(lines, b"")
         number += action != "delete"
         yield action, cast("dict[str, Any]", members), source
 
 
-def _malformed(line: int) -> SearchError:
+def _build_malformed_error(line: int) -> SearchError:
     return SearchError(
         400,
         "illegal_argument_exception",

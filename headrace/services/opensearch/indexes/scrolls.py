@@ -126,12 +126,12 @@ class Scrolls:
         with self._lock:
             scroll = self._open.get(key)
             if scroll is None or scroll.domain != domain:
-                raise _gone(key)
+                raise _build_gone_error(key)
             if keep_ms:
                 scroll.ends_ms = max(scroll.ends_ms, self._clock.now_ms() + keep_ms)
         with scroll.lock:
             if key not in self._open:
-                raise _gone(key)
+                raise _build_gone_error(key)
             page = scroll.plan.page(scroll.rows, scroll.size)
         total = {"value": scroll.total, "relation": "eq"}
         return scroll.shards, {"_scroll_id": scroll_id, "hits": {"total": total, **page}}
@@ -197,7 +197,7 @@ def _key_of(scroll_id: str) -> str:
     raise bad_argument("Cannot parse scroll id")
 
 
-def _gone(key: str) -> SearchError:
+def _build_gone_error(key: str) -> SearchError:
     """Return the error for a scroll that has ended or never was."""
     cause = {
         "type": "search_context_missing_exception",

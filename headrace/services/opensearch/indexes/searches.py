@@ -40,7 +40,7 @@ class SearchApi:
         self, domain: str, names: str, body: Mapping[str, Any], options: NameOptions
     ) -> dict[str, Any]:
         """Return the answer of `_count`. Raises SearchError."""
-        indexes = self._names.matching(domain, names or "_all", options)
+        indexes = self._names.find_matching(domain, names or "_all", options)
         count = self._searcher.count(indexes, body, self._clock.now_ms())
         return {"count": count, "_shards": _shards(len(indexes))}
 
@@ -54,7 +54,7 @@ class SearchApi:
     ) -> dict[str, Any]:
         """Return the answer of `_search` with its parameters `query`. Raises SearchError."""
         body = {**body, **_members_in(query)}
-        indexes = self._names.matching(domain, names or "_all", NameOptions.of(query))
+        indexes = self._names.find_matching(domain, names or "_all", NameOptions.of(query))
         if "scroll" in query:
             found = self._scrolls.start(domain, indexes, body, query["scroll"])
         else:
@@ -100,7 +100,7 @@ class SearchApi:
         names = default
         for name, value in header.items():
             if name in ("index", "indices"):
-                names = _joined(value) or default
+                names = _join(value) or default
             elif name in ("ignore_unavailable", "allow_no_indices"):
                 query[name] = str(value).lower()
             elif name == "search_type" and value != "query_then_fetch":
@@ -110,7 +110,7 @@ class SearchApi:
         return self.search(domain, names, body, query, size)
 
 
-def _joined(value: Any) -> str:
+def _join(value: Any) -> str:
     names = cast("list[Any]", value) if isinstance(value, list) else [value]
     if any(not isinstance(name, str) for name in names):
         raise unreadable("[index] is text or a list of it")

@@ -113,7 +113,7 @@ class Plan:
                 "_id": doc_id,
                 "_score": float(score) if is_scored else None,
             }
-            part = picked(json.loads(source), self.body.get("_source", True))
+            part = select_source(json.loads(source), self.body.get("_source", True))
             if part is not None:
                 hit["_source"] = part
             if self.sorts:
@@ -298,7 +298,7 @@ def _sort_value(key: Any, kind: str) -> Any:
     return int(key) if word in ("long", "integer", "short", "byte", "date", "boolean") else key
 
 
-def picked(source: dict[str, Any], asked: Any) -> dict[str, Any] | None:
+def select_source(source: dict[str, Any], asked: Any) -> dict[str, Any] | None:
     """Return the members of a document that `_source` selects; None if it selects no source. Raises SearchError."""
     if asked is True:
         return source

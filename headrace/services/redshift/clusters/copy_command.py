@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.sql import Token, meaning, tokens_of
+from headrace.services.redshift.clusters.sql import Token, drop_spaces, tokens_of
 
 Format = Literal["text", "csv", "json"]
 # Options of Redshift's COPY that headrace does not support.
@@ -65,13 +65,13 @@ class Copy:
 
 def is_copy(sql: str) -> bool:
     """Return whether a statement is a COPY."""
-    found = meaning(tokens_of(sql))
+    found = drop_spaces(tokens_of(sql))
     return bool(found) and found[0].kind == "word" and found[0].value == "copy"
 
 
 def parse_copy(sql: str) -> Copy:
     """Parse a COPY statement. Raises WarehouseError for invalid syntax, or options that exclude one another."""
-    copy = _Reader(meaning(tokens_of(sql))).read()
+    copy = _Reader(drop_spaces(tokens_of(sql))).read()
     if copy.format == "json" and (copy.has("remove_quotes") or copy.has("escape")):
         raise _conflict("JSON", "REMOVEQUOTES" if copy.has("remove_quotes") else "ESCAPE")
     if copy.format == "csv" and (copy.has("remove_quotes") or copy.has("escape")):
@@ -160,7 +160,7 @@ class _Reader:
                 copy.quote = self._text()
             case "delimiter":
                 self._optional_word("as")
-                copy.delimiter = _unescaped(self._text())
+                copy.delimiter = _unescape(self._text())
             case "null":
                 self._optional_word("as")
                 copy.null_as = self._text()
@@ -274,7 +274,7 @@ class _Reader:
         return WarehouseError("SyntaxError", "ERROR: syntax error at end of input")
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return a delimiter, which may be a tab's escape or an octal escape. Raises WarehouseError."""
     if text == "\\t":
         return "\t"

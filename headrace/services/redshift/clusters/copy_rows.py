@@ -75,14 +75,14 @@ def rows_of(text: str, copy: Copy, columns: Sequence[str], paths: Sequence[Path]
     if copy.format == "json":
         return _json_rows(text, copy, columns, paths)
     lines = _csv_rows(text, copy) if copy.format == "csv" else _text_rows(text, copy)
-    return (_fitted(row, copy, len(columns)) for row in _without_header(lines, copy))
+    return (_fit_row(row, copy, len(columns)) for row in _without_header(lines, copy))
 
 
 def _without_header(rows: Iterator[Row], copy: Copy) -> Iterator[Row]:
     return (row for row in rows if row.line > copy.ignore_header)
 
 
-def _fitted(row: Row, copy: Copy, count: int) -> Row:
+def _fit_row(row: Row, copy: Copy, count: int) -> Row:
     if row.problem is None and len(row.fields) > count:
         row.problem = Problem(1202, "Extra column(s) found")
     elif row.problem is None and len(row.fields) < count:
@@ -154,7 +154,7 @@ def _csv_rows(text: str, copy: Copy) -> Iterator[Row]:
     taken: list[str] = []
 
     def lines() -> Generator[str]:
-        for line in text.splitlines(keepends=True) if "\r" not in text else _kept(text):
+        for line in text.splitlines(keepends=True) if "\r" not in text else _split_lines(text):
             taken.append(line)
             yield line
 
@@ -181,7 +181,7 @@ def _csv_rows(text: str, copy: Copy) -> Iterator[Row]:
         yield Row(before + 1, raw, [None if f == copy.null_as else f for f in fields or [""]])
 
 
-def _kept(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     """Yield lines with their ends. Only line feeds separate lines: a field may contain other line ends."""
     return (f"{line}\n" for line in _lines(text))
 
@@ -267,19 +267,19 @@ def _picker(
         return lambda found: [_leaf(_members(found).get(name)) for name in columns]
     if copy.json == "auto ignorecase":
 
-        def ignoring_case(found: Any) -> list[Any]:
+        def find_ignoring_case(found: Any) -> list[Any]:
             lower = {name.lower(): value for name, value in _members(found).items()}
             return [_leaf(lower.get(name.lower())) for name in columns]
 
-        return ignoring_case
-    return lambda found: [_leaf(_followed(found, path)) for path in paths]
+        return find_ignoring_case
+    return lambda found: [_leaf(_follow_path(found, path)) for path in paths]
 
 
 def _members(found: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _followed(found: Any, path: Path) -> Any:
+def _follow_path(found: Any, path: Path) -> Any:
     for step in path:
         if isinstance(step, int) and isinstance(found, list):
             items = cast("list[Any]", found)

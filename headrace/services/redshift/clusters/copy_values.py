@@ -57,7 +57,7 @@ _NOT_FOR_CHAR = (
 )
 
 
-def converted(value: Any, target: Target, copy: Copy) -> str | None:
+def convert(value: Any, target: Target, copy: Copy) -> str | None:
     """Return a field in the form of PostgreSQL's COPY. Raises Problem."""
     if target.type == "jsonb":
         made = _super(value, copy)
@@ -97,7 +97,7 @@ def _text(text: str, target: Target, copy: Copy) -> str | None:
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         if copy.accept_invalid is None:
             raise Problem(1220, f"{_NOT_UTF8}{_bad_sequence(text)}", target.name, text)
-        text = _replaced(text, copy.accept_invalid)
+        text = _replace_invalid(text, copy.accept_invalid)
     data = text.encode()
     if target.type == "bpchar":
         if not data.isascii():
@@ -144,7 +144,7 @@ def _multibyte(data: bytes) -> str:
     return data[start:end].hex(" ")
 
 
-def _replaced(text: str, by: str) -> str:
+def _replace_invalid(text: str, by: str) -> str:
     """Return a text with `by` in place of each invalid UTF-8 byte (a lone surrogate) and of NUL."""
     return "".join(by if char == "\x00" or "\ud800" <= char <= "\udfff" else char for char in text)
 
@@ -244,12 +244,12 @@ def _moment(text: str, form: str) -> datetime | None:
             return _auto(text)
         if form:
             return datetime.strptime(text, strptime_format(form))  # noqa: DTZ007 - columns have no zone
-        return datetime.fromisoformat(_padded(text)) if _STAMP.fullmatch(text) else None
+        return datetime.fromisoformat(_pad(text)) if _STAMP.fullmatch(text) else None
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _padded(text: str) -> str:
+def _pad(text: str) -> str:
     day, _, clock = text.partition(" ")
     year, month, number = day.split("-")
     parts = [*clock.partition(".")[0].split(":"), "0", "0", "0"][:3] if clock else ["0", "0", "0"]

@@ -15,8 +15,8 @@ from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
 from headrace.core.ports.warehouses import ClusterSpec, MayRead, WarehouseError
 from headrace.services.redshift.clusters.copy_command import Copy
 from headrace.services.redshift.clusters.copy_rows import Path, Problem, Row, parse_paths, rows_of
-from headrace.services.redshift.clusters.copy_values import Target, converted
-from headrace.services.redshift.clusters.sql import quoted_name
+from headrace.services.redshift.clusters.copy_values import Target, convert
+from headrace.services.redshift.clusters.sql import quote_name
 
 if TYPE_CHECKING:
     import psycopg
@@ -85,7 +85,7 @@ class Loader:
     # --- the table ----------------------------------------------------------------------------
 
     def _table(self, copy: Copy) -> tuple[int, str]:
-        shown = ".".join(quoted_name(name) for name in (copy.schema, copy.table) if name)
+        shown = ".".join(quote_name(name) for name in (copy.schema, copy.table) if name)
         found = self.connection.execute("select to_regclass(%s)::oid", [shown]).fetchone()
         if found is None or found[0] is None:
             raise WarehouseError(
@@ -203,13 +203,13 @@ class Loader:
     ) -> Iterator[Row]:
         data = self._read(url, role)
         if copy.has("gzip") or copy.has("bzip2"):
-            data = _unpacked(data, url, gzipped=copy.has("gzip"))
+            data = _unpack(data, url, gzipped=copy.has("gzip"))
         # Invalid UTF-8 becomes lone surrogates, which are a problem of their column only.
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
         return rows_of(text, copy, [target.name for target in targets], paths)
 
 
-def _unpacked(data: bytes, url: str, *, gzipped: bool) -> bytes:
+def _unpack(data: bytes, url: str, *, gzipped: bool) -> bytes:
     try:
         if not gzipped:
             return bz2.decompress(data)
@@ -248,7 +248,7 @@ class _Sender:
             return row.problem
         try:
             made = [
-                converted(value, target, self._copy)
+                convert(value, target, self._copy)
                 for value, target in zip(row.fields, self._targets, strict=True)
             ]
         except Problem as problem:
@@ -259,7 +259,7 @@ class _Sender:
 
     def flush(self) -> None:
         """Load the added rows."""
-        names = ", ".join(quoted_name(target.name) for target in self._targets)
+        names = ", ".join(quote_name(target.name) for target in self._targets)
         with self._connection.cursor() as cursor:
             statement = cast("Any", f"copy {self._table} ({names}) from stdin")
             with cursor.copy(statement) as into:
@@ -295,20 +295,20 @@ def _error_line(
         "userid": 100,
         "slice": 0,
         "tbl": oid,
-        "filename": _shown(url, 256),
+        "filename": _shorten(url, 256),
         "line_number": row.line,
-        "colname": _shown(problem.column, 127),
+        "colname": _shorten(problem.column, 127),
         "type": _TYPE_NAMES.get(kind, kind),
         "col_length": str(target.length) if target is not None and target.length else "",
         "position": 0,
-        "raw_line": _shown(row.raw, 1024),
-        "raw_field_value": _shown(problem.value, 1024),
+        "raw_line": _shorten(row.raw, 1024),
+        "raw_field_value": _shorten(problem.value, 1024),
         "err_code": problem.code,
         "err_reason": problem.reason[:100],
     }
 
 
-def _shown(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """Return the beginning of a text, without characters that PostgreSQL does not store."""
     clean = text[:most].replace("\x00", "?")
     return clean.encode("utf-8", "replace").decode("utf-8", "replace")

@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.sql import Token, closed, joined, meaning, tokens_of
+from headrace.services.redshift.clusters.sql import (
+    Token,
+    drop_spaces,
+    find_close,
+    join_tokens,
+    tokens_of,
+)
 from headrace.services.redshift.clusters.tables import create_table, refuse, type_of
 
 # Unsupported statements, by their first words.
@@ -47,10 +53,10 @@ _PARTS_FIRST = ("dateadd", "datediff", "date_part", "dateadd_", "date_diff", "da
 _RENAMED = {"nvl": "coalesce", "listagg": "string_agg"}
 
 
-def translated(sql: str) -> str:
+def translate(sql: str) -> str:
     """Translate one statement to PostgreSQL's SQL; empty when there is nothing to do. Raises WarehouseError."""
-    tokens = _folded(tokens_of(sql))
-    words = [token.value for token in meaning(tokens) if token.kind == "word"][:4]
+    tokens = _fold(tokens_of(sql))
+    words = [token.value for token in drop_spaces(tokens) if token.kind == "word"][:4]
     start = " ".join(words)
     for name in _NOT_HERE:
         if start == name or start.startswith(f"{name} "):
@@ -64,10 +70,10 @@ def translated(sql: str) -> str:
         if altered is None:
             return ""
         tokens = altered
-    return joined(_functions(_listagg(_top(_casts(tokens)))))
+    return join_tokens(_functions(_listagg(_top(_casts(tokens)))))
 
 
-def _folded(tokens: Sequence[Token]) -> list[Token]:
+def _fold(tokens: Sequence[Token]) -> list[Token]:
     return [
         Token("name", token.raw.lower(), token.value.lower()) if token.kind == "name" else token
         for token in tokens
@@ -76,7 +82,7 @@ def _folded(tokens: Sequence[Token]) -> list[Token]:
 
 def _alter_table(tokens: list[Token]) -> list[Token] | None:
     """Translate ALTER TABLE; return None when it does not change query results."""
-    found = meaning(tokens)
+    found = drop_spaces(tokens)
     words = [token.value for token in found]
     if "append" in words[2:]:
         raise refuse("ALTER TABLE APPEND")
@@ -92,13 +98,13 @@ def _alter_table(tokens: list[Token]) -> list[Token] | None:
         at += 1
     if at + 2 >= len(found):
         return tokens
-    made = create_table(tokens_of(f"create table t ({_spaced(found[at + 1 :])})"))
-    body = meaning(made)
+    made = create_table(tokens_of(f"create table t ({_join_spaced(found[at + 1 :])})"))
+    body = drop_spaces(made)
     inner = body[4:-1]
-    return tokens_of(f"{_spaced(found[: at + 1])} {_spaced(inner)}")
+    return tokens_of(f"{_join_spaced(found[: at + 1])} {_join_spaced(inner)}")
 
 
-def _spaced(tokens: Sequence[Token]) -> str:
+def _join_spaced(tokens: Sequence[Token]) -> str:
     return " ".join(token.raw for token in tokens).replace(": :", "::")
 
 
@@ -121,7 +127,7 @@ def _casts(tokens: list[Token]) -> list[Token]:
 
 def _top(tokens: list[Token]) -> list[Token]:
     """Turn `select top n` into `limit n`."""
-    found = meaning(tokens)
+    found = drop_spaces(tokens)
     if [t.value for t in found[:2]] != ["select", "top"] or len(found) < 3:
         return tokens
     count = found[2]
@@ -137,7 +143,7 @@ def _functions(tokens: list[Token]) -> list[Token]:
         if token.kind != "word":
             made.append(token)
             continue
-        after = meaning(tokens[at + 1 : at + 6])
+        after = drop_spaces(tokens[at + 1 : at + 6])
         is_call = bool(after) and after[0].value == "("
         if token.value == "sysdate" and not is_call:
             made += tokens_of("headrace.sysdate()")
@@ -151,7 +157,7 @@ def _functions(tokens: list[Token]) -> list[Token]:
 
 
 def _is_part(before: Sequence[Token]) -> bool:
-    last = meaning(before[-5:])[-2:]
+    last = drop_spaces(before[-5:])[-2:]
     return len(last) == 2 and last[1].value == "(" and last[0].value in _PARTS_FIRST
 
 
@@ -160,7 +166,7 @@ def _listagg(tokens: list[Token]) -> list[Token]:
     at = next((n for n, t in enumerate(tokens) if t.kind == "word" and t.value == "listagg"), None)
     if at is None:
         return tokens
-    first = closed(tokens, at)
+    first = find_close(tokens, at)
     arguments = _arguments(tokens, at, first)
     if arguments[:1] == ["*"] or not 1 <= len(arguments) <= 2:
         raise WarehouseError("SyntaxError", 'ERROR: syntax error at or near "LISTAGG"')
@@ -170,8 +176,8 @@ def _listagg(tokens: list[Token]) -> list[Token]:
     order, end = "", first
     after = [n for n in range(first + 1, len(tokens)) if tokens[n].kind != "space"][:3]
     if len(after) == 3 and [tokens[n].value for n in after] == ["within", "group", "("]:
-        end = closed(tokens, after[1])
-        order = " " + joined(tokens[after[2] + 1 : end])
+        end = find_close(tokens, after[1])
+        order = " " + join_tokens(tokens[after[2] + 1 : end])
     begin = "string_agg(distinct " if distinct else "string_agg("
     text = f"{begin}({value})::text, {separator}{order})"
     return [*tokens[:at], *tokens_of(text), *_listagg(tokens[end + 1 :])]
@@ -188,4 +194,4 @@ def _arguments(tokens: Sequence[Token], at: int, end: int) -> list[str]:
             found.append([])
         else:
             found[-1].append(token)
-    return [joined(part).strip() for part in found]
+    return [join_tokens(part).strip() for part in found]

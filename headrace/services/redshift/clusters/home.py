@@ -108,7 +108,7 @@ class WarehouseHome:
         """Start the existing servers in the background."""
         for folder in self._folder.glob(f"{_DELETED}*"):
             self._supervisor.start(_Remover(None, folder))
-        for spec in self._stored():
+        for spec in self._load_specs():
             self.endpoint_of(spec)
 
     def stop(self) -> None:
@@ -126,7 +126,7 @@ class WarehouseHome:
         else:
             binaries()
 
-    def _stored(self) -> list[ClusterSpec]:
+    def _load_specs(self) -> list[ClusterSpec]:
         found: list[ClusterSpec] = []
         for file in sorted(self._folder.glob("[cw]*-*/spec.json")):
             given: dict[str, Any] = json.loads(file.read_text())
@@ -195,7 +195,7 @@ class WarehouseHome:
         return self._of_address(host, parts.port or 0, load), database
 
     def _of_address(self, host: str, port: int, load: Load) -> ClusterSpec:
-        for spec in self._stored():
+        for spec in self._load_specs():
             if self.endpoint_of(spec) == (host if host not in _HERE else HOST, port) and (
                 not self._real_url or spec.user == load.login.user
             ):

@@ -16,7 +16,7 @@ from headrace.core.ports.warehouses import Login, WarehouseError
 from headrace.services.redshift.clusters import prelude
 from headrace.services.redshift.clusters.postgres import SUPERUSER
 from headrace.services.redshift.clusters.session import connect
-from headrace.services.redshift.clusters.sql import quoted_name
+from headrace.services.redshift.clusters.sql import quote_name
 
 
 def issue_login(
@@ -38,13 +38,13 @@ def issue_login(
         if reserved and not usable_name(reserved):
             raise WarehouseError("AuthenticationFailed", f'FATAL: user "{reserved}" does not exist')
     password = hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()
-    name = quoted_name(user)
+    name = quote_name(user)
     # Two calls may run concurrently.
     connection.execute("select pg_advisory_xact_lock(4567)")
     if acts_as and not _exists(connection, acts_as):
         if not makes:
             return password
-        connection.execute(f"create role {quoted_name(acts_as)}")
+        connection.execute(f"create role {quote_name(acts_as)}")
     until = datetime.fromtimestamp(until_ms / 1000, UTC).isoformat()
     found = connection.execute(
         "select greatest(rolvaliduntil, %s::timestamptz)::text from pg_authid where rolname = %s",
@@ -56,8 +56,8 @@ def issue_login(
         until = found[0]
     connection.execute(f"alter role {name} login password '{password}' valid until '{until}'")
     if acts_as:
-        connection.execute(f"grant {quoted_name(acts_as)} to {name}")
-        connection.execute(f"alter role {name} set role = {quoted_name(acts_as)}")
+        connection.execute(f"grant {quote_name(acts_as)} to {name}")
+        connection.execute(f"alter role {name} set role = {quote_name(acts_as)}")
     return password
 
 
@@ -90,5 +90,5 @@ def log_in(admin: Mapping[str, Any], login: Login, database: str) -> Any:
     with connect(**admin, dbname="postgres") as connection:
         connection.execute("select pg_advisory_xact_lock(4567)")
         verb = "alter" if _exists(connection, login.user) else "create"
-        connection.execute(cast("Any", f"{verb} role {quoted_name(login.user)} login"))
+        connection.execute(cast("Any", f"{verb} role {quote_name(login.user)} login"))
     return connect(**settings, user=login.user)

@@ -37,10 +37,10 @@ from headrace.services.redshift.clusters.server_files import (
     SETTINGS,
     SETTINGS_FOLDER,
     installation,
-    refused_files,
+    list_refused_files,
     write_settings,
 )
-from headrace.walls.walled_server import Plan, refusal, walled
+from headrace.walls.walled_server import Plan, build_command, refusal
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +151,7 @@ class PostgresServer:
             programs = binaries()
             if not self.exists:
                 self._make(programs, [] if os.geteuid() else _as_ordinary_user())
-            for path, why in refused_files(self.folder):
+            for path, why in list_refused_files(self.folder):
                 raise WarehouseUnavailable(f"PostgreSQL does not start: {path} {why}.")
             self._close_front()
             running = self._end_earlier()
@@ -246,7 +246,7 @@ class PostgresServer:
         os.pwrite(running, str(self._child.pid).encode(), 0)
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
-            printed = self._logged_since(logged_bytes)
+            printed = self._read_log(logged_bytes)
             # The shell outlives the server, so only the log shows a failure.
             has_ended = self._child.poll() is not None or _GAVE_UP in printed
             if has_ended or time.monotonic() > deadline_s:
@@ -268,7 +268,7 @@ class PostgresServer:
         stage = self.folder / "root"
         stage.mkdir(mode=0o700, exist_ok=True)
         settings = str(self.folder / SETTINGS_FOLDER)
-        return walled(
+        return build_command(
             Plan(
                 stage=str(stage),
                 seen=[*installation(program.parent.parent), (settings, settings)],
@@ -279,7 +279,7 @@ class PostgresServer:
             )
         )
 
-    def _logged_since(self, offset_bytes: int) -> str:
+    def _read_log(self, offset_bytes: int) -> str:
         """Return the server's log after an offset: the log of earlier starts can be long."""
         with (self.folder / "log").open("rb") as log:
             log.seek(offset_bytes)

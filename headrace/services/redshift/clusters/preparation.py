@@ -10,7 +10,7 @@ from headrace.core.ports.warehouses import ClusterSpec, WarehouseError
 from headrace.services.redshift.clusters import prelude, system_views
 from headrace.services.redshift.clusters.identities import usable_name
 from headrace.services.redshift.clusters.session import connect
-from headrace.services.redshift.clusters.sql import quoted_name
+from headrace.services.redshift.clusters.sql import quote_name
 
 
 def set_up(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
@@ -42,7 +42,7 @@ def _make_role(connection: Any, spec: ClusterSpec) -> None:
         raise WarehouseError("AuthenticationFailed", f'FATAL:  user "{spec.user}" is reserved')
     found = connection.execute("select 1 from pg_roles where rolname = %s", [spec.user]).fetchone()
     verb = "alter" if found else "create"
-    name = quoted_name(spec.user)
+    name = quote_name(spec.user)
     word = "'" + spec.password.replace("'", "''") + "'" if spec.password else "null"
     connection.execute(f"{verb} role {name} login createdb createrole password {word}")
     connection.execute(f"grant pg_read_all_stats, pg_signal_backend to {name}")
@@ -53,8 +53,8 @@ def _make_database(connection: Any, database: str, owner: str = "") -> None:
         "select 1 from pg_database where datname = %s", [database]
     ).fetchone()
     if not found:
-        of = f" owner {quoted_name(owner)}" if owner else ""
-        connection.execute(f"create database {quoted_name(database)}{of}")
+        of = f" owner {quote_name(owner)}" if owner else ""
+        connection.execute(f"create database {quote_name(database)}{of}")
 
 
 def set_up_real(admin: Mapping[str, Any], spec: ClusterSpec, database: str) -> None:

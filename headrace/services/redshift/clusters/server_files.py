@@ -130,7 +130,7 @@ def write_settings(folder: Path, superuser: str) -> list[str]:
     return [f"{setting}={place / name}" for setting, (name, _) in texts.items()]
 
 
-def refused_files(folder: Path) -> Iterator[tuple[Path, str]]:
+def list_refused_files(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield what keeps a cluster's server from starting: the file, and why."""
     for path, mode in _files(folder):
         if stat.S_ISLNK(mode):
@@ -147,7 +147,7 @@ def refused_files(folder: Path) -> Iterator[tuple[Path, str]]:
 
 def foreign_files(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield what does not belong into a cluster's folder, and is not read."""
-    refused = [path for path, _ in refused_files(folder)]
+    refused = [path for path, _ in list_refused_files(folder)]
     data = folder / "data"
     for path, mode in _files(folder):
         top = path.parent in (folder, data)

@@ -19,8 +19,8 @@ from headrace.core.ports.warehouses import (
 from headrace.services.redshift.clusters.copy_command import is_copy, parse_copy
 from headrace.services.redshift.clusters.copy_rows import DECODER, plain_json
 from headrace.services.redshift.clusters.copying import Loader, LoadFailed
-from headrace.services.redshift.clusters.dialect import translated
-from headrace.services.redshift.clusters.sql import Token, joined, statements_of, tokens_of
+from headrace.services.redshift.clusters.dialect import translate
+from headrace.services.redshift.clusters.sql import Token, join_tokens, statements_of, tokens_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -135,7 +135,7 @@ class PgSession:
         try:
             if is_copy(statements[0]):
                 return self._copy(statements[0])
-            return self._run(translated(_filled(statements[0], parameters)))
+            return self._run(translate(_fill_parameters(statements[0], parameters)))
         except psycopg.Error as error:
             raise as_warehouse_error(error) from error
 
@@ -223,7 +223,7 @@ def _column(item: psycopg.Column, types: Any) -> Column:
     )
 
 
-def _filled(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
+def _fill_parameters(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
     """Return a statement with the values of `:name` as untyped text literals. Raises WarehouseError."""
     if not parameters:
         return sql
@@ -249,4 +249,4 @@ def _filled(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
         text = "'" + values[follows.raw].replace("'", "''") + "'"
         made.append(Token("text", text, values[follows.raw]))
         at += 2
-    return joined(made)
+    return join_tokens(made)

@@ -44,7 +44,7 @@ def _next(sql: str, at: int) -> Token:
         raw = _space(sql, at)
         return Token("space", raw, " ")
     if char in "'\"":
-        raw, value = _quoted(sql, at, char)
+        raw, value = _read_quoted(sql, at, char)
         return Token("text" if char == "'" else "name", raw, value)
     if char == "$":
         raw, value = _dollars(sql, at)
@@ -55,7 +55,7 @@ def _next(sql: str, at: int) -> Token:
             end += 1
         raw = sql[at:end]
         if raw.lower() == "e" and sql.startswith("'", end):
-            text, value = _quoted(sql, end, "'", escapes=True)
+            text, value = _read_quoted(sql, end, "'", escapes=True)
             return Token("text", raw + text, value)
         return Token("word", raw, raw.lower())
     if char in _DIGITS:
@@ -85,7 +85,7 @@ def _space(sql: str, at: int) -> str:
     return sql[at:end]
 
 
-def _quoted(sql: str, at: int, quote: str, *, escapes: bool = False) -> tuple[str, str]:
+def _read_quoted(sql: str, at: int, quote: str, *, escapes: bool = False) -> tuple[str, str]:
     parts: list[str] = []
     end = at + 1
     while end < len(sql):
@@ -116,7 +116,7 @@ def _dollars(sql: str, at: int) -> tuple[str, str]:
     return sql[at : close + len(tag)], sql[end + 1 : close]
 
 
-def meaning(tokens: Sequence[Token]) -> list[Token]:
+def drop_spaces(tokens: Sequence[Token]) -> list[Token]:
     """Return the tokens without spaces and comments."""
     return [token for token in tokens if token.kind != "space"]
 
@@ -127,7 +127,7 @@ def statements_of(sql: str) -> list[str]:
     parts: list[Token] = []
     for token in [*tokens_of(sql), Token("sign", ";", ";")]:
         if token.kind == "sign" and token.value == ";":
-            if meaning(parts):
+            if drop_spaces(parts):
                 found.append("".join(part.raw for part in parts).strip())
             parts = []
         else:
@@ -135,17 +135,17 @@ def statements_of(sql: str) -> list[str]:
     return found
 
 
-def joined(tokens: Sequence[Token]) -> str:
+def join_tokens(tokens: Sequence[Token]) -> str:
     """Return the SQL of tokens."""
     return "".join(token.raw for token in tokens)
 
 
-def quoted_name(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def closed(tokens: Sequence[Token], at: int) -> int:
+def find_close(tokens: Sequence[Token], at: int) -> int:
     """Return the place that closes the first parenthesis from `at` on. Raises WarehouseError."""
     depth = 0
     for n in range(at, len(tokens)):

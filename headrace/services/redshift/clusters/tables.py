@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.ports.warehouses import WarehouseError
-from headrace.services.redshift.clusters.sql import Token, closed, joined, meaning, tokens_of
+from headrace.services.redshift.clusters.sql import (
+    Token,
+    drop_spaces,
+    find_close,
+    join_tokens,
+    tokens_of,
+)
 
 _LARGEST = 65535
 # Words that end a column's default value.
@@ -36,7 +42,7 @@ def refuse(what: str) -> WarehouseError:
 
 def create_table(tokens: list[Token]) -> list[Token]:
     """Return CREATE TABLE without Redshift's own attributes. Raises WarehouseError."""
-    found = meaning(tokens)
+    found = drop_spaces(tokens)
     words = [token.value for token in found]
     head = words.index("table") + 1
     if words[head : head + 3] == ["if", "not", "exists"]:
@@ -47,14 +53,14 @@ def create_table(tokens: list[Token]) -> list[Token]:
     name = found[head:at]
     columns = ""
     if at < len(found) and found[at].value == "(":
-        end = closed(found, at)
+        end = find_close(found, at)
         columns = f" ({_columns(found[at + 1 : end])})"
         at = end + 1
     if name and name[0].value.startswith("#"):
         raise refuse("names that begin with #; CREATE TEMPORARY TABLE makes such a table")
     rest = _without_attributes(found[at:])
-    beginning = _spaced(found[:head])
-    return tokens_of(f"{beginning} {joined(name)}{columns}{rest}")
+    beginning = _join_spaced(found[:head])
+    return tokens_of(f"{beginning} {join_tokens(name)}{columns}{rest}")
 
 
 def _is_attribute(token: Token) -> bool:
@@ -77,11 +83,11 @@ def _without_attributes(found: Sequence[Token]) -> str:
             if at < len(found) and found[at].value == "auto":
                 at += 1
             elif at < len(found) and found[at].value == "(":
-                at = closed(found, at) + 1
+                at = find_close(found, at) + 1
         else:
             break
     rest = found[at:]
-    return f" {_spaced(rest)}" if rest else ""
+    return f" {_join_spaced(rest)}" if rest else ""
 
 
 def _columns(found: Sequence[Token]) -> str:
@@ -101,7 +107,7 @@ def _column(part: Sequence[Token], keys: set[str]) -> str:
     if part[0].kind == "word" and part[0].value in _CONSTRAINTS:
         return ""
     if len(part) < 2 or part[0].value == "like":
-        return _spaced(
+        return _join_spaced(
             [t for t in part if t.value not in ("including", "excluding", "defaults")]
         ) + (" including defaults" if any(t.value == "including" for t in part) else "")
     taken, kind = type_of(part[1:], is_column=True)
@@ -125,7 +131,7 @@ def _attributes(found: Sequence[Token]) -> str:
             at += 2
             while at < len(found) and found[at].value == ".":
                 at += 2
-            at = closed(found, at) + 1 if at < len(found) and found[at].value == "(" else at
+            at = find_close(found, at) + 1 if at < len(found) and found[at].value == "(" else at
         elif value == "collate":
             if found[at + 1 : at + 2] and found[at + 1].value == "case_insensitive":
                 raise refuse("COLLATE CASE_INSENSITIVE")
@@ -144,7 +150,7 @@ def _attributes(found: Sequence[Token]) -> str:
             ):
                 depth += (found[end].value == "(") - (found[end].value == ")")
                 end += 1
-            text, at = f"{text} {_spaced(found[at:end])}", end
+            text, at = f"{text} {_join_spaced(found[at:end])}", end
         else:
             text, at = f"{text} {found[at].raw.lower()}", at + 1
     return text
@@ -154,7 +160,7 @@ def _identity(found: Sequence[Token], at: int) -> tuple[str, int]:
     """Return the options of IDENTITY(seed, step) at `at`, and the place after it."""
     if at + 1 >= len(found) or found[at + 1].value != "(":
         return "", at + 1
-    end = closed(found, at + 1)
+    end = find_close(found, at + 1)
     numbers = "".join(token.raw for token in found[at + 2 : end]).split(",")
     if len(numbers) != 2 or not all(n.lstrip("-").isdigit() for n in numbers):
         raise WarehouseError("SyntaxError", 'ERROR: syntax error at or near "IDENTITY"')
@@ -192,7 +198,7 @@ def type_of(found: Sequence[Token], *, is_column: bool) -> tuple[int, str]:
 def _with_length(found: Sequence[Token], taken: int) -> tuple[int, str]:
     if [token.value for token in found[taken : taken + 1]] != ["("]:
         return taken, ""
-    end = closed(found, taken)
+    end = find_close(found, taken)
     return end + 1, "".join(token.value for token in found[taken + 1 : end])
 
 
@@ -202,11 +208,11 @@ def _other_type(found: Sequence[Token]) -> tuple[int, str]:
         return 2, "double precision"
     text = found[0].raw
     if taken < len(found) and found[taken].value == "(":
-        end = closed(found, taken)
+        end = find_close(found, taken)
         text += "".join(token.raw for token in found[taken : end + 1])
         taken = end + 1
     if [token.value for token in found[taken + 1 : taken + 3]] == ["time", "zone"]:
-        text, taken = f"{text} {_spaced(found[taken : taken + 3])}", taken + 3
+        text, taken = f"{text} {_join_spaced(found[taken : taken + 3])}", taken + 3
     return taken, text
 
 
@@ -223,7 +229,7 @@ def _split(found: Sequence[Token]) -> list[list[Token]]:
     return parts
 
 
-def _spaced(found: Sequence[Token]) -> str:
+def _join_spaced(found: Sequence[Token]) -> str:
     text = ""
     for token in found:
         tight = token.raw in ".(),:" or text[-1:] in ".(:"

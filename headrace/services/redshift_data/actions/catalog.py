@@ -66,7 +66,7 @@ def _rows(
         session.close()
 
 
-def _paged(items: Sequence[_T], request: CatalogRequest) -> tuple[list[_T], str | None]:
+def _cut_page(items: Sequence[_T], request: CatalogRequest) -> tuple[list[_T], str | None]:
     """Return a page and the token of the next. Raises AwsError."""
     try:
         return page_of(items, request.get("NextToken"), request.get("MaxResults") or NAMES_PER_PAGE)
@@ -80,7 +80,7 @@ def list_databases(
 ) -> shapes.ListDatabasesResponse:
     """Return the databases of a cluster. Source: API_ListDatabases."""
     names = [str(row[0]) for row in _rows(data, call, request, _DATABASES)]
-    shown, token = _paged(names, request)
+    shown, token = _cut_page(names, request)
     return present({"Databases": shown, "NextToken": token})
 
 
@@ -91,7 +91,7 @@ def list_schemas(
     """Return the schemas of a database. Source: API_ListSchemas."""
     pattern = request.get("SchemaPattern") or "%"
     names = [str(row[0]) for row in _rows(data, call, request, _SCHEMAS, pattern=pattern)]
-    shown, token = _paged(names, request)
+    shown, token = _cut_page(names, request)
     return present({"Schemas": shown, "NextToken": token})
 
 
@@ -111,7 +111,7 @@ def list_tables(
     tables: list[shapes.TableMember] = [
         {"name": row[0], "schema": row[1], "type": _kind(row[1], row[2])} for row in rows
     ]
-    shown, token = _paged(tables, request)
+    shown, token = _cut_page(tables, request)
     return present({"Tables": shown, "NextToken": token})
 
 
@@ -129,12 +129,12 @@ def describe_table(
     if not table:
         raise invalid("Table must be provided.")  # assumed
     rows = _rows(data, call, request, _COLUMNS, table=table, schema=schema)
-    columns = [_described(row, table, schema) for row in rows]
-    shown, token = _paged(columns, request)
+    columns = [_describe_column(row, table, schema) for row in rows]
+    shown, token = _cut_page(columns, request)
     return present({"TableName": table, "ColumnList": shown, "NextToken": token})
 
 
-def _described(row: Sequence[Any], table: str, schema: str) -> shapes.ColumnMetadata:
+def _describe_column(row: Sequence[Any], table: str, schema: str) -> shapes.ColumnMetadata:
     name, kind, modifier, not_null, default = row
     length, precision, scale = _LENGTHS.get(kind, 0), _DIGITS.get(kind, 0), 0
     if kind in ("varchar", "bpchar") and modifier > 0:

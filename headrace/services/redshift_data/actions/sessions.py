@@ -16,7 +16,7 @@ def list_sessions(
     data: RedshiftData, call: Call, request: shapes.ListSessionsRequest
 ) -> shapes.ListSessionsResponse:
     """Return the open sessions, newest first. Source: API_ListSessions."""
-    shown = [_shown(held) for held in data.sessions.all(call.account, call.region)]
+    shown = [_describe(held) for held in data.sessions.all(call.account, call.region)]
     wanted = ("SessionId", "Status", "ClusterIdentifier", "WorkgroupName", "Database")
     found = [
         item
@@ -32,7 +32,7 @@ def list_sessions(
     return present({"Sessions": page, "NextToken": token})
 
 
-def _shown(held: OpenSession) -> shapes.SessionData:
+def _describe(held: OpenSession) -> shapes.SessionData:
     opened = held.opened_by
     name = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
     return present(

@@ -19,7 +19,7 @@ def execute_statement(
 ) -> shapes.ExecuteStatementOutput:
     """Begin to run one statement. Source: API_ExecuteStatement."""
     statement = data.execute(call, request, [request["Sql"]], is_batch=False)
-    return _begun(data, request, statement)
+    return _begin(data, request, statement)
 
 
 @operation("BatchExecuteStatement")
@@ -28,10 +28,10 @@ def batch_execute_statement(
 ) -> shapes.BatchExecuteStatementOutput:
     """Begin to run statements one after the other, as one transaction. Source: API_BatchExecuteStatement."""
     statement = data.execute(call, request, list(request["Sqls"]), is_batch=True)
-    return _begun(data, request, statement)
+    return _begin(data, request, statement)
 
 
-def _begun(
+def _begin(
     data: RedshiftData,
     request: RunRequest,
     statement: Statement,
@@ -165,7 +165,7 @@ def list_statements(
         )
     except BadMarker:
         raise invalid("Invalid NextToken.") from None
-    return present({"Statements": [_listed(s) for s in shown], "NextToken": token})
+    return present({"Statements": [_describe(s) for s in shown], "NextToken": token})
 
 
 def _is_of(statement: Statement, request: shapes.ListStatementsRequest) -> bool:
@@ -179,7 +179,7 @@ def _is_of(statement: Statement, request: shapes.ListStatementsRequest) -> bool:
     return True
 
 
-def _listed(statement: Statement) -> shapes.StatementData:
+def _describe(statement: Statement) -> shapes.StatementData:
     sqls = [part.sql for part in statement.parts]
     return present(
         {

@@ -7,7 +7,7 @@ from typing import cast
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment, present
-from headrace.services.redshift_serverless.actions.pages import paged
+from headrace.services.redshift_serverless.actions.pages import cut_page
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.redshift_serverless.errors import not_built
 from headrace.services.redshift_serverless.state import Namespace
@@ -19,7 +19,7 @@ def create_namespace(
 ) -> shapes.CreateNamespaceResponse:
     """Create a namespace; it is AVAILABLE at once. Source: API_CreateNamespace."""
     made = serverless.create_namespace(call, request)
-    return {"namespace": _shown(made)}
+    return {"namespace": _describe(made)}
 
 
 @operation("GetNamespace")
@@ -27,7 +27,7 @@ def get_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.GetNamespaceRequest
 ) -> shapes.GetNamespaceResponse:
     """Return a namespace. Source: API_GetNamespace."""
-    return {"namespace": _shown(serverless.namespace(call, request["namespaceName"]))}
+    return {"namespace": _describe(serverless.namespace(call, request["namespaceName"]))}
 
 
 @operation("ListNamespaces")
@@ -35,8 +35,8 @@ def list_namespaces(
     serverless: RedshiftServerless, call: Call, request: shapes.ListNamespacesRequest
 ) -> shapes.ListNamespacesResponse:
     """Return the namespaces of an account by name. Source: API_ListNamespaces."""
-    shown = [_shown(item) for item in serverless.namespaces(call)]
-    page, token = paged(shown, request)
+    shown = [_describe(item) for item in serverless.namespaces(call)]
+    page, token = cut_page(shown, request)
     return present({"namespaces": page, "nextToken": token})
 
 
@@ -46,7 +46,7 @@ def update_namespace(
 ) -> shapes.UpdateNamespaceResponse:
     """Change the administrator or the roles. Source: API_UpdateNamespace."""
     made = serverless.update_namespace(call, request)
-    return {"namespace": _shown(made)}
+    return {"namespace": _describe(made)}
 
 
 @operation("DeleteNamespace")
@@ -57,10 +57,10 @@ def delete_namespace(
     if request.get("finalSnapshotName") or request.get("finalSnapshotRetentionPeriod"):
         raise not_built("the final snapshot")
     gone = serverless.delete_namespace(call, request["namespaceName"])
-    return {"namespace": _shown(gone, "DELETING")}
+    return {"namespace": _describe(gone, "DELETING")}
 
 
-def _shown(namespace: Namespace, status: str = "AVAILABLE") -> shapes.Namespace:
+def _describe(namespace: Namespace, status: str = "AVAILABLE") -> shapes.Namespace:
     shown = cast(
         "shapes.Namespace",
         {

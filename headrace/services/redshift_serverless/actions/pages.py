@@ -13,7 +13,7 @@ from headrace.services.redshift_serverless.limits import PAGE
 _T = TypeVar("_T")
 
 
-def paged(
+def cut_page(
     items: Sequence[_T], request: shapes.ListNamespacesRequest | shapes.ListWorkgroupsRequest
 ) -> tuple[list[_T], str | None]:
     """Return a page and the token of the next. Raises AwsError."""

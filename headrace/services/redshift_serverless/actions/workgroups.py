@@ -7,7 +7,7 @@ from typing import cast
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment, present
-from headrace.services.redshift_serverless.actions.pages import paged
+from headrace.services.redshift_serverless.actions.pages import cut_page
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.redshift_serverless.state import Workgroup
 
@@ -18,7 +18,7 @@ def create_workgroup(
 ) -> shapes.CreateWorkgroupResponse:
     """Create a workgroup, AVAILABLE at once; its PostgreSQL starts in the background. Source: API_CreateWorkgroup."""
     made = serverless.create_workgroup(call, request)
-    return {"workgroup": _shown(serverless, call, made)}
+    return {"workgroup": _describe(serverless, call, made)}
 
 
 @operation("GetWorkgroup")
@@ -27,7 +27,7 @@ def get_workgroup(
 ) -> shapes.GetWorkgroupResponse:
     """Return a workgroup. Source: API_GetWorkgroup."""
     found = serverless.workgroup(call, request["workgroupName"])
-    return {"workgroup": _shown(serverless, call, found)}
+    return {"workgroup": _describe(serverless, call, found)}
 
 
 @operation("ListWorkgroups")
@@ -35,8 +35,8 @@ def list_workgroups(
     serverless: RedshiftServerless, call: Call, request: shapes.ListWorkgroupsRequest
 ) -> shapes.ListWorkgroupsResponse:
     """Return the workgroups of an account by name. Source: API_ListWorkgroups."""
-    shown = [_shown(serverless, call, item) for item in serverless.workgroups(call)]
-    page, token = paged(shown, request)
+    shown = [_describe(serverless, call, item) for item in serverless.workgroups(call)]
+    page, token = cut_page(shown, request)
     return present({"workgroups": page, "nextToken": token})
 
 
@@ -46,7 +46,7 @@ def update_workgroup(
 ) -> shapes.UpdateWorkgroupResponse:
     """Change a workgroup's settings, which headrace only shows. Source: API_UpdateWorkgroup."""
     made = serverless.update_workgroup(call, request)
-    return {"workgroup": _shown(serverless, call, made)}
+    return {"workgroup": _describe(serverless, call, made)}
 
 
 @operation("DeleteWorkgroup")
@@ -55,10 +55,10 @@ def delete_workgroup(
 ) -> shapes.DeleteWorkgroupResponse:
     """Delete a workgroup; the namespace keeps its tables. Source: API_DeleteWorkgroup."""
     gone = serverless.delete_workgroup(call, request["workgroupName"])
-    return {"workgroup": _shown(serverless, call, gone, "DELETING")}
+    return {"workgroup": _describe(serverless, call, gone, "DELETING")}
 
 
-def _shown(
+def _describe(
     serverless: RedshiftServerless, call: Call, workgroup: Workgroup, status: str = "AVAILABLE"
 ) -> shapes.Workgroup:
     shown = cast(

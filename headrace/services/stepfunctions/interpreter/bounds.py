@@ -95,24 +95,24 @@ def patch() -> None:
     format_._eval_body = _format
     functions: Any = states_function.StatesFunction
     for function in functions.__subclasses__():
-        function._eval_body = _bounded(function._eval_body)
+        function._eval_body = _bound_result(function._eval_body)
     common: Any = state.CommonStateField
-    common._eval_body = _failing(common._eval_body)
+    common._eval_body = _convert_failure(common._eval_body)
     executing: Any = execute_state.ExecutionState
-    executing._from_error = _named(executing._from_error)
+    executing._from_error = _name_error(executing._from_error)
     distributed: Any = distributed_iteration_component.DistributedIterationComponent
-    distributed._map_run = _counting(distributed._map_run)
+    distributed._map_run = _count_events(distributed._map_run)
 
 
-def _counting(run: Callable[..., None]) -> Callable[..., None]:
+def _count_events(run: Callable[..., None]) -> Callable[..., None]:
     """Count the events of a distributed Map, which go to a history of their own, as its execution's."""
 
     @functools.wraps(run)
-    def counting(self: Any, env: Any, eval_input: Any) -> None:
+    def run_and_count(self: Any, env: Any, eval_input: Any) -> None:
         env.event_manager.execution_arn = caller_of(env)
         run(self, env=env, eval_input=eval_input)
 
-    return counting
+    return run_and_count
 
 
 # --- payload templates ----------------------------------------------------------------------------------
@@ -156,11 +156,11 @@ class IntrinsicFailed(Exception):
     """An intrinsic function fails; the message is why."""
 
 
-def _bounded(evaluate: Evaluate) -> Evaluate:
+def _bound_result(evaluate: Evaluate) -> Evaluate:
     """Measure a function's result, and name its failure as AWS does."""
 
     @functools.wraps(evaluate)
-    def bounded(self: Any, env: Any) -> None:
+    def evaluate_bounded(self: Any, env: Any) -> None:
         try:
             evaluate(self, env)
         except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
@@ -171,7 +171,7 @@ def _bounded(evaluate: Evaluate) -> Evaluate:
             ) from error
         _Room().take(env.stack[-1])
 
-    return bounded
+    return evaluate_bounded
 
 
 def _array_range(self: Any, env: Any) -> None:
@@ -232,21 +232,21 @@ def _failure_of(self: Any, env: Any, error: Exception) -> Any:
     return failure(env, named[1], Expression("", env.next_field_name or ""), named[0])
 
 
-def _failing(evaluate: Evaluate) -> Evaluate:
+def _convert_failure(evaluate: Evaluate) -> Evaluate:
     @functools.wraps(evaluate)
-    def failing(self: Any, env: Any) -> None:
+    def evaluate_or_fail(self: Any, env: Any) -> None:
         try:
             evaluate(self, env)
         except (TooMuch, IntrinsicFailed) as error:
             raise _failure_of(self, env, error) from error
 
-    return failing
+    return evaluate_or_fail
 
 
-def _named(from_error: Callable[..., Any]) -> Callable[..., Any]:
+def _name_error(from_error: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(from_error)
-    def named(self: Any, env: Any, ex: Exception) -> Any:
+    def name_error(self: Any, env: Any, ex: Exception) -> Any:
         found = _failure_of(self, env, ex)
         return from_error(self, env=env, ex=found or ex)
 
-    return named
+    return name_error

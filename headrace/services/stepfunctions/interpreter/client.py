@@ -15,7 +15,7 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import service_model
 from headrace.core.ports import CallerIdentity
-from headrace.deliveries.parameter_types import fitted
+from headrace.deliveries.parameter_types import convert_parameters
 from headrace.moto.current_cloud import CURRENT
 
 SESSION = "headrace-stepfunctions"
@@ -73,7 +73,7 @@ class Client:
         """Return the parameters under the operation's names, with idempotency tokens added as an SDK does."""
         model: Any = service_model(self._service).operation_model(operation)
         tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
-        return {**tokens, **fitted(self._service, operation, params)}
+        return {**tokens, **convert_parameters(self._service, operation, params)}
 
 
 def _plain(value: Any) -> Any:

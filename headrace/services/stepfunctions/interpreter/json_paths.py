@@ -36,9 +36,9 @@ def extract_json(path: str, data: Any) -> Any:
 
     steps = _steps(path)
     if steps is None:
-        values, is_definite = _asked(path, data)
+        values, is_definite = _query(path, data)
     else:
-        values, is_definite = _found(steps, data), _ALL not in steps
+        values, is_definite = _find_values(steps, data), _ALL not in steps
     if is_definite:
         if not values:
             raise NoSuchJsonPathError(json_path=path, data=data)
@@ -61,7 +61,7 @@ def _steps(path: str) -> tuple[Step, ...] | None:
     return tuple(steps)
 
 
-def _found(steps: tuple[Step, ...], data: Any) -> list[Any]:
+def _find_values(steps: tuple[Step, ...], data: Any) -> list[Any]:
     values = [data]
     for step in steps:
         after: list[Any] = []
@@ -76,7 +76,7 @@ def _found(steps: tuple[Step, ...], data: Any) -> list[Any]:
     return values
 
 
-def _asked(path: str, data: Any) -> tuple[list[Any], bool]:
+def _query(path: str, data: Any) -> tuple[list[Any], bool]:
     check_json_size(data, _MOST_DATA_CHARACTERS)
     request = json.dumps({"path": path, "data": data}, default=str).encode()
     answer = json.loads(POOL.ask(_ENGINE, request, caller=path, topic="jsonpath"))

@@ -30,7 +30,7 @@ MOST_VALUES_CHARACTERS = 4 * 256 * 1024
 _FREE = ("Arguments", "Output", "Assign", "ItemSelector")
 
 
-def evaluated(environment: Any, expression: Expression) -> Any:
+def evaluate(environment: Any, expression: Expression) -> Any:
     """Return an expression's value in a state. On failure writes the event and raises moto's FailureEventException."""
     subject = f"The JSONata expression '{expression.text}' specified for the field '{expression.location}'"
     try:
@@ -98,7 +98,7 @@ def _variables(environment: Any, expression: Expression) -> dict[str, Any]:
     place = expression.location
     is_output = place.partition("/")[0] == "Output" or "]/Output" in place
     before: dict[str, Any] | None = getattr(environment, "before_assign", None)
-    seen = before if is_output and before is not None else stored(environment)
+    seen = before if is_output and before is not None else read_variables(environment)
     text = expression.text
     found = {name: value for name, value in seen.items() if f"${name}" in text}
     if "$states" in text:
@@ -116,7 +116,7 @@ def caller_of(environment: Any) -> str:
     return str(environment.states.context_object.context_object_data["Execution"]["Id"])
 
 
-def stored(environment: Any) -> dict[str, Any]:
+def read_variables(environment: Any) -> dict[str, Any]:
     """Return the variables that are visible to a state."""
     store = environment.variable_store
     return {**store._outer_scope, **store._inner_scope}

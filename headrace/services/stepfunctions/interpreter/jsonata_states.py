@@ -21,11 +21,11 @@ from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.jsonata_queries import (
     DECORATED,
     MOST_VALUES_CHARACTERS,
-    evaluated,
+    evaluate,
     failure,
-    stored,
+    read_variables,
 )
-from headrace.services.stepfunctions.query_languages import Expression, unmarked
+from headrace.services.stepfunctions.query_languages import Expression, parse_marked
 
 # Documented: the limits for one variable, and for all variables of one Assign.
 MOST_VARIABLE_BYTES = 256 * 1024
@@ -56,7 +56,7 @@ def patch() -> None:
     assign: Any = assign_decl.AssignDecl
     assign._eval_body = _assign
     common: Any = state.CommonStateField
-    common._eval_state_input = _entering(common._eval_state_input)
+    common._eval_state_input = _enter_jsonata(common._eval_state_input)
     executing: Any = execute_state.ExecutionState
     executing._evaluate_with_timeout = _with_output(executing._evaluate_with_timeout)
     executing._eval_state_output = _unless_done(executing._eval_state_output)
@@ -68,9 +68,9 @@ def patch() -> None:
     waiting._from_timestamp_string = staticmethod(_instant)
     choice: Any = state_choice.StateChoice
     choice._eval_state = _choose
-    choice._eval_state_output = _chosen(choice._eval_state_output)
+    choice._eval_state_output = _apply_default(choice._eval_state_output)
     frames: Any = environment.Environment
-    frames.open_frame = _inheriting(frames.open_frame)
+    frames.open_frame = _inherit_variables(frames.open_frame)
     data: Any = states.States
     data.set_result = _set_result
     events: Any = event_manager.EventManager
@@ -124,7 +124,7 @@ def _patch_parsing(preprocessor: Any) -> None:
 
 
 def _eval_expression(self: Any, env: Any) -> None:
-    env.stack.append(evaluated(env, unmarked(self.expression)))
+    env.stack.append(evaluate(env, parse_marked(self.expression)))
 
 
 def _eval_variable(self: Any, env: Any) -> None:
@@ -132,7 +132,7 @@ def _eval_variable(self: Any, env: Any) -> None:
     text: str = self.expression
     end = min((place for mark in ".[" if (place := text.find(mark)) > 0), default=len(text))
     name = text[1:end]
-    variables = stored(env)
+    variables = read_variables(env)
     if name not in variables:
         raise failure(
             env,
@@ -150,7 +150,7 @@ def _assign(self: Any, env: Any) -> None:
     for binding in self.declaration_bindings:
         binding.eval(env=env)
         found.update(env.stack.pop())
-    env.before_assign = stored(env)
+    env.before_assign = read_variables(env)
     for values, most in (
         (found, MOST_VARIABLE_BYTES),
         ({**env.before_assign, **found}, MOST_VARIABLES_BYTES),
@@ -168,8 +168,8 @@ def _assign(self: Any, env: Any) -> None:
         env.variable_store.set(variable_identifier=name, variable_value=value)
 
 
-def _entering(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def entering(self: Any, env: Any) -> None:
+def _enter_jsonata(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def enter_state(self: Any, env: Any) -> None:
         env.before_assign = None
         env.is_output_made = False
         env.characters_left = MOST_VALUES_CHARACTERS
@@ -179,16 +179,16 @@ def _entering(enter: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         seen["EnteredTime"] = f"{seen['EnteredTime'][:23]}Z"
         enter(self, env)
 
-    return entering
+    return enter_state
 
 
-def _inheriting(open_frame: Callable[..., Any]) -> Callable[..., Any]:
-    def opened(self: Any, *args: Any, **named: Any) -> Any:
+def _inherit_variables(open_frame: Callable[..., Any]) -> Callable[..., Any]:
+    def open_and_inherit(self: Any, *args: Any, **named: Any) -> Any:
         frame = open_frame(self, *args, **named)
         frame.entered_event_id = getattr(self, "entered_event_id", 0)
         return frame
 
-    return opened
+    return open_and_inherit
 
 
 def _with_output(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
@@ -212,13 +212,13 @@ def _unless_done(make_output: Callable[[Any, Any], None]) -> Callable[[Any, Any]
 
 
 def _arguments_later(take: Callable[..., None]) -> Callable[..., None]:
-    def taken(self: Any, state_props: Any) -> None:
+    def take_properties(self: Any, state_props: Any) -> None:
         take(self, state_props)
         self.arguments = None
         if not self._is_language_query_jsonpath():
             self.arguments, self.parargs = self.parargs, None
 
-    return taken
+    return take_properties
 
 
 def _with_arguments(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
@@ -247,12 +247,12 @@ def _set_result(self: Any, result: Any) -> None:
 def _without_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
     """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them."""
 
-    def added(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:
+    def add_event(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:
         if str(event_type).rpartition(".")[2] == "EvaluationFailed":
             return int(context.last_published_event_id)
         return add(self, context, event_type, *args, **named)
 
-    return added
+    return add_event
 
 
 def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -284,10 +284,10 @@ def _choose(self: Any, env: Any) -> None:
     env.stack.append(self.default_state.state_name)
 
 
-def _chosen(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def _apply_default(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Apply the state's Assign and Output only when no rule has matched."""
 
-    def chosen(self: Any, env: Any) -> None:
+    def leave_choice(self: Any, env: Any) -> None:
         if not env.has_rule:
             leave(self, env)
             return
@@ -296,7 +296,7 @@ def _chosen(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
             self.output_path.eval(env=env)
         env.next_state_name = name
 
-    return chosen
+    return leave_choice
 
 
 def _instant(text: Any) -> datetime | None:

@@ -14,7 +14,7 @@ from jsonpath_ng.ext.parser import parse
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(path: str) -> tuple[Any, bool]:
+def _parse(path: str) -> tuple[Any, bool]:
     expression = parse(path)
     return expression, _is_definite(expression)
 
@@ -33,7 +33,7 @@ def answer(request: bytes) -> bytes:
     """Answer `{path, data}` with `{values, is_definite}`, or `{message}` when the path cannot be evaluated."""
     asked = json.loads(request)
     try:
-        expression, is_definite = _parsed(asked["path"])
+        expression, is_definite = _parse(asked["path"])
         values = [match.value for match in expression.find(asked["data"])]
         answered: dict[str, Any] = {"values": values, "is_definite": is_definite}
         return json.dumps(answered).encode()

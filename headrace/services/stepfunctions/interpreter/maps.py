@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.services.stepfunctions.interpreter.client import client_of_cloud
-from headrace.services.stepfunctions.interpreter.jsonata_queries import evaluated
-from headrace.services.stepfunctions.query_languages import unpacked
+from headrace.services.stepfunctions.interpreter.jsonata_queries import evaluate
+from headrace.services.stepfunctions.query_languages import unpack_arguments
 
 THRESHOLD_ERROR = "States.ExceedToleratedFailureThreshold"
 READER_ERROR, WRITER_ERROR = "States.ItemReaderFailed", "States.ResultWriterFailed"
@@ -65,30 +65,30 @@ def patch() -> None:
         iterators.DistributedIteratorWorker,
     ]
     for worker in workers:
-        worker._eval_job = _marking(worker._eval_job)
-        worker._eval_input = _noting_input(worker._eval_input)
+        worker._eval_job = _mark_iteration(worker._eval_job)
+        worker._eval_input = _note_input(worker._eval_input)
     for worker in [*workers, cast("Any", iteration_worker.IterationWorker)]:
-        worker._eval_pool = _looping(worker._eval_pool)
+        worker._eval_pool = _loop_over_items(worker._eval_pool)
     component: Any = distributed_iteration_component.DistributedIterationComponent
-    component._map_run = _tolerating(component._map_run)
+    component._map_run = _tolerate_failures(component._map_run)
     writer: Any = result_writer_decl.ResultWriter
-    writer._eval_body = _failing_as(_write_results, WRITER_ERROR)
+    writer._eval_body = _rename_failure(_write_results, WRITER_ERROR)
     reader: Any = item_reader_decl.ItemReader
-    reader._eval_body = _failing_as(_read_items, READER_ERROR)
+    reader._eval_body = _rename_failure(_read_items, READER_ERROR)
     kind: Any = input_type.InputType
     kind.__init__ = _take_lines(kind.__init__)
 
 
-def _noting_input(evaluate: Callable[..., None]) -> Callable[..., None]:
-    def noting(self: Any, env_frame: Any) -> None:
+def _note_input(evaluate: Callable[..., None]) -> Callable[..., None]:
+    def evaluate_and_note(self: Any, env_frame: Any) -> None:
         evaluate(self, env_frame=env_frame)
         env_frame.given = env_frame.states.get_input()
 
-    return noting
+    return evaluate_and_note
 
 
-def _marking(evaluate: Callable[..., None]) -> Callable[..., None]:
-    def marking(self: Any, env: Any, job: Any) -> None:
+def _mark_iteration(evaluate: Callable[..., None]) -> Callable[..., None]:
+    def evaluate_marked(self: Any, env: Any, job: Any) -> None:
         from moto.stepfunctions.parser.asl.eval.program_state import ProgramEnded
 
         started = datetime.now(UTC)
@@ -105,13 +105,13 @@ def _marking(evaluate: Callable[..., None]) -> Callable[..., None]:
             stopped=datetime.now(UTC),
         )
 
-    return marking
+    return evaluate_marked
 
 
-def _tolerating(run: Callable[..., None]) -> Callable[..., None]:
+def _tolerate_failures(run: Callable[..., None]) -> Callable[..., None]:
     """Leave out failed iterations (assumed), or fail when there are more than the Map tolerates."""
 
-    def tolerating(self: Any, env: Any, eval_input: Any) -> None:
+    def run_tolerantly(self: Any, env: Any, eval_input: Any) -> None:
         run(self, env=env, eval_input=eval_input)
         if not env.is_running():
             return
@@ -124,7 +124,7 @@ def _tolerating(run: Callable[..., None]) -> Callable[..., None]:
         env.iterations = iterations
         env.stack.append([each.output for each in iterations if each.has_succeeded])
 
-    return tolerating
+    return run_tolerantly
 
 
 def _write_results(self: Any, env: Any) -> None:
@@ -133,7 +133,7 @@ def _write_results(self: Any, env: Any) -> None:
     Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html.
     """
     self.parargs.eval(env=env)
-    given = unpacked(env.stack.pop(), lambda expression: evaluated(env, expression))
+    given = unpack_arguments(env.stack.pop(), lambda expression: evaluate(env, expression))
     env.stack.pop()
     arn: str = env.map_run_record_pool_manager.get_all()[-1].map_run_arn
     prefix = str(given.get("Prefix", ""))
@@ -215,10 +215,10 @@ def _failure(env: Any, error: str, cause: str) -> Exception:
     )
 
 
-def _failing_as(evaluate: Callable[..., None], error: str) -> Callable[..., None]:
+def _rename_failure(evaluate: Callable[..., None], error: str) -> Callable[..., None]:
     """Rename a service's error to the name that a Map's Catch knows (documented)."""
 
-    def failing(self: Any, env: Any) -> None:
+    def evaluate_or_rename(self: Any, env: Any) -> None:
         from botocore.exceptions import ClientError
 
         try:
@@ -226,7 +226,7 @@ def _failing_as(evaluate: Callable[..., None], error: str) -> Callable[..., None
         except ClientError as refused:
             raise _failure(env, error, str(refused)) from refused
 
-    return failing
+    return evaluate_or_rename
 
 
 def _read_items(self: Any, env: Any) -> None:
@@ -256,17 +256,17 @@ def _read_items(self: Any, env: Any) -> None:
 
 
 def _take_lines(take: Callable[..., None]) -> Callable[..., None]:
-    def taken(self: Any, input_type: str) -> None:
+    def take_input_type(self: Any, input_type: str) -> None:
         self.is_lines = input_type == "JSONL"
         take(self, "JSON" if self.is_lines else input_type)
 
-    return taken
+    return take_input_type
 
 
-def _looping(evaluate: Callable[..., None]) -> Callable[..., None]:
+def _loop_over_items(evaluate: Callable[..., None]) -> Callable[..., None]:
     """Take the next item in a loop: moto's worker recurses, which works for a few hundred items at most."""
 
-    def looping(self: Any, job: Any, worker_frame: Any) -> None:
+    def evaluate_in_loop(self: Any, job: Any, worker_frame: Any) -> None:
         if getattr(self, "is_looping", False):
             self.next_of_loop = job
             return
@@ -281,4 +281,4 @@ def _looping(evaluate: Callable[..., None]) -> Callable[..., None]:
         finally:
             self.is_looping = False
 
-    return looping
+    return evaluate_in_loop

@@ -31,7 +31,7 @@ from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.logs import log_of
 from headrace.services.stepfunctions.interpreter.tasks import task_maker
-from headrace.services.stepfunctions.query_languages import marked
+from headrace.services.stepfunctions.query_languages import mark_expressions
 
 RUNTIME_ERROR = "States.Runtime"
 # Documented: the maximum number of events of a standard execution; the longest time of an express execution.
@@ -190,7 +190,7 @@ class Run:
         from moto.stepfunctions.parser.asl.parse.asl_parser import AmazonStateLanguageParser
 
         parser: Any = AmazonStateLanguageParser
-        program = parser.parse(json.dumps(marked(definition), ensure_ascii=False))[0]
+        program = parser.parse(json.dumps(mark_expressions(definition), ensure_ascii=False))[0]
         if started.is_express:
             own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
             program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
@@ -313,10 +313,10 @@ def _patch_interpreter() -> None:
     tasks: Any = state_task_service.StateTaskService
     tasks._normalise_response = _normalise_response
     iterations: Any = inline_iteration_component.InlineIterationComponent
-    iterations._launch_worker = _limited(iterations._launch_worker)
+    iterations._launch_worker = _limit_threads(iterations._launch_worker)
     retrier, events = decl.RetrierDecl, cast("Any", EventManager)
-    retrier._eval_body = _retrying(retrier._eval_body)
-    events._publish_history_event = _bounded(events._publish_history_event)
+    retrier._eval_body = _retry(retrier._eval_body)
+    events._publish_history_event = _bound_event(events._publish_history_event)
 
 
 def _normalise_response(
@@ -353,12 +353,12 @@ class _Retrying(threading.local):
 _RETRYING = _Retrying()
 
 
-def _retrying(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def retrying(self: Any, env: Any) -> None:
+def _retry(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def evaluate_with_retries(self: Any, env: Any) -> None:
         _RETRYING.environment = env
         evaluate(self, env)
 
-    return retrying
+    return evaluate_with_retries
 
 
 def _wait_in_retry(seconds: float) -> None:
@@ -370,8 +370,8 @@ def _wait_in_retry(seconds: float) -> None:
         environment.program_state_event.wait(min(left, 1.0))
 
 
-def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
-    def bounded(self: Any, *args: Any, **named: Any) -> None:
+def _bound_event(publish: Callable[..., None]) -> Callable[..., None]:
+    def publish_bounded(self: Any, *args: Any, **named: Any) -> None:
         kind = str(named.get("event_type")).rpartition(".")[2]
         ends = kind.startswith("Execution") and kind != "ExecutionStarted"
         if len(self._history_event_list) >= MOST_EVENTS and not ends:
@@ -384,16 +384,16 @@ def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
         if ends:
             self.ended.set()
 
-    return bounded
+    return publish_bounded
 
 
-def _limited(launch: Callable[..., Any]) -> Callable[..., Any]:
+def _limit_threads(launch: Callable[..., Any]) -> Callable[..., Any]:
     """Make a Map start a limited number of threads; they share its items."""
 
-    def launched(self: Any, env: Any, eval_input: Any, job_pool: Any) -> Any:
+    def launch_limited(self: Any, env: Any, eval_input: Any, job_pool: Any) -> Any:
         job_pool.workers = getattr(job_pool, "workers", 0) + 1
         if job_pool.workers > MOST_ITERATIONS_AT_A_TIME:
             return None
         return launch(self, env=env, eval_input=eval_input, job_pool=job_pool)
 
-    return launched
+    return launch_limited

@@ -44,7 +44,7 @@ def patch() -> None:
     names: Any = custom_error_name.CustomErrorName
     names.__init__ = error_name.ErrorName.__init__
     service: Any = state_task_service.StateTaskService
-    service._from_error = _naming(service._from_error)
+    service._from_error = _name_errors(service._from_error)
     task: Any = state_task_service_callback.StateTaskServiceCallback
     task._eval_body = _with_sync(task._eval_body, resource.ResourceCondition)
     sdk: Any = state_task_service_aws_sdk.StateTaskServiceAwsSdk
@@ -53,10 +53,10 @@ def patch() -> None:
     glue._build_sync_resolver = _no_glue_job
 
 
-def _naming(from_error: Callable[..., Any]) -> Callable[..., Any]:
+def _name_errors(from_error: Callable[..., Any]) -> Callable[..., Any]:
     """Name a service's errors after the service; moto names them States.Runtime, which no Catch handles."""
 
-    def named(self: Any, env: Any, ex: Exception) -> Any:
+    def name_error(self: Any, env: Any, ex: Exception) -> Any:
         from botocore.exceptions import ClientError
 
         if not isinstance(ex, ClientError):
@@ -68,7 +68,7 @@ def _naming(from_error: Callable[..., Any]) -> Callable[..., Any]:
         suffix = "" if code.endswith(("Exception", "Error")) else "Exception"
         return failure(self, env, f"{prefix}.{code}{suffix}", str(details.get("Message", "")))
 
-    return named
+    return name_error
 
 
 def _name_in_sdk(service: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from headrace.aws.calls.errors import AwsError
-from headrace.deliveries.http_targets import HttpCall, connection_call, exchanged
+from headrace.deliveries.http_targets import HttpCall, connection_call, make_exchange
 from headrace.deliveries.json_path import first_value
 from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.service_calls import failure
@@ -199,7 +199,7 @@ def task_maker(make: Callable[[str], Any]) -> Callable[[str], Any]:
 
     def task_for(service_name: str) -> Any:
         if service_name in SERVICES:
-            return _waiting_task()(SERVICES[service_name])
+            return _make_waiting_task()(SERVICES[service_name])
         if service_name in ("http", "apigateway"):
             return _http_task()()
         return make(service_name=service_name)  # pyright: ignore[reportCallIssue]
@@ -208,7 +208,7 @@ def task_maker(make: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 @functools.cache
-def _waiting_task() -> Any:
+def _make_waiting_task() -> Any:
     from botocore.exceptions import ClientError
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
         resource,
@@ -278,7 +278,7 @@ def _waiting_task() -> Any:
                 )
                 state = str(first_value(waiting.state, seen))
                 if state in waiting.failed:
-                    raise _failed(self, env, json.dumps(_capital(seen), default=str))
+                    raise _build_failure(self, env, json.dumps(_capital(seen), default=str))
                 if state not in waiting.done:
                     return None
                 return waiting.result(answer, _capital(seen))
@@ -298,7 +298,7 @@ def _capital(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def _failed(task: Any, env: Any, cause: str) -> Exception:
+def _build_failure(task: Any, env: Any, cause: str) -> Exception:
     from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
         FailureEventException,
     )
@@ -350,7 +350,7 @@ def _http_task() -> Any:
             call = _call_of(normalised_parameters, self.resource.service_name, account)
             given = normalised_parameters.get("RequestBody")
             body = b"" if given is None else json.dumps(given).encode()
-            status, headers, answer = exchanged(call, body)
+            status, headers, answer = make_exchange(call, body)
             if status >= 300:
                 raise AwsError("HTTP", answer.decode(errors="replace"), status)
             env.stack.append(

@@ -63,7 +63,7 @@ class _Refused(Exception):
 
 
 def _parse(text: str | None) -> Any:
-    return None if text is None else _taken(json.loads(text))
+    return None if text is None else _from_json(json.loads(text))
 
 
 def _partition(items: list[Any] | None, size: float | None) -> Any:
@@ -139,14 +139,14 @@ _FUNCTIONS = _functions()
 # --- evaluation -----------------------------------------------------------------------------------------
 
 
-def _taken(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     """Return a JSON value in jsonata's form, which distinguishes nothing and null."""
     if value is None:
         return Utils.NULL_VALUE
     if isinstance(value, dict):
-        return {name: _taken(each) for name, each in cast("dict[str, Any]", value).items()}
+        return {name: _from_json(each) for name, each in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_taken(each) for each in cast("list[Any]", value)]
+        return [_from_json(each) for each in cast("list[Any]", value)]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LONGEST_INTEGER:
         return float(value)
     return value
@@ -156,7 +156,7 @@ class _NoJson(Exception):
     """The result is or contains a function or a regular expression."""
 
 
-def _given(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a result as JSON. Raises _NoJson."""
     if value is Utils.NULL_VALUE or value is None:
         return None
@@ -168,9 +168,9 @@ def _given(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {name: _given(each) for name, each in members.items() if each is not None}
+        return {name: _to_json(each) for name, each in members.items() if each is not None}
     if isinstance(value, list):
-        return [_given(each) for each in cast("list[Any]", value)]
+        return [_to_json(each) for each in cast("list[Any]", value)]
     raise _NoJson
 
 
@@ -180,7 +180,7 @@ class _Bounds:
     def __init__(self) -> None:
         self._depth = 0
 
-    def entered(self, *_: Any) -> None:
+    def enter(self, *_: Any) -> None:
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise _Refused(
@@ -188,7 +188,7 @@ class _Bounds:
                 f" Consider rewriting as tail-recursive. Depth={self._depth} max={MOST_DEPTH}"
             )
 
-    def left(self, _expression: Any, _input: Any, _frame: Any, result: Any) -> None:
+    def leave(self, _expression: Any, _input: Any, _frame: Any, result: Any) -> None:
         self._depth -= 1
         if isinstance(result, str):
             size = len(result)
@@ -200,18 +200,18 @@ class _Bounds:
             raise _Refused(_TOO_LARGE)
 
 
-def _evaluated(request: dict[str, Any]) -> dict[str, Any]:
+def _evaluate(request: dict[str, Any]) -> dict[str, Any]:
     program = Jsonata(request["expression"], _engine)
     program.set_output_convert_nulls(False)
     bounds = _Bounds()
-    program.environment.set_evaluate_entry_callback(bounds.entered)
-    program.environment.set_evaluate_exit_callback(bounds.left)
-    variables = {name: _taken(value) for name, value in request["variables"].items()}
+    program.environment.set_evaluate_entry_callback(bounds.enter)
+    program.environment.set_evaluate_exit_callback(bounds.leave)
+    variables = {name: _from_json(value) for name, value in request["variables"].items()}
     found = program.evaluate(None, {**_FUNCTIONS, **variables})
     if found is None:
         return {"nothing": True}
     try:
-        return {"value": _given(found)}
+        return {"value": _to_json(found)}
     except _NoJson:
         return {"unsupported": True}
 
@@ -219,7 +219,7 @@ def _evaluated(request: dict[str, Any]) -> dict[str, Any]:
 # --- validating an expression before it runs ------------------------------------------------------------
 
 
-def _checked(request: dict[str, Any]) -> dict[str, Any]:
+def _check(request: dict[str, Any]) -> dict[str, Any]:
     """Answer with the names that an expression reads, of those that Step Functions may not provide."""
     program = Jsonata(request["expression"], _engine)
     return {"roots": sorted(set(_roots(program.ast)))}
@@ -278,7 +278,7 @@ def _words_of(error: JException) -> str:
         if match[0].startswith("{{{"):
             return str(value)
         try:
-            return json.dumps(_given(value), ensure_ascii=False)
+            return json.dumps(_to_json(value), ensure_ascii=False)
         except _NoJson:
             return '""'
 
@@ -288,7 +288,7 @@ def _words_of(error: JException) -> str:
 
 def _answer_to(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        return _checked(request) if request["is_check"] else _evaluated(request)
+        return _check(request) if request["is_check"] else _evaluate(request)
     except _Refused as error:
         return {"code": "", "message": str(error)}
     except JException as error:

@@ -12,8 +12,8 @@ from headrace.core.evaluation import (
     Stopped,
     TooMuch,
     Turns,
+    bound_parsed_bytes,
     check_json_size,
-    parsed_size,
     text_size,
 )
 from headrace.core.evaluation import budget as budgets
@@ -122,4 +122,4 @@ def test_the_size_of_a_value_that_holds_itself_twice_is_found_at_once():
         check_json_size(value, 1_000_000)
     assert check_json_size({"a": [1, "b", None, True]}, 1000) == 25
     assert (text_size("ab"), text_size("é")) == (2, 4)
-    assert parsed_size("[[],[]]") > 3 * 64
+    assert bound_parsed_bytes("[[],[]]") > 3 * 64

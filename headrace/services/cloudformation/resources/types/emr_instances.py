@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -52,11 +52,11 @@ def instances(given: Properties) -> dict[str, Any]:
     # CloudFormation's clusters stay up unless the template says otherwise.
     made.setdefault("KeepJobFlowAliveWhenNoSteps", True)
     groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
-    groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
+    groups += [_group(task, "TASK") for task in get_list(given, "TaskInstanceGroups")]
     if groups:
         made["InstanceGroups"] = groups
     fleets = [_fleet(given[key], kind) for key, kind in _FLEETS if key in given]
-    fleets += [_fleet(task, "TASK") for task in listed(given, "TaskInstanceFleets")]
+    fleets += [_fleet(task, "TASK") for task in get_list(given, "TaskInstanceFleets")]
     if fleets:
         made["InstanceFleets"] = fleets
     return made
@@ -82,7 +82,7 @@ def _group(given: Properties, role: str) -> dict[str, Any]:
 
 def _volumes(given: Properties) -> dict[str, Any]:
     configs: list[dict[str, Any]] = []
-    for config in listed(given, "EbsBlockDeviceConfigs"):
+    for config in get_list(given, "EbsBlockDeviceConfigs"):
         volume = integers(config["VolumeSpecification"], "SizeInGB", "Iops", "Throughput")
         configs.append({**integers(config, "VolumesPerInstance"), "VolumeSpecification": volume})
     turned: dict[str, Any] = {"EbsBlockDeviceConfigs": configs}
@@ -113,7 +113,7 @@ def _scaling(given: Properties) -> dict[str, Any]:
 def _fleet(given: Properties, kind: str) -> dict[str, Any]:
     fleet = {**integers(given, "TargetOnDemandCapacity", "TargetSpotCapacity")}
     configs: list[dict[str, Any]] = []
-    for config in listed(given, "InstanceTypeConfigs"):
+    for config in get_list(given, "InstanceTypeConfigs"):
         turned = integers(config, "WeightedCapacity")
         if "Configurations" in turned:
             turned["Configurations"] = configurations(turned["Configurations"])
@@ -133,7 +133,7 @@ def configurations(given: Any) -> list[dict[str, Any]]:
             "Properties": {
                 key: str(value) for key, value in item.get("ConfigurationProperties", {}).items()
             },
-            "Configurations": configurations(listed(item, "Configurations")),
+            "Configurations": configurations(get_list(item, "Configurations")),
         }
         for item in cast("list[dict[str, Any]]", given)
     ]

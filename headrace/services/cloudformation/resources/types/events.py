@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from headrace.aws.calls.model import service_model
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -77,16 +77,16 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
-    kept = {target["Id"] for target in listed(new, "Targets")}
+    kept = {target["Id"] for target in get_list(new, "Targets")}
     name = rule_name(physical_id)
-    gone = [target["Id"] for target in listed(old, "Targets") if target["Id"] not in kept]
+    gone = [target["Id"] for target in get_list(old, "Targets") if target["Id"] not in kept]
     if gone:
         context.call("events", "RemoveTargets", {"Rule": name, "Ids": gone, **_bus(old)})
     return _put(context, name, new)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    ids = [target["Id"] for target in listed(properties, "Targets")]
+    ids = [target["Id"] for target in get_list(properties, "Targets")]
     where = _bus(properties)
     name = rule_name(physical_id)
     if ids:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.core.values import mapped
+from headrace.core.values import get_mapping
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -52,7 +52,7 @@ def _delete_database(context: Context, physical_id: str, properties: Properties)
 
 
 def _create_table(context: Context, properties: Properties) -> ResourceResult:
-    given = mapped(properties, "TableInput")
+    given = get_mapping(properties, "TableInput")
     named = properties.get("Name") or context.generated_name(255).lower()
     given.setdefault("Name", named)
     params = {"DatabaseName": properties["DatabaseName"], "TableInput": given}
@@ -84,15 +84,15 @@ def _typed(value: Any, name: str = "") -> Any:
 def _update_table(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    given = {**mapped(new, "TableInput"), "Name": physical_id}
+    given = {**get_mapping(new, "TableInput"), "Name": physical_id}
     names = {"DatabaseName": new["DatabaseName"]}
     present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
-    parameters = mapped(present, "Parameters")
+    parameters = get_mapping(present, "Parameters")
     if "metadata_location" in parameters:
         # The template does not list the table's present snapshots (that AWS keeps them is assumed).
         given = {**{name: present[name] for name in _OF_ICEBERG if name in present}, **given}
         kept = {name: parameters[name] for name in ("table_type", "metadata_location")}
-        given["Parameters"] = {**kept, **mapped(given, "Parameters")}
+        given["Parameters"] = {**kept, **get_mapping(given, "Parameters")}
     context.call("glue", "UpdateTable", {**names, "TableInput": given})
     return ResourceResult(physical_id)
 

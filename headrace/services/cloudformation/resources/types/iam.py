@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -55,20 +55,20 @@ def _create_role(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _set_role_policies(context: Context, name: str, old: Properties, new: Properties) -> None:
-    before, after = (set(listed(p, "ManagedPolicyArns")) for p in (old, new))
+    before, after = (set(get_list(p, "ManagedPolicyArns")) for p in (old, new))
     for arn in sorted(after - before):
         context.call("iam", "AttachRolePolicy", {"RoleName": name, "PolicyArn": arn})
     for arn in sorted(before - after):
         params = {"RoleName": name, "PolicyArn": arn}
         context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
-    inline = {p["PolicyName"]: p["PolicyDocument"] for p in listed(new, "Policies")}
+    inline = {p["PolicyName"]: p["PolicyDocument"] for p in get_list(new, "Policies")}
     for policy, document in inline.items():
         context.call(
             "iam",
             "PutRolePolicy",
             {"RoleName": name, "PolicyName": policy, "PolicyDocument": _document(document)},
         )
-    for policy in listed(old, "Policies"):
+    for policy in get_list(old, "Policies"):
         if policy["PolicyName"] not in inline:
             params = {"RoleName": name, "PolicyName": policy["PolicyName"]}
             context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
@@ -132,7 +132,7 @@ _HOLDERS = (("Roles", "Role"), ("Users", "User"), ("Groups", "Group"))
 
 def _put_policy(context: Context, properties: Properties) -> None:
     for plural, kind in _HOLDERS:
-        for holder in listed(properties, plural):
+        for holder in get_list(properties, plural):
             context.call(
                 "iam",
                 f"Put{kind}Policy",
@@ -148,7 +148,7 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
     """Return an inline policy that exists already: a put would overwrite it, and a rollback would delete it."""
     name = properties.get("PolicyName")
     for plural, kind in _HOLDERS:
-        for holder in listed(properties, plural):
+        for holder in get_list(properties, plural):
             params = {f"{kind}Name": holder, "PolicyName": name}
             found = context.found("iam", f"Get{kind}Policy", params, f"{name}|{holder}")
             if found:
@@ -158,7 +158,7 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
 
 def _check_holders(properties: Properties) -> None:
     """Raise ResourceFailed for a policy attached to nobody, which AWS refuses (recorded; observed words)."""
-    if not any(listed(properties, plural) for plural, _ in _HOLDERS):
+    if not any(get_list(properties, plural) for plural, _ in _HOLDERS):
         raise ResourceFailed("At least one of [Groups,Roles,Users] must be non-empty.")
 
 
@@ -180,7 +180,7 @@ def _update_policy(
 ) -> ResourceResult:
     _put_policy(context, new)
     for plural, _ in _HOLDERS:
-        gone = [h for h in listed(old, plural) if h not in listed(new, plural)]
+        gone = [h for h in get_list(old, plural) if h not in get_list(new, plural)]
         _delete_policy(context, physical_id, {**old, plural: gone, **_others_empty(plural)})
     return ResourceResult(physical_id, {"Id": new["PolicyName"]})
 
@@ -191,7 +191,7 @@ def _others_empty(kept: str) -> Properties:
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
     for plural, kind in _HOLDERS:
-        for holder in listed(properties, plural):
+        for holder in get_list(properties, plural):
             params = {f"{kind}Name": holder, "PolicyName": properties["PolicyName"]}
             context.delete_if_exists("iam", f"Delete{kind}Policy", params, GONE)
 
@@ -212,7 +212,7 @@ def _create_managed(context: Context, properties: Properties) -> ResourceResult:
         },
     )["Policy"]
     context.note_made(policy["Arn"])
-    for role in listed(properties, "Roles"):
+    for role in get_list(properties, "Roles"):
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
     return ResourceResult(
         policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]}
@@ -226,7 +226,7 @@ def _update_managed(
         _drop_oldest_version(context, physical_id)
         params = {"PolicyDocument": _document(new["PolicyDocument"]), "SetAsDefault": True}
         context.call("iam", "CreatePolicyVersion", {"PolicyArn": physical_id, **params})
-    before, after = (set(listed(p, "Roles")) for p in (old, new))
+    before, after = (set(get_list(p, "Roles")) for p in (old, new))
     for role in sorted(after - before):
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": physical_id})
     for role in sorted(before - after):
@@ -247,7 +247,7 @@ def _drop_oldest_version(context: Context, arn: str) -> None:
 
 
 def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
-    for role in listed(properties, "Roles"):
+    for role in get_list(properties, "Roles"):
         params = {"RoleName": role, "PolicyArn": physical_id}
         context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     try:
@@ -285,10 +285,10 @@ def _update_profile(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
     # A profile has one role: the old one is removed before the new one is added.
-    for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
+    for role in [role for role in get_list(old, "Roles") if role not in new["Roles"]]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
         context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
-    for role in [role for role in new["Roles"] if role not in listed(old, "Roles")]:
+    for role in [role for role in new["Roles"] if role not in get_list(old, "Roles")]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
         context.call("iam", "AddRoleToInstanceProfile", params)
     profile = context.call("iam", "GetInstanceProfile", {"InstanceProfileName": physical_id})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.core.values import listed, mapped
+from headrace.core.values import get_list, get_mapping
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -27,7 +27,7 @@ _ACTIVE_WITHIN_S = 600.0
 
 def _mode(properties: Properties) -> str:
     # CDK writes no StreamModeDetails for some provisioned streams, only a shard count.
-    details = mapped(properties, "StreamModeDetails")
+    details = get_mapping(properties, "StreamModeDetails")
     default = "PROVISIONED" if "ShardCount" in properties else "ON_DEMAND"
     return str(details.get("StreamMode", default))
 
@@ -91,8 +91,8 @@ def _configure(context: Context, name: str, old: Properties, new: Properties) ->
         params = {"EncryptionType": key["EncryptionType"], "KeyId": key["KeyId"]}
         context.call("kinesis", f"{verb}StreamEncryption", {"StreamName": name, **params})
         _wait_for_stream(context, name)
-    wanted = set(listed(new, "DesiredShardLevelMetrics"))
-    present = set(listed(old, "DesiredShardLevelMetrics"))
+    wanted = set(get_list(new, "DesiredShardLevelMetrics"))
+    present = set(get_list(old, "DesiredShardLevelMetrics"))
     for verb, metrics in (("Enable", wanted - present), ("Disable", present - wanted)):
         if metrics:
             context.call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -105,7 +105,7 @@ def _alias_params(properties: Properties) -> dict[str, Any]:
     params |= {key: properties[key] for key in ("FunctionName", "FunctionVersion", "Name")}
     weights = {
         weight["FunctionVersion"]: float(weight["FunctionWeight"])
-        for weight in listed(properties.get("RoutingConfig") or {}, "AdditionalVersionWeights")
+        for weight in get_list(properties.get("RoutingConfig") or {}, "AdditionalVersionWeights")
     }
     params["RoutingConfig"] = {"AdditionalVersionWeights": weights}
     return params

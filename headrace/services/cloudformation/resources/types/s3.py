@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.model import operation_model
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -63,7 +63,7 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
         if property_name in properties:
             given = in_the_apis_form(property_name, name, properties[property_name])
             context.call("s3", operation, {"Bucket": name, member: given})
-    for metrics in listed(properties, "MetricsConfigurations"):
+    for metrics in get_list(properties, "MetricsConfigurations"):
         configuration = {
             "Id": metrics["Id"],
             **({"Filter": {"Prefix": metrics["Prefix"]}} if "Prefix" in metrics else {}),
@@ -176,7 +176,7 @@ def _lifecycle(rule: Properties) -> Properties:
 
 
 def _lifecycle_filter(rule: Properties) -> Properties:
-    tags = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in listed(rule, "TagFilters")]
+    tags = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in get_list(rule, "TagFilters")]
     sizes = _renamed(
         rule,
         ObjectSizeGreaterThan="ObjectSizeGreaterThan",

@@ -4,7 +4,7 @@ import json
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.core.values import listed
+from headrace.core.values import get_list
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -79,8 +79,8 @@ def _update_topic(
 
 def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties) -> None:
     """Create a topic's own subscriptions; those that an update removes stay, as AWS documents."""
-    before = [(one["Protocol"], one["Endpoint"]) for one in listed(old, "Subscription")]
-    for one in listed(new, "Subscription"):
+    before = [(one["Protocol"], one["Endpoint"]) for one in get_list(old, "Subscription")]
+    for one in get_list(new, "Subscription"):
         if (one["Protocol"], one["Endpoint"]) not in before:
             wanted = {"Protocol": one["Protocol"], "Endpoint": one["Endpoint"]}
             context.call("sns", "Subscribe", {"TopicArn": arn, **wanted})
