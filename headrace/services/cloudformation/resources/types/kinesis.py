@@ -206,7 +206,7 @@ def _create_queue(context: Context, properties: Properties) -> ResourceResult:
     params: dict[str, Any] = {
         "QueueName": properties["QueueName"],
         "StreamConfigurationList": [
-            _stream_of_queue(one) for one in listed(properties, "StreamConfigurationList")
+            _stream_of_queue(one) for one in get_list(properties, "StreamConfigurationList")
         ],
     }
     attributes = _queue_attributes(properties)
@@ -221,7 +221,7 @@ def _create_queue(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _stream_of_queue(given: dict[str, Any]) -> dict[str, Any]:
-    position = mapped(given, "StartingPosition")
+    position = get_mapping(given, "StartingPosition")
     if not position:
         return {"StreamARN": given["StreamARN"]}
     # A template has a timestamp as text, in seconds or in ISO's form (assumed: both are taken).
@@ -235,11 +235,11 @@ def _stream_of_queue(given: dict[str, Any]) -> dict[str, Any]:
 
 def _queue_attributes(properties: Properties) -> dict[str, Any]:
     """Return the attributes of a template with its numbers as numbers."""
-    given = mapped(properties, "QueueAttributes")
+    given = get_mapping(properties, "QueueAttributes")
     attributes: dict[str, Any] = {}
     if "VisibilityTimeoutSeconds" in given:
         attributes["VisibilityTimeoutSeconds"] = int(given["VisibilityTimeoutSeconds"])
-    dead_letters = mapped(given, "DeadLetterConfiguration")
+    dead_letters = get_mapping(given, "DeadLetterConfiguration")
     if dead_letters:
         count = {"MaxReceiveCount": int(dead_letters["MaxReceiveCount"])}
         attributes["DeadLetterConfiguration"] = {
