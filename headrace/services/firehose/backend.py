@@ -181,18 +181,18 @@ class Firehose:
 
     def find_vpc(self, stream: DeliveryStream) -> None:
         """Set the VpcId of a VpcConfiguration's subnets; leave it out for subnets that EC2 does not know."""
-        given: dict[str, Any] | None = stream.destination.get("VpcConfiguration")
+        configuration: dict[str, Any] | None = stream.destination.get("VpcConfiguration")
         control = self._ports.control
-        if not given or control is None:
+        if not configuration or control is None:
             return
-        asked = {"SubnetIds": given["SubnetIds"]}
+        asked = {"SubnetIds": configuration["SubnetIds"]}
         with contextlib.suppress(AwsError):
-            found = control.call(
+            answer = control.call(
                 "ec2", "DescribeSubnets", asked, account=stream.account, region=stream.region
             )
             stream.destination["VpcConfiguration"] = {
-                **given,
-                "VpcId": found["Subnets"][0]["VpcId"],
+                **configuration,
+                "VpcId": answer["Subnets"][0]["VpcId"],
             }
 
     def check_tables(self, stream: DeliveryStream) -> None:
@@ -319,16 +319,16 @@ class Firehose:
         """Write records to the journal, durably, and return their ids. Raises LogFull, OSError."""
         texts = [base64.b64encode(data).decode() for data in datas]
         number = self.put_texts(stream, texts, sum(map(len, datas)), now_ms, operation)
-        return [f"{number}{place:03}" for place in range(len(datas))]
+        return [f"{number}{index:03}" for index in range(len(datas))]
 
-    def admitted(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
+    def admit(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
         """Return for each record whether the quotas of `limits=aws` admit it; all, without these quotas."""
         if self.throttle is None:
             return [True] * len(datas)
         admitted = self.throttle.admit(stream, list(map(len, datas)), now_ms)
         refused = admitted.count(False)
         if refused:
-            self.reports(stream).throttled(refused)
+            self.reports(stream).report_throttled(refused)
         return admitted
 
     def reports(self, stream: DeliveryStream) -> Reports:

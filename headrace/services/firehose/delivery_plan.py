@@ -71,7 +71,7 @@ def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[st
     return kinds
 
 
-def renamed(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
+def rename_keys(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
     """Return the object keys under another destination; unchanged if its prefix has other partition keys."""
     naming, values = stream.naming, values_of(intent.partition)
     now_ms = ports.clock.now_ms()

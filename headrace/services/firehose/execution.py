@@ -80,7 +80,7 @@ def execute(
     pending.refused += outcome.failed
     reports.measure(*outcome.measured)
     if outcome.dropped:
-        reports.dropped(outcome.dropped)
+        reports.report_dropped(outcome.dropped)
     if outcome.retry:
         again = _again(destination, intent, outcome, pending, ports)
         if again is not None:
@@ -102,9 +102,9 @@ def execute(
             ports.objects.delete(bucket, key)
     failed = [*pending.buffer.failed, *pending.refused]
     if failed:
-        reports.refused(failed)
+        reports.report_refused(failed)
     if not is_empty:
-        reports.delivered(
+        reports.report_delivered(
             DeliveryFigures(
                 records=len(pending.buffer.records) - len(pending.refused),
                 size_bytes=pending.size_bytes,

@@ -66,7 +66,7 @@ def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
     text = kind.strip().lower()
     arrow, convert = _type(text)
     if time_formats and text == "timestamp":
-        convert = _formatted(time_formats)
+        convert = _build_time_converter(time_formats)
     base = text.partition("(")[0]
     plain: tuple[type, ...] = ()
     if base in _TEXTS:
@@ -102,10 +102,10 @@ def _type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
         return pa.binary(), lambda value: _text(value).encode()
     if base == "decimal":
         return _decimal(text)
-    return _nested(text, depth + 1)
+    return _parse_nested(text, depth + 1)
 
 
-def _nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
+def _parse_nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
     name, _, inner = text.partition("<")
     name = name.strip()
     if not inner.endswith(">"):
@@ -129,8 +129,8 @@ def _nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
         arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
 
         def as_struct(value: Any) -> Any:
-            given = {key.lower(): item for key, item in _is(dict, value).items()}
-            return {field: _or_none(convert, given.get(field)) for field, (_, convert) in fields}
+            members = {key.lower(): item for key, item in _is(dict, value).items()}
+            return {field: _or_none(convert, members.get(field)) for field, (_, convert) in fields}
 
         return arrow, as_struct
     raise UnknownType(text)
@@ -138,11 +138,11 @@ def _nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
 
 def _split(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]]
 
 
@@ -152,11 +152,13 @@ def _or_none(convert: Convert, value: Any) -> Any:
 
 def _is(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise WrongValue(f"{_shown(value)} is not {'a list' if kind is list else 'an object'}")
+        raise WrongValue(
+            f"{_render_value(value)} is not {'a list' if kind is list else 'an object'}"
+        )
     return value
 
 
-def _shown(value: Any) -> str:
+def _render_value(value: Any) -> str:
     return json.dumps(value, default=str)[:100]
 
 
@@ -179,18 +181,18 @@ def _integer(bits: int) -> Convert:
                 return int(number)
         except (TypeError, ValueError, OverflowError):
             pass
-        raise WrongValue(f"{_shown(value)} is not an integer of {bits} bits")
+        raise WrongValue(f"{_render_value(value)} is not an integer of {bits} bits")
 
     return convert
 
 
 def _float(value: Any) -> float:
     if isinstance(value, bool):
-        raise WrongValue(f"{_shown(value)} is not a number")
+        raise WrongValue(f"{_render_value(value)} is not a number")
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise WrongValue(f"{_shown(value)} is not a number") from error
+        raise WrongValue(f"{_render_value(value)} is not a number") from error
 
 
 def _boolean(value: Any) -> bool:
@@ -198,7 +200,7 @@ def _boolean(value: Any) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise WrongValue(f"{_shown(value)} is not a boolean")
+    raise WrongValue(f"{_render_value(value)} is not a boolean")
 
 
 def _timestamp(value: Any) -> datetime:
@@ -208,7 +210,7 @@ def _timestamp(value: Any) -> datetime:
         try:
             return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
         except (ValueError, OverflowError, OSError) as error:
-            raise WrongValue(f"{_shown(value)} is not a timestamp") from error
+            raise WrongValue(f"{_render_value(value)} is not a timestamp") from error
     text = str(value).strip()
     try:
         at = datetime.fromisoformat(text)
@@ -219,7 +221,7 @@ def _timestamp(value: Any) -> datetime:
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
-def _formatted(formats: Sequence[str]) -> Convert:
+def _build_time_converter(formats: Sequence[str]) -> Convert:
     """Return a converter that tries the Hive SerDe's formats and then the default."""
     read = [joda.reader(pattern) for pattern in formats if pattern != joda.MILLIS]
     in_millis = joda.MILLIS in formats
@@ -248,14 +250,14 @@ def _short_time(text: str) -> datetime:
         year, month, day, rest = match.groups(default="")
         return datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{rest}")
     except ValueError as error:
-        raise WrongValue(f"{_shown(text)} is not a timestamp") from error
+        raise WrongValue(f"{_render_value(text)} is not a timestamp") from error
 
 
 def _date(value: Any) -> date:
     try:
         return date.fromisoformat(str(value)[:10])
     except ValueError as error:
-        raise WrongValue(f"{_shown(value)} is not a date") from error
+        raise WrongValue(f"{_render_value(value)} is not a date") from error
 
 
 def _decimal(text: str) -> tuple[pa.DataType, Convert]:
@@ -267,6 +269,6 @@ def _decimal(text: str) -> tuple[pa.DataType, Convert]:
         try:
             return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale))
         except (InvalidOperation, ValueError) as error:
-            raise WrongValue(f"{_shown(value)} is not a decimal") from error
+            raise WrongValue(f"{_render_value(value)} is not a decimal") from error
 
     return cast("pa.DataType", pa.decimal128(precision, scale)), convert

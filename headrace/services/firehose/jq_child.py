@@ -29,11 +29,11 @@ try ([
 
 def _results(program: Any, documents: Sequence[str]) -> list[str]:
     try:
-        found = list(program.input_text("\n".join(documents)))
+        outputs = list(program.input_text("\n".join(documents)))
     except ValueError:
-        found = []
-    if len(found) == len(documents):
-        return list(map(_line, found))
+        outputs = []
+    if len(outputs) == len(documents):
+        return list(map(_line, outputs))
     # A record stops the parser, for example one that is nested too deeply: parse each by itself.
     lines: list[str] = []
     for document in documents:
@@ -67,11 +67,11 @@ def answer(request: bytes) -> bytes:
     """Answer a batch of records, or the check of a query."""
     (count,) = struct.unpack_from("<I", request)
     lengths = struct.unpack_from(f"<{count}I", request, 4)
-    place = 4 + 4 * count
+    offset = 4 + 4 * count
     texts: list[str] = []
     for length in lengths:
-        texts.append(request[place : place + length].decode())
-        place += length
+        texts.append(request[offset : offset + length].decode())
+        offset += length
     query, *documents = texts
     text = "\n".join(_results(_program(query), documents)) if documents else _problem(query)
     return text.encode("utf-8", "replace")

@@ -25,18 +25,18 @@ def delimiter_of(destination: Mapping[str, Any]) -> bytes:
     return b"\n" if "AppendDelimiterToRecord" in processors_of(destination) else b""
 
 
-def compressed_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
+def compress_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
     """Compress a body in the stream's CompressionFormat; return it and its Content-Encoding."""
     kind = str(stream.destination.get("CompressionFormat") or "UNCOMPRESSED")
-    return (body, None) if kind == "UNCOMPRESSED" else compressed_as(kind, body, key)
+    return (body, None) if kind == "UNCOMPRESSED" else compress_as(kind, body, key)
 
 
-def compressed_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
+def compress_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
     """Compress a body; return it and its Content-Encoding."""
     # Import its library on use: a cloud must be healthy within a second.
-    from headrace.services.firehose.compress import compressed
+    from headrace.services.firehose.compress import compress_body
 
-    return compressed(body, kind, key)
+    return compress_body(body, kind, key)
 
 
 class NotPut(Exception):
@@ -91,17 +91,19 @@ def put(
 def table_of(stream: DeliveryStream) -> dict[str, str]:
     """Return a conversion's Glue table in the form of AWS's error output."""
     assert stream.conversion is not None
-    given = stream.conversion["SchemaConfiguration"]
+    schema = stream.conversion["SchemaConfiguration"]
     return {
-        "catalogId": given.get("CatalogId") or stream.account,
-        "databaseName": given["DatabaseName"],
-        "tableName": given["TableName"],
-        "region": given.get("Region") or stream.region,
-        "versionId": given.get("VersionId") or "LATEST",
+        "catalogId": schema.get("CatalogId") or stream.account,
+        "databaseName": schema["DatabaseName"],
+        "tableName": schema["TableName"],
+        "region": schema.get("Region") or stream.region,
+        "versionId": schema.get("VersionId") or "LATEST",
     }
 
 
-def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -> ConvertedFile:
+def convert_records(
+    stream: DeliveryStream, records: Sequence[Record], ports: Ports
+) -> ConvertedFile:
     """Convert records to a file of the conversion's format. Raises SchemaNotFound."""
     # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one second.
     serde.check_can_convert()

@@ -60,8 +60,10 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
             raise invalid(
                 f"Firehose is unable to assume role {role}. Please check the role provided."
             )
-    met = set(_required_permissions(before)) if before is not None else set[RequiredPermission]()
-    for role, action, resource in _required_permissions(stream):
+    met = (
+        set(_list_required_permissions(before)) if before is not None else set[RequiredPermission]()
+    )
+    for role, action, resource in _list_required_permissions(stream):
         if (role, action, resource) in met:
             continue
         if guard.denial(CallerIdentity(role, SESSION), action, resource):
@@ -129,7 +131,7 @@ def key_of(s3: Mapping[str, Any]) -> str:
     return str(kms.get("AWSKMSKeyARN") or "")
 
 
-def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
+def find_function_denial(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
     """Return why the role may not invoke the function of a transformation; empty when it may."""
     acting = CallerIdentity(_role(stream), SESSION)
     guard.denial(acting, "lambda:GetFunctionConfiguration", function_arn)
@@ -143,14 +145,14 @@ def may_log(guard: Guard, stream: DeliveryStream, group: str, log_stream: str) -
     return not guard.denial(CallerIdentity(_role(stream), SESSION), "logs:PutLogEvents", resource)
 
 
-def denied_secret(guard: Guard, stream: DeliveryStream, arn: str) -> str:
+def find_secret_denial(guard: Guard, stream: DeliveryStream, arn: str) -> str:
     """Return why no role may read a destination's secret; empty when one may."""
     return guard.denial(
         CallerIdentity(_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn
     )
 
 
-def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
+def find_domain_denial(guard: Guard, stream: DeliveryStream, arn: str) -> str:
     """Return why the role may not write to an OpenSearch domain; empty when it may.
 
     What else AWS documents as needed is noted only.
@@ -162,7 +164,7 @@ def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
     return next(filter(None, sentences), "")
 
 
-def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
+def find_collection_denial(guard: Guard, stream: DeliveryStream) -> str:
     """Return why the role may not use OpenSearch Serverless' collections; empty when it may.
 
     A collection's endpoint contains its id but not its account, which is assumed to be the delivery stream's.
@@ -194,8 +196,8 @@ def _role(stream: DeliveryStream) -> str:
 
 
 def _secret_role(stream: DeliveryStream) -> str:
-    given = mapped(stream.destination, "SecretsManagerConfiguration")
-    return str(given.get("RoleARN") or "") or _role(stream)
+    secret_configuration = mapped(stream.destination, "SecretsManagerConfiguration")
+    return str(secret_configuration.get("RoleARN") or "") or _role(stream)
 
 
 def _roles(stream: DeliveryStream) -> Iterator[str]:
@@ -211,7 +213,7 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
         yield str(stream.destination["RoleARN"])
 
 
-def _required_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
+def _list_required_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     yield from _source_permissions(stream)
     yield from _table_permissions(stream)
 
@@ -225,11 +227,11 @@ def _source_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
 def _table_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     if stream.conversion is None:
         return
-    given = mapped(stream.conversion, "SchemaConfiguration")
-    region = str(given.get("Region") or stream.region)
-    account = str(given.get("CatalogId") or stream.account)
-    database, table = given.get("DatabaseName"), given.get("TableName")
+    schema = mapped(stream.conversion, "SchemaConfiguration")
+    region = str(schema.get("Region") or stream.region)
+    account = str(schema.get("CatalogId") or stream.account)
+    database, table = schema.get("DatabaseName"), schema.get("TableName")
     for name in _OF_TABLE:
         for resource in ("catalog", f"database/{database}", f"table/{database}/{table}"):
             arn = make_arn("glue", region, account, resource)
-            yield str(given.get("RoleARN") or ""), f"glue:{name}", arn
+            yield str(schema.get("RoleARN") or ""), f"glue:{name}", arn

@@ -67,20 +67,20 @@ def name_objects(
     extension = _extension(naming)
     keys: dict[str, str] = {}
     for kind in kinds:
-        text, given, error_type = naming.prefix, list(values), ""
+        text, prefix_parts, error_type = naming.prefix, list(values), ""
         if kind == SOURCE_BACKUP:
-            text, given = str(naming.backup.get("Prefix") or ""), []
+            text, prefix_parts = str(naming.backup.get("Prefix") or ""), []
         elif kind:
             error_type = kind.partition(":")[0]
             own = naming.own_errors.get(kind) or naming.error_prefix
-            text, given = error_prefix(naming.prefix, own, error_type), []
+            text, prefix_parts = error_prefix(naming.prefix, own, error_type), []
         folder = evaluate(
             text,
             oldest_ms,
             time_zone=naming.time_zone,
             random=lambda: ids.hex(RANDOM_CHARS),
             error_type=error_type,
-            values=given,
+            values=prefix_parts,
         )
         suffix = ""
         if kind == DELIVERED:
@@ -92,9 +92,9 @@ def name_objects(
 
 
 def _extension(naming: ObjectNaming) -> str:
-    given = naming.s3.get("FileExtension")
-    if given:
-        return str(given)
+    extension = naming.s3.get("FileExtension")
+    if extension:
+        return str(extension)
     if naming.conversion is not None:
         serializer = section(naming.conversion, "OutputFormatConfiguration", "Serializer")
         return ".orc" if "OrcSerDe" in serializer else ".parquet"
@@ -103,8 +103,8 @@ def _extension(naming: ObjectNaming) -> str:
 
 def partition_names(prefix: str) -> list[tuple[str, str]]:
     """Return the partition expressions of a prefix, in order: namespace and key."""
-    found = [match.group(1).partition(":") for match in _EXPRESSION.finditer(prefix)]
-    return [(namespace, name) for namespace, _, name in found if namespace in (QUERY, LAMBDA)]
+    expressions = [match.group(1).partition(":") for match in _EXPRESSION.finditer(prefix)]
+    return [(namespace, name) for namespace, _, name in expressions if namespace in (QUERY, LAMBDA)]
 
 
 def check(
@@ -185,17 +185,17 @@ def evaluate(
     return filled + at.strftime("%Y/%m/%d/%H/")
 
 
-def error_prefix(prefix: str, given: str, error_type: str) -> str:
-    """Return the error prefix to evaluate: `given`, or else the error type as a folder under the prefix."""
-    return given or f"{prefix}{error_type}/"
+def error_prefix(prefix: str, prefix_text: str, error_type: str) -> str:
+    """Return the error prefix to evaluate: `prefix_text`, or else the error type as a folder under the prefix."""
+    return prefix_text or f"{prefix}{error_type}/"
 
 
 def _fill(
     text: str, at: datetime, random: Callable[[], str], error_type: str, values: Sequence[str]
 ) -> str:
-    given = iter(values)
+    values_left = iter(values)
     return _EXPRESSION.sub(
-        lambda match: _value(match.group(1), at, random, error_type, given), text
+        lambda match: _value(match.group(1), at, random, error_type, values_left), text
     )
 
 

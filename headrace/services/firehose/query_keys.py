@@ -23,10 +23,10 @@ def keys_in(query: str) -> set[str] | None:
     entries = list(_entries(text))
     keys: set[str] = set()
     for entry in entries:
-        found = _KEY.match(entry)
-        if found is None:
+        match = _KEY.match(entry)
+        if match is None:
             return None
-        keys.add(found.group(1) or found.group(2))
+        keys.add(match.group(1) or match.group(2))
     return keys or None
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.firehose.joda import checked, reader
+from headrace.services.firehose.joda import check_pattern, reader
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_text_that_does_not_fit_is_none() -> None:
 @pytest.mark.parametrize("pattern", ["E'a'" * 40, "yyyy yyyy", "qq"])
 def test_a_part_may_be_there_once_so_that_no_text_is_slow(pattern: str) -> None:
     with pytest.raises(AwsError, match="Invalid timestamp format"):
-        checked(pattern)
+        check_pattern(pattern)
 
 
 def test_a_zone_moves_the_time() -> None:

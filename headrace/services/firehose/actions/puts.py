@@ -26,7 +26,7 @@ def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRe
     stream = _direct(firehose, call, request["DeliveryStreamName"])
     data = request["Record"]["Data"]
     _check_size(data, "record.data")
-    if not all(firehose.admitted(stream, [data], call.now_ms)):
+    if not all(firehose.admit(stream, [data], call.now_ms)):
         raise slow_down()
     record_id = firehose.put(stream, [data], call.now_ms, "PutRecord")[0]
     return {"RecordId": record_id, "Encrypted": stream.encryption_status(call.now_ms) == "ENABLED"}
@@ -43,7 +43,7 @@ def put_record_batch(
         _check_size(data, f"records.{number}.member.data")
     if sum(map(len, datas)) > BATCH_BYTES:
         raise invalid("Records size exceeds 4 MB limit")
-    admitted = firehose.admitted(stream, datas, call.now_ms)
+    admitted = firehose.admit(stream, datas, call.now_ms)
     taken = list(compress(datas, admitted))
     # The request succeeds even if all records fail (observed: github.com/awslabs/amazon-kinesis-agent/issues/29).
     ids = iter(firehose.put(stream, taken, call.now_ms, "PutRecordBatch") if taken else ())

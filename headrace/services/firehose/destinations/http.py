@@ -27,37 +27,37 @@ class HttpEndpointDestination:
     error_type = "http-endpoint-failed"
     metrics = "DeliveryToHttpEndpoint"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        made = common.checked(given, RULES)
-        endpoint = mapped(made, "EndpointConfiguration")
+        checked = common.check_configuration(configuration, RULES)
+        endpoint = mapped(checked, "EndpointConfiguration")
         parts = urlsplit(str(endpoint["Url"]))
         if not parts.hostname or parts.username is not None:
             raise invalid(f"Invalid URL: {endpoint['Url']}")  # assumed
         request: dict[str, Any] = {
             "ContentEncoding": "NONE",
-            **mapped(made, "RequestConfiguration"),
+            **mapped(checked, "RequestConfiguration"),
         }
         names = [item["AttributeName"] for item in listed(request, "CommonAttributes")]
         if len(set(names)) != len(names):
             raise invalid("Common attribute names must be unique.")  # assumed
-        made["RequestConfiguration"] = request
-        common.check_secret(endpoint | made, "AccessKey", is_needed=False)
-        return made
+        checked["RequestConfiguration"] = request
+        common.check_secret(endpoint | checked, "AccessKey", is_needed=False)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. An update of the endpoint without an access key keeps the current key."""
-        made = common.merged(present, update)
+        merged = common.merge_update(present, update)
         if "EndpointConfiguration" in update:
-            made["EndpointConfiguration"] = {
+            merged["EndpointConfiguration"] = {
                 **mapped(present, "EndpointConfiguration"),
                 **update["EndpointConfiguration"],
             }
-        return self.checked(made)
+        return self.check(merged)
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
-        shown = common.described(configuration)
+        shown = common.describe_configuration(configuration)
         endpoint = mapped(shown, "EndpointConfiguration")
         endpoint.pop("AccessKey", None)
         return {"HttpEndpointDestinationDescription": {**shown, "EndpointConfiguration": endpoint}}

@@ -74,7 +74,7 @@ class HttpEndpoint:
 
     def __init__(
         self,
-        given: Mapping[str, Any],
+        configuration: Mapping[str, Any],
         *,
         stream_arn: str,
         access_key: str,
@@ -84,14 +84,14 @@ class HttpEndpoint:
         """Prepare to post.
 
         Args:
-            given: the delivery stream's destination, with its defaults.
+            configuration: the delivery stream's destination, with its defaults.
             stream_arn: the delivery stream's ARN.
             access_key: empty for none.
             stopping: set before the cloud stops.
             within_s: how long to wait for an answer.
         """
-        self._url = str(given["EndpointConfiguration"]["Url"])
-        self._request = mapped(given, "RequestConfiguration")
+        self._url = str(configuration["EndpointConfiguration"]["Url"])
+        self._request = mapped(configuration, "RequestConfiguration")
         self._stream_arn = stream_arn
         self._access_key = access_key
         self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
@@ -117,8 +117,8 @@ class HttpEndpoint:
         except wire.Stopped:
             raise
         except wire.ExchangeFailed as error:
-            return _refused(error, request_id)
-        return _judged(answer, request_id)
+            return _build_refusal(error, request_id)
+        return _read_refusal(answer, request_id)
 
     def _headers(self, request_id: str) -> dict[str, str]:
         headers = {
@@ -163,14 +163,14 @@ def _body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
     return text.encode("ascii")
 
 
-def _refused(error: wire.ExchangeFailed, request_id: str) -> DeliveryRefusal:
+def _build_refusal(error: wire.ExchangeFailed, request_id: str) -> DeliveryRefusal:
     for kind, code, message in _CODES:
         if isinstance(error, kind):
             return DeliveryRefusal(code, message)
     return DeliveryRefusal(_INVALID_CODE, f"{_INVALID} Request {request_id}: {error}")
 
 
-def _judged(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
+def _read_refusal(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
     shown = answer.body.decode("utf-8", "replace")[:SHOWN_CHARS]
     if answer.status != 200:
         return DeliveryRefusal(
@@ -203,20 +203,20 @@ def _fault_of(answer: wire.Answer, request_id: str) -> str:
     if answer.headers.get("content-encoding", "identity").lower() != "identity":
         return unreadable
     try:
-        given = json.loads(answer.body)
+        document = json.loads(answer.body)
     except (ValueError, RecursionError):
         return unreadable
-    if not isinstance(given, dict):
+    if not isinstance(document, dict):
         return unreadable
-    return _member_fault(cast("dict[str, Any]", given), request_id)
+    return _member_fault(cast("dict[str, Any]", document), request_id)
 
 
-def _member_fault(given: dict[str, Any], request_id: str) -> str:
+def _member_fault(document: dict[str, Any], request_id: str) -> str:
     unreadable = "is not recognized as valid JSON or has unexpected fields"
-    if set(given) - {"requestId", "timestamp", "errorMessage"}:
+    if set(document) - {"requestId", "timestamp", "errorMessage"}:
         return unreadable
     answered_id, time_ms, message = (
-        given.get(n, "") for n in ("requestId", "timestamp", "errorMessage")
+        document.get(n, "") for n in ("requestId", "timestamp", "errorMessage")
     )
     if (
         answered_id is None
@@ -228,7 +228,7 @@ def _member_fault(given: dict[str, Any], request_id: str) -> str:
         return "does not contain a requestId"
     if answered_id != request_id:
         return "has a requestId that does not match the request's"
-    if "timestamp" not in given:
+    if "timestamp" not in document:
         return "does not contain a timestamp"
     if isinstance(time_ms, bool) or not isinstance(time_ms, int):
         return unreadable

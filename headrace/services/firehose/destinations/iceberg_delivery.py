@@ -56,12 +56,14 @@ def deliver(attempt: Attempt) -> Outcome:
     assert ports.control is not None
     configuration = stream.destination
     catalog = CloudCatalog(glue_of(ports.control, configuration), ports.objects, ports.guard)
-    by_table, unrouted = iceberg_routing.routed(attempt.records, configuration, ports.queries)
+    by_table, unrouted = iceberg_routing.route_records(
+        attempt.records, configuration, ports.queries
+    )
     outcome.failed += unrouted
     tables = iceberg_routing.tables_of(configuration)
     for name, changes in by_table.items():
-        given = tables.get(name, {})
-        _deliver_to(catalog, name, changes, given, attempt, outcome)
+        settings = tables.get(name, {})
+        _deliver_to(catalog, name, changes, settings, attempt, outcome)
     return outcome
 
 
@@ -77,13 +79,13 @@ def _deliver_to(
     catalog: CloudCatalog,
     name: Name,
     changes: Sequence[Change],
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     attempt: Attempt,
     outcome: Outcome,
 ) -> None:
     errors = table_errors(*name)
     error_type = errors if errors in attempt.intent.keys else ""
-    keys, delivery_id = listed(given, "UniqueKeys"), _delivery_id(attempt, changes)
+    keys, delivery_id = listed(settings, "UniqueKeys"), _delivery_id(attempt, changes)
     try:
         refused = iceberg_commit.commit(catalog, name, changes, keys, delivery_id)
     except (*_OF_TABLES, *_OF_LOOKING, *_OF_WRITING) as error:
@@ -99,9 +101,9 @@ def _deliver_to(
         else:
             outcome.failed += failed
         return
-    for place, change in enumerate(changes):
-        if place in refused:
-            code, message = refused[place]
+    for index, change in enumerate(changes):
+        if index in refused:
+            code, message = refused[index]
             outcome.failed.append(
                 FailedRecord(change.record, code, message, attempt.number, error_type=error_type)
             )

@@ -79,11 +79,11 @@ def kind_of(of: types.IcebergType, levels: int = MOST_LEVELS) -> Kind:
             return Kind(_uuid)
         case types.FixedType():
             length = len(of)
-            return Kind(lambda value: _fixed(value, length))
+            return Kind(lambda value: _convert_fixed(value, length))
         case types.BinaryType():
             return Kind(_binary)
         case types.StructType() | types.ListType() | types.MapType():
-            return Kind(_nested(of, levels - 1))
+            return Kind(_build_nested(of, levels - 1))
         case _:
             # Types of Iceberg v3, which AWS's Firehose does not support.
             return Kind(lambda value: _wrong(value, str(of)))
@@ -109,19 +109,19 @@ def _boolean(value: Any) -> bool:
 
 
 def _integer(value: Any, bits: int) -> int:
-    made: int | None = None
+    number: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
-        made = value
+        number = value
     elif isinstance(value, float) and value.is_integer():
-        made = int(value)
+        number = int(value)
     elif isinstance(value, str) and len(value) <= 20 and _is_plain(value):
         try:
-            made = int(value)
+            number = int(value)
         except ValueError:
-            made = None
-    if made is None or not -(1 << bits) <= made < 1 << bits:
+            number = None
+    if number is None or not -(1 << bits) <= number < 1 << bits:
         return _wrong(value, "int" if bits == 31 else "long")
-    return made
+    return number
 
 
 def _is_plain(text: str) -> bool:
@@ -147,14 +147,14 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return _wrong(value, "decimal")
     try:
-        made = Decimal(str(value))
+        number = Decimal(str(value))
     except InvalidOperation:
         return _wrong(value, "decimal")
     name = f"decimal({precision}, {scale})"
-    if not made.is_finite() or made.adjusted() >= precision - scale:
+    if not number.is_finite() or number.adjusted() >= precision - scale:
         return _wrong(value, name)
-    rounded = round(made, scale)
-    return rounded if rounded == made else _wrong(value, name)
+    rounded = round(number, scale)
+    return rounded if rounded == number else _wrong(value, name)
 
 
 def _string(value: Any) -> str:
@@ -223,12 +223,12 @@ def _binary(value: Any) -> bytes:
         return _wrong(value, "binary")
 
 
-def _fixed(value: Any, length: int) -> bytes:
-    made = _binary(value)
-    return made if len(made) == length else _wrong(value, f"fixed[{length}]")
+def _convert_fixed(value: Any, length: int) -> bytes:
+    data = _binary(value)
+    return data if len(data) == length else _wrong(value, f"fixed[{length}]")
 
 
-def _unpacked(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     """Parse text as JSON; return any other value unchanged."""
     if not isinstance(value, str):
         return value
@@ -238,7 +238,7 @@ def _unpacked(value: Any) -> Any:
         return value
 
 
-def _nested(of: types.StructType | types.ListType | types.MapType, levels: int) -> Convert:
+def _build_nested(of: types.StructType | types.ListType | types.MapType, levels: int) -> Convert:
     match of:
         case types.StructType():
             fields = [
@@ -253,24 +253,24 @@ def _nested(of: types.StructType | types.ListType | types.MapType, levels: int) 
 
 
 def _struct(value: Any, fields: list[tuple[str, bool, Convert]]) -> dict[str, Any]:
-    given = _unpacked(value)
-    if not isinstance(given, dict):
+    document = _parse_json(value)
+    if not isinstance(document, dict):
         return _wrong(value, "struct")
-    items = cast("dict[str, Any]", given)
-    made: dict[str, Any] = {}
+    items = cast("dict[str, Any]", document)
+    fields_by_name: dict[str, Any] = {}
     for name, required, convert in fields:
         cell = items.get(name)
         if cell is None and required:
             raise MissingField(name)
-        made[name] = None if cell is None else convert(cell)
-    return made
+        fields_by_name[name] = None if cell is None else convert(cell)
+    return fields_by_name
 
 
 def _list(value: Any, convert: Convert, *, required: bool) -> list[Any]:
-    given = _unpacked(value)
-    if not isinstance(given, list):
+    parsed = _parse_json(value)
+    if not isinstance(parsed, list):
         return _wrong(value, "list")
-    items = cast("list[Any]", given)
+    items = cast("list[Any]", parsed)
     if required and None in items:
         return _wrong(value, "list without nulls")
     return [None if item is None else convert(item) for item in items]
@@ -280,15 +280,15 @@ def _map_of(of: types.MapType, levels: int) -> Convert:
     key, convert = kind_of(of.key_type, levels).convert, kind_of(of.value_type, levels).convert
     required = of.value_required
 
-    def made(value: Any) -> list[tuple[Any, Any]]:
-        given = _unpacked(value)
-        if not isinstance(given, dict):
+    def convert_map(value: Any) -> list[tuple[Any, Any]]:
+        document = _parse_json(value)
+        if not isinstance(document, dict):
             return _wrong(value, "map")
-        items = cast("dict[str, Any]", given)
+        items = cast("dict[str, Any]", document)
         if required and None in items.values():
             return _wrong(value, "map without nulls")
         return [
             (key(name), None if item is None else convert(item)) for name, item in items.items()
         ]
 
-    return made
+    return convert_map

@@ -19,7 +19,7 @@ from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.destinations.search_names import index_name
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
-from headrace.services.firehose.permits import denied_collection, denied_domain
+from headrace.services.firehose.permits import find_collection_denial, find_domain_denial
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.transform import Stopping
 
@@ -64,30 +64,30 @@ class SearchDestination:
     def _is_serverless(self) -> bool:
         return self.kind == "AmazonOpenSearchServerless"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`. The sentences are assumed."""
-        made = common.checked(given, RULES)
+        checked = common.check_configuration(configuration, RULES)
         if self._is_serverless:
-            if not made.get("CollectionEndpoint"):
+            if not checked.get("CollectionEndpoint"):
                 raise invalid("CollectionEndpoint is required.")
-            return made
-        if bool(made.get("DomainARN")) == bool(made.get("ClusterEndpoint")):
+            return checked
+        if bool(checked.get("DomainARN")) == bool(checked.get("ClusterEndpoint")):
             raise invalid("Exactly one of DomainARN or ClusterEndpoint must be specified.")
-        made.setdefault("IndexRotationPeriod", "OneDay")
-        made.setdefault("DocumentIdOptions", {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"})
-        return made
+        checked.setdefault("IndexRotationPeriod", "OneDay")
+        checked.setdefault("DocumentIdOptions", {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"})
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. A domain in the update replaces an endpoint, and the other way round."""
-        made = common.merged(present, update)
+        merged = common.merge_update(present, update)
         for name, other in (("DomainARN", "ClusterEndpoint"), ("ClusterEndpoint", "DomainARN")):
             if update.get(name) and not update.get(other):
-                made.pop(other, None)
-        return self.checked(made)
+                merged.pop(other, None)
+        return self.check(merged)
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
-        shown = common.described(configuration)
+        shown = common.describe_configuration(configuration)
         if "VpcConfiguration" in shown:
             shown["VpcConfigurationDescription"] = shown.pop("VpcConfiguration")
         return {f"{self.kind}DestinationDescription": shown}
@@ -125,8 +125,8 @@ class SearchDestination:
                 results = search_bulk.index_all(server, documents[batch.start : batch.stop])
             except wire.Stopped as error:
                 raise Stopping(str(error)) from error
-            for place, result in zip(batch, results, strict=True):
-                common.take(outcome, attempt, [attempt.records[place]], result)
+            for index, result in zip(batch, results, strict=True):
+                common.take(outcome, attempt, [attempt.records[index]], result)
         if self.kind != "Elasticsearch":
             codes = {failure.code for failure in (*outcome.failed, *outcome.retry)}
             is_refused = float(bool(codes & _NO_ACCESS))
@@ -140,9 +140,9 @@ class SearchDestination:
         """Return why the role may not write; empty when it may, or for a ClusterEndpoint, whose domain is unknown."""
         stream, guard = attempt.stream, attempt.ports.guard
         if self._is_serverless:
-            return denied_collection(guard, stream)
+            return find_collection_denial(guard, stream)
         arn = str(stream.destination.get("DomainARN") or "")
-        return denied_domain(guard, stream, arn) if arn else ""
+        return find_domain_denial(guard, stream, arn) if arn else ""
 
     def _server(self, attempt: Attempt) -> SearchServer:
         configuration, stream, ports = (
@@ -150,20 +150,22 @@ class SearchDestination:
             attempt.stream,
             attempt.ports,
         )
-        given = str(
+        endpoint = str(
             configuration.get("ClusterEndpoint") or configuration.get("CollectionEndpoint") or ""
         )
         arn = str(configuration.get("DomainARN") or "")
         if arn:
             _, _, _, region, account, name = arn.split(":", 5)
-            found = ports.search.of_domain(
+            server = ports.search.of_domain(
                 name.removeprefix("domain/"), account=account, region=region
             )
         else:
-            found = ports.search.of_endpoint(given, account=stream.account, region=stream.region)
-        if isinstance(found, str):
-            return RealServer(found, ports.stopping)
-        return found
+            server = ports.search.of_endpoint(
+                endpoint, account=stream.account, region=stream.region
+            )
+        if isinstance(server, str):
+            return RealServer(server, ports.stopping)
+        return server
 
     def _document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
         configuration = attempt.stream.destination

@@ -30,7 +30,7 @@ from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import check_processors
-from headrace.services.firehose.s3_settings import checked_s3
+from headrace.services.firehose.s3_settings import check_plain_s3
 
 KIND = "Redshift"
 DEFAULT_RETRY_S = 3600
@@ -51,30 +51,30 @@ class RedshiftDestination:
     error_type = "errors/manifests"
     metrics = "DeliveryToRedshift"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`. The model documents what AWS refuses; the sentences are assumed."""
-        made = dict(given)
-        s3 = made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
+        checked = dict(configuration)
+        s3 = checked["S3Configuration"] = check_plain_s3(mapped(checked, "S3Configuration"))
         if s3["CompressionFormat"] not in _COMPRESSIONS:
             raise invalid(
                 f"Compression format {s3['CompressionFormat']} is not supported for Redshift destination."
             )
         if _EXPRESSION.search(str(s3.get("Prefix") or "")):
             raise invalid("Expressions in Prefix are not supported for Redshift destination.")
-        _check_credentials(made)
-        made["RetryOptions"] = {
+        _check_credentials(checked)
+        checked["RetryOptions"] = {
             "DurationInSeconds": DEFAULT_RETRY_S,
-            **mapped(made, "RetryOptions"),
+            **mapped(checked, "RetryOptions"),
         }
-        if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
-            if not made.get("S3BackupConfiguration"):
+        if checked.setdefault("S3BackupMode", "Disabled") == "Enabled":
+            if not checked.get("S3BackupConfiguration"):
                 raise invalid("S3BackupConfiguration is required when S3BackupMode is Enabled.")
-            made["S3BackupConfiguration"] = checked_s3(made["S3BackupConfiguration"])
-        common.check_logging(made)
-        check_processors(made)
-        return made
+            checked["S3BackupConfiguration"] = check_plain_s3(checked["S3BackupConfiguration"])
+        common.check_logging(checked)
+        check_processors(checked)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. A backup cannot be disabled (documented: the model's text of S3BackupMode)."""
         change = dict(update)
         if "S3BackupUpdate" in change:
@@ -84,11 +84,11 @@ class RedshiftDestination:
             }
         if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
             raise backup_stays()
-        return self.checked(common.merged(present, change))
+        return self.check(common.merge_update(present, change))
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`: without the password, as in AWS's model."""
-        shown = common.described(configuration)
+        shown = common.describe_configuration(configuration)
         shown.pop("Password", None)
         if "S3BackupConfiguration" in shown:
             shown["S3BackupDescription"] = shown.pop("S3BackupConfiguration")
@@ -137,16 +137,16 @@ class RedshiftDestination:
         return _manifest(attempt)
 
 
-def _check_credentials(made: Mapping[str, Any]) -> None:
-    manager = mapped(made, "SecretsManagerConfiguration")
+def _check_credentials(configuration: Mapping[str, Any]) -> None:
+    manager = mapped(configuration, "SecretsManagerConfiguration")
     if manager.get("Enabled"):
         if not manager.get("SecretARN"):
             raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")
-    elif not (made.get("Username") and made.get("Password")):
+    elif not (configuration.get("Username") and configuration.get("Password")):
         raise invalid(
             "Username and Password are required when SecretsManagerConfiguration is not enabled."
         )
-    options = str(mapped(made, "CopyCommand").get("CopyOptions") or "")
+    options = str(mapped(configuration, "CopyCommand").get("CopyOptions") or "")
     own = _OWN_OPTIONS.search(options)
     if own:
         raise invalid(f"CopyOptions must not contain {own.group(1).upper()}.")
@@ -160,7 +160,7 @@ def _put(attempt: Attempt) -> int:
     body = delimiter.join([record.data for record in attempt.records])
     encoding: str | None = None
     if stream.s3["CompressionFormat"] != "UNCOMPRESSED":
-        body, encoding = output.compressed_as("GZIP", body, key)
+        body, encoding = output.compress_as("GZIP", body, key)
     for name, data, content in (
         (key, body, encoding),
         (manifest_key(attempt), _manifest(attempt), None),
@@ -219,9 +219,9 @@ def _load(attempt: Attempt) -> DeliveryRefusal | None:
     try:
         ports.warehouses.load(load)
     except WarehouseError as error:
-        return redshift_errors.refused(error)
+        return redshift_errors.build_refusal(error)
     except (WarehouseNotFound, WarehouseUnavailable) as error:
-        return redshift_errors.refused(WarehouseError("ConnectionFailed", str(error)))
+        return redshift_errors.build_refusal(WarehouseError("ConnectionFailed", str(error)))
     return None
 
 

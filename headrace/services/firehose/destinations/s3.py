@@ -38,15 +38,15 @@ class S3Destination:
     error_type = CONVERSION_FAILED
     metrics = "DeliveryToS3"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        return s3_settings.checked(given)
+        return s3_settings.check_extended_s3(configuration)
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`."""
-        return s3_settings.updated(present, update)
+        return s3_settings.update_extended_s3(present, update)
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
         shown = dict(configuration)
         if "S3BackupConfiguration" in shown:
@@ -77,12 +77,12 @@ class S3Destination:
             if attempt.records:
                 delimiter = output.delimiter_of(stream.destination)
                 joined = delimiter.join([record.data for record in attempt.records])
-                body, encoding = output.compressed_for(stream, joined, key)
+                body, encoding = output.compress_for(stream, joined, key)
         elif attempt.records:
-            made = output.converted(stream, attempt.records, attempt.ports)
-            outcome.failed = made.failed
-            body = made.data if made.rows else None
-            outcome.measured += _conversion(attempt, made)
+            converted = output.convert_records(stream, attempt.records, attempt.ports)
+            outcome.failed = converted.failed
+            body = converted.data if converted.rows else None
+            outcome.measured += _conversion(attempt, converted)
         objects = attempt.ports.objects
         if body is None:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
@@ -93,7 +93,7 @@ class S3Destination:
         except (RoleDenied, BucketNotFound) as error:
             if not is_partitioned(stream.destination):
                 raise
-            outcome.retry = _refused(attempt, outcome.failed, error)
+            outcome.retry = _list_refused(attempt, outcome.failed, error)
             return outcome
         outcome.objects, outcome.size_bytes = 1, len(body)
         return outcome
@@ -106,7 +106,9 @@ class S3Destination:
         return conversion_line(failure, attempt.intent.decided_ms, table)
 
 
-def _refused(attempt: Attempt, failed: list[FailedRecord], error: Exception) -> list[FailedRecord]:
+def _list_refused(
+    attempt: Attempt, failed: list[FailedRecord], error: Exception
+) -> list[FailedRecord]:
     """Return the records that a partition's prefix did not take, and why; those that `failed` are not among them."""
     code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
     if isinstance(error, RoleDenied):
@@ -119,12 +121,12 @@ def _refused(attempt: Attempt, failed: list[FailedRecord], error: Exception) -> 
     ]
 
 
-def _conversion(attempt: Attempt, made: ConvertedFile) -> list[Measure]:
+def _conversion(attempt: Attempt, converted: ConvertedFile) -> list[Measure]:
     size_bytes = sum(len(record.data) for record in attempt.records)
-    failed_bytes = sum(len(failure.record.data) for failure in made.failed)
+    failed_bytes = sum(len(failure.record.data) for failure in converted.failed)
     return [
-        ("SucceedConversion.Records", len(attempt.records) - len(made.failed), "Count"),
+        ("SucceedConversion.Records", len(attempt.records) - len(converted.failed), "Count"),
         ("SucceedConversion.Bytes", size_bytes - failed_bytes, "Bytes"),
-        ("FailedConversion.Records", len(made.failed), "Count"),
+        ("FailedConversion.Records", len(converted.failed), "Count"),
         ("FailedConversion.Bytes", failed_bytes, "Bytes"),
     ]

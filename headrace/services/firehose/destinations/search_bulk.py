@@ -53,10 +53,10 @@ def cut(sizes: Sequence[int]) -> list[range]:
 def index_all(server: SearchServer, documents: Sequence[Document]) -> list[DeliveryRefusal | None]:
     """Index documents in one request; return for each why it was refused, or None. Raises exchange.Stopped."""
     results: list[DeliveryRefusal | None] = [_unfit(document) for document in documents]
-    sent = [place for place, result in enumerate(results) if result is None]
+    sent = [index for index, result in enumerate(results) if result is None]
     if not sent:
         return results
-    body = b"".join([_lines(documents[place]) for place in sent])
+    body = b"".join([_lines(documents[index]) for index in sent])
     try:
         status, answer = server.ask("POST", "/_bulk", body)
     except wire.Stopped:
@@ -66,9 +66,9 @@ def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Deliv
             DeliveryRefusal(UNREACHABLE, str(error))
         ] * len(sent)
     else:
-        refused = _judged(status, answer, len(sent))
-    for place, result in zip(sent, refused, strict=True):
-        results[place] = result
+        refused = _read_refusals(status, answer, len(sent))
+    for index, result in zip(sent, refused, strict=True):
+        results[index] = result
     return results
 
 
@@ -91,18 +91,18 @@ def _lines(document: Document) -> bytes:
     return json.dumps({"index": action}).encode() + b"\n" + document.source.strip() + b"\n"
 
 
-def _judged(status: int, answer: bytes, count: int) -> list[DeliveryRefusal | None]:
+def _read_refusals(status: int, answer: bytes, count: int) -> list[DeliveryRefusal | None]:
     shown = answer.decode("utf-8", "replace")[:8192]
     if status != 200:
         return [DeliveryRefusal(str(status), shown)] * count
     try:
         items = json.loads(answer)["items"]
-        found = [_item(next(iter(item.values()))) for item in items]
+        refusals = [_item(next(iter(item.values()))) for item in items]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
-        found = []
-    if len(found) != count:
+        refusals = []
+    if len(refusals) != count:
         return [DeliveryRefusal("500", f"The answer is none of _bulk: {shown}")] * count
-    return found
+    return refusals
 
 
 def _item(item: Mapping[str, Any]) -> DeliveryRefusal | None:

@@ -34,10 +34,10 @@ class SplunkDestination:
     error_type = "splunk-failed"
     metrics = "DeliveryToSplunk"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        made = common.checked(given, RULES)
-        parts = urlsplit(str(made["HECEndpoint"]))
+        checked = common.check_configuration(configuration, RULES)
+        parts = urlsplit(str(checked["HECEndpoint"]))
         if (
             parts.scheme not in ("https", "http")
             or not parts.hostname
@@ -47,19 +47,19 @@ class SplunkDestination:
             raise invalid(
                 "Invalid HECEndpoint. Supported endpoint format is https://<domain>:<port>."
             )
-        made.setdefault("HECAcknowledgmentTimeoutInSeconds", DEFAULT_ACK_S)
-        common.check_secret(made, "HECToken", is_needed=True)
-        return made
+        checked.setdefault("HECAcknowledgmentTimeoutInSeconds", DEFAULT_ACK_S)
+        common.check_secret(checked, "HECToken", is_needed=True)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`."""
-        made = self.checked(common.merged(present, update))
-        common.check_backup_stays(present, made, RULES)
-        return made
+        merged = self.check(common.merge_update(present, update))
+        common.check_backup_stays(present, merged, RULES)
+        return merged
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`. AWS shows the token too."""
-        return {"SplunkDestinationDescription": common.described(configuration)}
+        return {"SplunkDestinationDescription": common.describe_configuration(configuration)}
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""

@@ -73,7 +73,7 @@ _OF_CODE = {
 }
 
 
-def refused(code: str) -> DeliveryRefusal:
+def build_refusal(code: str) -> DeliveryRefusal:
     """Return a refusal with AWS's sentence."""
     return DeliveryRefusal(code, _MESSAGES[code])
 
@@ -109,14 +109,14 @@ class Collector:
             return sent
         deadline_s = self.clock.monotonic_s() + self.ack_within_s
         while True:
-            found = self._is_acknowledged(sent)
-            if found is True:
+            is_acknowledged = self._is_acknowledged(sent)
+            if is_acknowledged is True:
                 return None
-            if isinstance(found, DeliveryRefusal) and not found.is_retryable:
-                return found
+            if isinstance(is_acknowledged, DeliveryRefusal) and not is_acknowledged.is_retryable:
+                return is_acknowledged
             left_s = deadline_s - self.clock.monotonic_s()
             if left_s <= 0:
-                return refused("Splunk.AckTimeout")
+                return build_refusal("Splunk.AckTimeout")
             if self.clock.wait(self.stopping, min(POLL_EVERY_S, left_s)):
                 raise wire.Stopped("The cloud stops.")
 
@@ -127,7 +127,7 @@ class Collector:
             return answer
         ack_id = _object(answer.body).get("ackId")
         if isinstance(ack_id, bool) or not isinstance(ack_id, int):
-            return refused("Splunk.DisabledAck")
+            return build_refusal("Splunk.DisabledAck")
         return ack_id
 
     def _is_acknowledged(self, ack_id: int) -> bool | DeliveryRefusal:
@@ -158,7 +158,7 @@ class Collector:
         except wire.Stopped:
             raise
         except wire.ExchangeFailed as error:
-            return refused(_code_of_failure(error))
+            return build_refusal(_code_of_failure(error))
         if answer.status == 200:
             return answer
         return _of_status(answer)
@@ -181,7 +181,7 @@ def _of_status(answer: wire.Answer) -> DeliveryRefusal:
         code = {401: "Splunk.InvalidToken", 403: "Splunk.InvalidToken"}.get(answer.status)
     if code is None:
         code = "Splunk.InvalidDataFormat" if answer.status == 400 else "Splunk.ServerError"
-    return refused(code)
+    return build_refusal(code)
 
 
 def _code_of_failure(error: wire.ExchangeFailed) -> str:
@@ -200,7 +200,7 @@ def _code_of_failure(error: wire.ExchangeFailed) -> str:
 
 def _object(body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
