@@ -55,15 +55,15 @@ def of_object(params: Mapping[str, Any], bucket: Bucket) -> Grants:
     """Return the grants of a new object, or [] when only the owner has a grant (full control). Raises AwsError."""
     if params.keys().isdisjoint(_GIVING):
         return []
-    return _given(params, bucket, tuple(_CANNED)) or []
+    return _read_given_grants(params, bucket, tuple(_CANNED)) or []
 
 
 def of_bucket(params: Mapping[str, Any], bucket: Bucket) -> Grants | None:
     """Return the grants of a new bucket, or None when the request has none. Raises AwsError."""
-    return _given(params, bucket, _OF_BUCKETS)
+    return _read_given_grants(params, bucket, _OF_BUCKETS)
 
 
-def replaced(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> Grants:
+def read_new_grants(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> Grants:
     """Return the grants in a PutBucketAcl or PutObjectAcl request. Raises AwsError."""
     document: dict[str, Any] | None = params.get("AccessControlPolicy")
     has_headers = params.get("ACL") or any(params.get(name) for name in _GRANT_PARAMS)
@@ -73,23 +73,25 @@ def replaced(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> G
         grants = _of_document(document)
         _check_allowed(bucket, grants, is_owners_only=grants == list(FULL_CONTROL))
         return grants
-    found = _given(params, bucket, _OF_BUCKETS if is_bucket else tuple(_CANNED))
-    if found is None:
+    given_grants = _read_given_grants(params, bucket, _OF_BUCKETS if is_bucket else tuple(_CANNED))
+    if given_grants is None:
         raise AwsError(
             "MissingSecurityHeader",
             "Your request was missing a required header",
             400,
             {"MissingHeaderName": "x-amz-acl"},
         )
-    return found
+    return given_grants
 
 
-def shown(grants: Grants) -> Grants:
+def render_grants(grants: Grants) -> Grants:
     """Return the grants in the form of responses."""
     return grants or cast("Grants", FULL_CONTROL)
 
 
-def _given(params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]) -> Grants | None:
+def _read_given_grants(
+    params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]
+) -> Grants | None:
     name = params.get("ACL")
     headers = {one: params[one] for one in _GRANT_PARAMS if params.get(one)}
     if name and headers:
@@ -161,25 +163,25 @@ def _grantee(kind: str, value: str, uri_name: str, id_name: str) -> dict[str, st
 def _of_document(document: Mapping[str, Any]) -> Grants:
     owner: dict[str, str] = document.get("Owner") or {}
     if not owner.get("ID") or "Grants" not in document:
-        raise _malformed()
-    given: Grants = document["Grants"] or []
+        raise _build_malformed_error()
+    entries: Grants = document["Grants"] or []
     if owner["ID"] != OWNER_ID:
         raise invalid_argument("Invalid id", "CanonicalUser/ID", owner["ID"])
     grants: Grants = []
-    for one in given:
+    for one in entries:
         grantee: dict[str, str] = one.get("Grantee") or {}
         kind = grantee.get("Type")
         key = {"Group": "URI", "CanonicalUser": "ID", "AmazonCustomerByEmail": "EmailAddress"}.get(
             str(kind), ""
         )
         if one.get("Permission") not in _PERMISSIONS or not grantee.get(key):
-            raise _malformed()
+            raise _build_malformed_error()
         named = _grantee(key, grantee[key], "Group/URI", "CanonicalUser/ID")
         grants.append({"Grantee": named, "Permission": one["Permission"]})
     return grants
 
 
-def _malformed() -> AwsError:
+def _build_malformed_error() -> AwsError:
     return AwsError(
         "MalformedACLError",
         "The XML you provided was not well-formed or did not validate against our published schema",

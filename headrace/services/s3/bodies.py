@@ -58,10 +58,10 @@ def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitSta
     return temporary
 
 
-def _check_signed_digest(given: str, body: Body) -> None:
-    if len(given) != _DIGEST_CHARACTERS:  # UNSIGNED-PAYLOAD, or not signed
+def _check_signed_digest(digest: str, body: Body) -> None:
+    if len(digest) != _DIGEST_CHARACTERS:  # UNSIGNED-PAYLOAD, or not signed
         return
-    if body.digest("sha256").hex() != given.lower():
+    if body.digest("sha256").hex() != digest.lower():
         raise AwsError(
             "XAmzContentSHA256Mismatch",
             "The provided 'x-amz-content-sha256' header does not match what was computed.",

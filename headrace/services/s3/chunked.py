@@ -71,8 +71,10 @@ def _copy(
                 digest.update(data)
             left -= len(data)
         if signatures is not None:
-            given = _CHUNK_SIGNATURE.match(head[2] or b"")
-            if given is None or not signatures.is_right(digest.hexdigest(), given[1].decode()):
+            signature = _CHUNK_SIGNATURE.match(head[2] or b"")
+            if signature is None or not signatures.is_right(
+                digest.hexdigest(), signature[1].decode()
+            ):
                 raise _wrongly_signed()
         if is_last:
             return _trailers(source, signatures)

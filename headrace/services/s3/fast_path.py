@@ -33,7 +33,7 @@ from headrace.services.s3.names import check_key
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of, website_of_host
 from headrace.services.s3.state import EmptyAnswer
-from headrace.services.s3.xml_roots import with_root
+from headrace.services.s3.xml_roots import add_root
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class RawRequests:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
                 raise
-            aws_error = permits.hidden(request, aws_error)
+            aws_error = permits.hide_missing(request, aws_error)
             if not isinstance(error, AwsError) and aws_error.status >= 500:
                 log.exception("%s %s failed", request.method, request.path)
             response = _error_answer(request, aws_error)
@@ -218,7 +218,7 @@ class RawRequests:
             response.status = output.status
         if isinstance(response.body, bytes):
             # Escape carriage returns: XML parsers read a bare one as a line feed.
-            response.body = with_root(operation, response.body.replace(b"\r", b"&#13;"))
+            response.body = add_root(operation, response.body.replace(b"\r", b"&#13;"))
         return response
 
     def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:

@@ -24,7 +24,7 @@ from pathlib import Path
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3 import tree
-from headrace.services.s3.places import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
+from headrace.services.s3.places import MAX_COMPONENT_BYTES, build_escaped_name, places, plain_path
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.store import Change, ObjectIndex, ObjectRow
 from headrace.store.fsync import sync_path
@@ -173,7 +173,7 @@ class ObjectFiles:
         return self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
 
     def _escape_path(self, bucket: str, key: str) -> Path:
-        return self.root / ESCAPED_FOLDER / bucket / escaped_name(key)
+        return self.root / ESCAPED_FOLDER / bucket / build_escaped_name(key)
 
     def _sync_folders(self, bucket: str, folder: Path) -> None:
         """Sync a folder and its parents to disk, since any of them may be new."""
@@ -230,7 +230,7 @@ class ObjectFiles:
             stored = self._plain(bucket, key, row, path)
             if stored is not None:
                 return stored
-        return self._escaped(bucket, key, row)
+        return self._find_escaped(bucket, key, row)
 
     def scan(
         self, bucket: str, prefix: str = "", *, after: str = "", roll: bool = False
@@ -240,22 +240,22 @@ class ObjectFiles:
         Objects that are written or deleted during the scan may or may not be seen.
         """
         plain = tree.keys(self.bucket_folder(bucket), prefix=prefix, after=after, roll=roll)
-        escaped = self._index.escaped_keys(bucket, prefix, after)
+        escaped = self._index.list_escaped_keys(bucket, prefix, after)
         # (key, whether the file is in the escape folder). A plain file sorts before, and hides, an old escaped file.
         merged = heapq.merge(((key, False) for key in plain), ((key, True) for key in escaped))
-        first_of_each = (next(same) for _, same in groupby(merged, key=lambda found: found[0]))
-        while found := list(islice(first_of_each, _SCAN_AT_ONCE)):
-            rows = self._index.many(bucket, [key for key, _ in found])
-            for key, is_escaped in found:
+        first_of_each = (next(same) for _, same in groupby(merged, key=lambda entry: entry[0]))
+        while entries := list(islice(first_of_each, _SCAN_AT_ONCE)):
+            rows = self._index.many(bucket, [key for key, _ in entries])
+            for key, is_escaped in entries:
                 row = rows.get(key)
                 if is_escaped:
-                    stored = self._escaped(bucket, key, row)
+                    stored = self._find_escaped(bucket, key, row)
                 else:
                     stored = self._plain(bucket, key, row, self.bucket_folder(bucket) / key)
                 if stored is not None:
                     yield stored
 
-    def _escaped(self, bucket: str, key: str, row: ObjectRow | None) -> StoredObject | None:
+    def _find_escaped(self, bucket: str, key: str, row: ObjectRow | None) -> StoredObject | None:
         path = self._escape_path(bucket, key)
         if row is None or not row.escaped or not path.is_file():
             return None

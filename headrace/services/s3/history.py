@@ -83,7 +83,7 @@ class Histories:
             self._files.remove_file(
                 removal.bucket, removal.key, escaped=removal.escaped, inode=removal.inode
             )
-            self._index.removed(removal.bucket, removal.key)
+            self._index.delete_removal(removal.bucket, removal.key)
         if self._folder.is_dir():
             known = self._index.files()
             for folder in self._folder.iterdir():
@@ -126,9 +126,9 @@ class Histories:
         if current is not None:
             yield ListedVersion(current, is_latest=True)
         rows = self._index.of_key(bucket, key)
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if current is None or row.version_id != current.version_id:
-                is_latest = current is None and place == 0 and row.is_marker
+                is_latest = current is None and index == 0 and row.is_marker
                 yield ListedVersion(self._version(bucket, row), is_latest)
 
     def _version(self, bucket: str, row: VersionRow) -> Version:
@@ -141,7 +141,7 @@ class Histories:
 
     # --- changing: the caller holds the lock of the files, except for `known` -----------------
 
-    def known(self, name: str, bucket: Bucket, stored: StoredObject) -> StoredObject:
+    def add_known(self, name: str, bucket: Bucket, stored: StoredObject) -> StoredObject:
         """Return a current object; if Spark wrote it after versioning was enabled, add it to its history first."""
         is_new = (
             bucket.versioning == _ENABLED
@@ -151,9 +151,9 @@ class Histories:
         if not is_new:
             return stored
         with self._files.lock:
-            return self._kept(name, bucket, stored.key) or stored
+            return self._keep_current(name, bucket, stored.key) or stored
 
-    def _kept(self, name: str, bucket: Bucket, key: str) -> StoredObject | None:
+    def _keep_current(self, name: str, bucket: Bucket, key: str) -> StoredObject | None:
         """Return the current object, after making sure that its history has a row and a file for it."""
         current = self._files.find(name, key)
         if current is None or current.version_file:
@@ -185,7 +185,7 @@ class Histories:
     ) -> StoredObject:
         """Make a temporary file the current version. The version before it stays in the history."""
         name, key = stored.bucket, stored.key
-        self._kept(name, bucket, key)
+        self._keep_current(name, bucket, key)
         replaced = self._index.get(name, key, NULL_VERSION) if overwrites_null else None
         version_id = NULL_VERSION if overwrites_null else new_version_id(self._ids)
         stored = replace(stored, version_id=version_id, version_file=self._ids.hex(32))
@@ -201,7 +201,7 @@ class Histories:
 
     def mark_deleted(self, name: str, bucket: Bucket, key: str, now_ms: int) -> Marker:
         """Add a delete marker to a key's history and remove its plain file. The versions stay."""
-        current = self._kept(name, bucket, key)
+        current = self._keep_current(name, bucket, key)
         is_suspended = bucket.versioning != _ENABLED
         replaced = self._index.get(name, key, NULL_VERSION) if is_suspended else None
         version_id = NULL_VERSION if is_suspended else new_version_id(self._ids)
@@ -223,7 +223,7 @@ class Histories:
 
         If it was the latest version, the version before it becomes the current one.
         """
-        current = self._kept(name, bucket, key)
+        current = self._keep_current(name, bucket, key)
         row = self._index.get(name, key, version_id)
         if row is None:
             return None
@@ -274,7 +274,7 @@ class Histories:
 
     def _end_removal(self, name: str, key: str) -> None:
         self._files.remove(name, key)
-        self._index.removed(name, key)
+        self._index.delete_removal(name, key)
 
     def _link(self, name: str, file: str) -> Path:
         path = self._path(name, file)

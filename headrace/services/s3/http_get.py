@@ -20,7 +20,7 @@ READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer GetObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
-    stored = _found(s3, target)
+    stored = _find_object(s3, target)
     reads.check_readable(stored)
     _check_key(s3, stored)
     if reads.is_not_modified(stored, target.headers, _now_ms(request)):
@@ -33,7 +33,7 @@ def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
             file.close()
             return get_object(s3, request, target)
         body = FileSlice(stored.path, *_slice(stored, target), file)
-        return _described(s3, stored, target, body)
+        return _build_response(s3, stored, target, body)
     stored, data = s3.read(
         target.bucket,
         target.key,
@@ -42,20 +42,20 @@ def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     )
     if reads.is_not_modified(stored, target.headers, _now_ms(request)):
         return HttpResponse(304, _identity(stored))
-    return _described(s3, stored, target, data)
+    return _build_response(s3, stored, target, data)
 
 
 def head_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer HeadObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
-    stored = _found(s3, target)
+    stored = _find_object(s3, target)
     if reads.is_not_modified(stored, target.headers, _now_ms(request)):
         return HttpResponse(304, _identity(stored))
-    answer = _described(s3, stored, target, b"")
+    answer = _build_response(s3, stored, target, b"")
     answer.headers.append(("Content-Length", str(_slice(stored, target)[1])))
     return answer
 
 
-def _found(s3: S3, target: Target) -> StoredObject:
+def _find_object(s3: S3, target: Target) -> StoredObject:
     version_id = target.query.get("versionId")
     if version_id == "":
         raise invalid_argument("Version id cannot be the empty string", "versionId", "")
@@ -72,7 +72,7 @@ def _check_key(s3: S3, stored: StoredObject) -> None:
         s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
 
 
-def _described(
+def _build_response(
     s3: S3, stored: StoredObject, target: Target, body: bytes | FileSlice
 ) -> HttpResponse:
     first, length = _slice(stored, target)
@@ -125,9 +125,9 @@ def _answer_headers(
     stored: StoredObject, target: Target, *, is_whole: bool
 ) -> list[tuple[str, str]]:
     headers = reads.object_headers(stored)
-    wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
+    asks_checksum = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
     # A part has a checksum too. A range has none, unless it is the whole object.
-    if wanted and (is_whole or "range" not in target.headers):
+    if asks_checksum and (is_whole or "range" not in target.headers):
         number = target.query.get("partNumber")
         headers += reads.checksum_headers(stored, None if number is None else int(number))
     for name, header in reads.OVERRIDES.items():

@@ -15,7 +15,7 @@ def put_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     s3.bucket(target.bucket)
     with bodies.object_body(s3.files, request, target) as (body, params):
         stored = s3.write(target.bucket, target.key, body, params)
-    headers = _written_headers(stored.etag, stored.checksums, stored.encryption)
+    headers = _build_written_headers(stored.etag, stored.checksums, stored.encryption)
     headers.append(("x-amz-checksum-type", reads.type_of(stored)))
     holder = s3.bucket(target.bucket)
     headers += lifecycle.expiration_header(stored, holder)
@@ -31,10 +31,10 @@ def upload_part(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     number = part_number(target.query.get("partNumber", ""))
     with bodies.object_body(s3.files, request, target) as (body, params):
         etag, shown = s3.write_part(upload, number, body, params)
-    return HttpResponse(200, _written_headers(etag, shown, upload.encryption))
+    return HttpResponse(200, _build_written_headers(etag, shown, upload.encryption))
 
 
-def _written_headers(
+def _build_written_headers(
     etag: str, kept: Mapping[str, str], encrypted: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     return [

@@ -51,14 +51,14 @@ def check(configuration: BucketLifecycleConfiguration) -> None:
 
 
 def _check_rule(rule: LifecycleRule) -> None:
-    given = rule.get("Filter")
-    has_filter = given is not None
+    rule_filter = rule.get("Filter")
+    has_filter = rule_filter is not None
     if rule.get("Status") not in ("Enabled", "Disabled") or has_filter == ("Prefix" in rule):
         raise malformed_xml()
     if len(rule.get("ID") or "") > _ID_CHARACTERS:
         raise invalid_argument("ID length should not exceed allowed limit of 255")
-    if given is not None:
-        _check_filter(given)
+    if rule_filter is not None:
+        _check_filter(rule_filter)
     if not any(rule.get(name) for name in _ACTIONS):
         raise malformed_xml()
     expiration = rule.get("Expiration")
@@ -80,18 +80,18 @@ def _check_days(timing: LifecycleExpiration | Transition, least: int = 1) -> Non
         if parsed is None:
             raise malformed_xml()
         if (parsed.hour, parsed.minute, parsed.second, parsed.microsecond) != (0, 0, 0, 0):
-            given = parsed.strftime("%Y-%m-%dT%H:%M:%S.") + f"{parsed.microsecond // 1000:03d}Z"
-            raise invalid_argument("'Date' must be at midnight GMT", "Date", given)
+            date_text = parsed.strftime("%Y-%m-%dT%H:%M:%S.") + f"{parsed.microsecond // 1000:03d}Z"
+            raise invalid_argument("'Date' must be at midnight GMT", "Date", date_text)
     days = timing.get("Days")
     if days is not None and int(days) < least:
         kind = "Expiration" if least else "Transition"
         raise invalid_argument(f"'Days' for {kind} action must be a positive integer")
 
 
-def _check_filter(given: LifecycleRuleFilter) -> None:
-    if sum(value is not None for value in given.values()) > 1:
+def _check_filter(rule_filter: LifecycleRuleFilter) -> None:
+    if sum(value is not None for value in rule_filter.values()) > 1:
         raise malformed_xml()
-    both = given.get("And")
+    both = rule_filter.get("And")
     if both is not None:
         tags = both.get("Tags") or []
         others = [name for name in both if name != "Tags"]
@@ -115,8 +115,8 @@ def matches(rule: LifecycleRule, stored: StoredObject) -> bool:
 
 
 def _conditions(rule: LifecycleRule) -> Iterator[tuple[str, Any]]:
-    given: LifecycleRuleFilter = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
-    for name, value in given.items():
+    rule_filter: LifecycleRuleFilter = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
+    for name, value in rule_filter.items():
         if name == "And":
             both = cast("dict[str, Any]", value or {})
             yield from both.items()
@@ -172,21 +172,21 @@ def _date(value: Any) -> datetime | None:
 
 def expiration(stored: StoredObject, bucket: Bucket) -> tuple[int, str] | None:
     """Return when an object expires and the ID of the rule that says so, or None when no rule does."""
-    found: list[tuple[int, str]] = []
+    expirations: list[tuple[int, str]] = []
     for rule in rules_of(bucket):
         when = due_ms(rule.get("Expiration") or {}, stored.last_modified_ms)
         if when is not None and matches(rule, stored):
-            found.append((when, str(rule.get("ID") or "")))
-    return min(found, default=None)
+            expirations.append((when, str(rule.get("ID") or "")))
+    return min(expirations, default=None)
 
 
 def expiration_header(stored: StoredObject, bucket: Bucket) -> list[tuple[str, str]]:
     """Return the header x-amz-expiration of an object, or [] when no rule expires the object."""
-    found = expiration(stored, bucket) if NAME in bucket.configurations else None
-    if found is None:
+    due = expiration(stored, bucket) if NAME in bucket.configurations else None
+    if due is None:
         return []
-    date = format_datetime(moment(found[0]), usegmt=True)
-    return [("x-amz-expiration", f'expiry-date="{date}", rule-id="{quote(found[1])}"')]
+    date = format_datetime(moment(due[0]), usegmt=True)
+    return [("x-amz-expiration", f'expiry-date="{date}", rule-id="{quote(due[1])}"')]
 
 
 def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
@@ -203,5 +203,5 @@ def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
                 when = due_ms(transition, stored.last_modified_ms)
                 if when is not None and when <= now_ms:
                     due.append((when, transition.get("StorageClass", "")))
-    wanted = max(due, default=(0, ""))[1]
-    return "" if wanted == stored.storage_class else wanted
+    storage_class = max(due, default=(0, ""))[1]
+    return "" if storage_class == stored.storage_class else storage_class

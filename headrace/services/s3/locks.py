@@ -62,7 +62,7 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str
         raise invalid_argument(
             "Legal Hold must be either of 'ON' or 'OFF'", "x-amz-object-lock-legal-hold", hold
         )
-    found: dict[str, Any] = {"legal_hold": hold} if hold else {}
+    lock: dict[str, Any] = {"legal_hold": hold} if hold else {}
     if mode:
         date = date_of(until)
         if date is None:
@@ -72,14 +72,14 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str
                 str(until),
             )
         _check_future(date, now_ms, _DATE_HEADER)
-        found["retention"] = {"Mode": str(mode), "RetainUntilDate": _text(date)}
+        lock["retention"] = {"Mode": str(mode), "RetainUntilDate": _text(date)}
     elif is_locking(bucket):
         default = _default(bucket)
         if default:
             days = int(default.get("Days") or int(default["Years"]) * _DAYS_OF_A_YEAR)
             date = moment(now_ms) + timedelta(days=days)
-            found["retention"] = {"Mode": default["Mode"], "RetainUntilDate": _text(date)}
-    return found
+            lock["retention"] = {"Mode": default["Mode"], "RetainUntilDate": _text(date)}
+    return lock
 
 
 def _check_pair(mode: Any, until: Any) -> None:
@@ -117,11 +117,11 @@ def check_deletion(
     if not is_locking(bucket):
         return
     if stored.legal_hold == "ON":
-        raise denied()
+        raise build_denied_error()
     if _is_retained(stored, now_ms):
         mode = stored.retention["Mode"]
         if mode == "COMPLIANCE" or not bypass:
-            raise denied()
+            raise build_denied_error()
 
 
 def is_locked(stored: StoredObject, bucket: Bucket, now_ms: int) -> bool:
@@ -146,10 +146,10 @@ def _is_retained(stored: StoredObject, now_ms: int) -> bool:
 
 
 def new_retention(
-    stored: StoredObject, wanted: Mapping[str, Any], now_ms: int, bypass: Any
+    stored: StoredObject, retention: Mapping[str, Any], now_ms: int, bypass: Any
 ) -> dict[str, str]:
     """Return a version's retention after PutObjectRetention, or {} when the request removes it. Raises AwsError."""
-    mode, until = wanted.get("Mode"), wanted.get("RetainUntilDate")
+    mode, until = retention.get("Mode"), retention.get("RetainUntilDate")
     if bool(mode) != bool(until) or (mode and mode not in MODES):
         raise malformed_xml()
     date = date_of(until) if until else None
@@ -164,11 +164,11 @@ def new_retention(
         may_bypass = stored.retention["Mode"] == "GOVERNANCE" and is_true(bypass)
         changes_mode = mode != stored.retention["Mode"]
         if not may_bypass and (not is_longer or is_softer or changes_mode):
-            raise denied()
+            raise build_denied_error()
     return {} if date is None else {"Mode": str(mode), "RetainUntilDate": _text(date)}
 
 
-def denied() -> AwsError:
+def build_denied_error() -> AwsError:
     """The version is locked."""
     return AwsError("AccessDenied", "Access Denied because object protected by object lock.", 403)
 
@@ -184,13 +184,13 @@ def no_lock() -> AwsError:
 
 def headers(stored: StoredObject) -> list[tuple[str, str]]:
     """Return the headers with a version's retention and legal hold."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     if stored.retention:
-        found.append((_MODE_HEADER, stored.retention["Mode"]))
-        found.append((_DATE_HEADER, stored.retention["RetainUntilDate"]))
+        pairs.append((_MODE_HEADER, stored.retention["Mode"]))
+        pairs.append((_DATE_HEADER, stored.retention["RetainUntilDate"]))
     if stored.legal_hold:
-        found.append(("x-amz-object-lock-legal-hold", stored.legal_hold))
-    return found
+        pairs.append(("x-amz-object-lock-legal-hold", stored.legal_hold))
+    return pairs
 
 
 def check_configuration(value: ObjectLockConfiguration, bucket: Bucket) -> None:

@@ -130,9 +130,9 @@ def targets_of(configuration: Mapping[str, Any], name: str, key: str) -> Iterato
     """Yield the ARN and the configuration id of every target of an event, such as `ObjectCreated:Put`."""
     for member, kind in KINDS.items():
         for one in configuration.get(member) or ():
-            wanted = any(_events_meet(asked, f"s3:{name}") for asked in one.get("Events") or ())
+            is_asked = any(_events_meet(asked, f"s3:{name}") for asked in one.get("Events") or ())
             prefix, suffix = _filter(one)
-            if wanted and key.startswith(prefix) and key.endswith(suffix):
+            if is_asked and key.startswith(prefix) and key.endswith(suffix):
                 yield str(one[kind.arn_member]), str(one["Id"])
 
 

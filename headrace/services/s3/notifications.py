@@ -151,7 +151,7 @@ class Notifications:
 
     # --- configuring --------------------------------------------------------------------------
 
-    def checked(
+    def check(
         self,
         bucket: str,
         configuration: dict[str, Any],
@@ -164,22 +164,22 @@ class Notifications:
         `account` is the account of the bucket.
         """
         notification_rules.check(configuration)
-        wanted: list[tuple[str, str]] = []
+        targets: list[tuple[str, str]] = []
         for member, kind in KINDS.items():
             for one in configuration.get(member) or ():
                 one.setdefault("Id", self._ids.uuid())
-                wanted.append((kind.service, str(one[kind.arn_member])))
+                targets.append((kind.service, str(one[kind.arn_member])))
         if skip_validation:
             return configuration
         source = {"bucket": bucket, "account": account}
         refused = [
             (service, arn, exists)
-            for service, arn in wanted
+            for service, arn in targets
             if not (exists := self._targets.exists(arn)) or self._denial(arn, source)
         ]
         if refused:
             raise _unusable_targets(refused)
-        for service, arn in dict.fromkeys(wanted):
+        for service, arn in dict.fromkeys(targets):
             if service != "lambda":
                 self._targets.send(arn, json.dumps(self._test_event(bucket)))
         return configuration
@@ -321,17 +321,17 @@ def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str
     etag_name, version_name = names
     is_for_bus = etag_name == "etag"
     key = event.key if is_for_bus else quote_plus(event.key, safe="/")
-    found: dict[str, Any] = {"key": key}
+    members: dict[str, Any] = {"key": key}
     if event.name not in _WITHOUT_SIZE:
-        found["size"] = event.size_bytes
+        members["size"] = event.size_bytes
     if event.name not in _WITHOUT_ETAG:
-        found[etag_name] = event.etag or _MARKERS_ETAG
+        members[etag_name] = event.etag or _MARKERS_ETAG
     if event.version_id:
-        found[version_name] = event.version_id
+        members[version_name] = event.version_id
     is_restoration = event.name in (RESTORE_ASKED, RESTORED)
     if event.name not in _WITHOUT_SEQUENCER and not (is_for_bus and is_restoration):
-        found["sequencer"] = f"{number:016X}"
-    return found
+        members["sequencer"] = f"{number:016X}"
+    return members
 
 
 def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:

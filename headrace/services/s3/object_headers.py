@@ -36,11 +36,11 @@ def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
 
 def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of the customer-provided key in the headers."""
-    found = _params_of_headers()
+    params_by_header = _params_of_headers()
     return {
-        found[header]: value
+        params_by_header[header]: value
         for header, value in headers.items()
-        if found.get(header, "").startswith("SSECustomer")
+        if params_by_header.get(header, "").startswith("SSECustomer")
     }
 
 

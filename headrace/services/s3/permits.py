@@ -41,7 +41,7 @@ def ask(s3: S3, call: Call | None, operation: str, params: Mapping[str, Any]) ->
     call.permit.ask("s3", operation, params, account=account, region=call.region)
 
 
-def hidden(request: HttpRequest, error: AwsError) -> AwsError:
+def hide_missing(request: HttpRequest, error: AwsError) -> AwsError:
     """Return the error for a missing object: AccessDenied if the caller may not list the bucket.
 
     Source: docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, "Permissions" (documented).

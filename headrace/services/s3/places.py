@@ -31,7 +31,7 @@ def is_plain(key: str) -> bool:
     )
 
 
-def escaped_name(key: str) -> str:
+def build_escaped_name(key: str) -> str:
     """Return the file name of a key that cannot be a path."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -45,7 +45,7 @@ def plain_path(top: Path, key: str) -> Path | None:
 
 def places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]:
     """Return the plain file of a key (None in the cases of `plain_path`) and its file in the escape folder."""
-    return plain_path(top, key), escape_folder / escaped_name(key)
+    return plain_path(top, key), escape_folder / build_escaped_name(key)
 
 
 def is_within(top: Path, folder: str) -> bool:

@@ -28,7 +28,7 @@ from headrace.services.s3.notifications import CREATED_POST
 from headrace.services.s3.object_headers import params_of_headers
 from headrace.services.s3.routing import Target
 from headrace.services.s3.state import StoredObject
-from headrace.services.s3.writes import checked_tags
+from headrace.services.s3.writes import check_tags
 
 _PIECE_BYTES = 1024 * 1024
 _PLAIN_HEADERS = (
@@ -110,7 +110,7 @@ def _boundary(content_type: str) -> bytes:
         name, _, value = part.strip().partition("=")
         if name.lower() == "boundary" and value.strip('"'):
             return value.strip('"').encode()
-    raise _malformed()
+    raise _build_malformed_error()
 
 
 def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
@@ -140,7 +140,7 @@ def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
                             return _Form(fields, file_name, Body(file=temporary))
                         fields[name] = value.decode("utf-8", "replace")
         except ValueError as error:
-            raise _malformed() from error
+            raise _build_malformed_error() from error
     raise invalid_argument("POST requires exactly one file upload per request.", "file", "0")
 
 
@@ -167,7 +167,7 @@ def _check_length(value: bytearray) -> None:
         )
 
 
-def _malformed() -> AwsError:
+def _build_malformed_error() -> AwsError:
     return AwsError(
         "MalformedPOSTRequest",
         "The body of your POST request is not well-formed multipart/form-data.",
@@ -202,7 +202,7 @@ def _tags(text: str | None) -> dict[str, str]:
         (tag.findtext("{*}Key", ""), tag.findtext("{*}Value", ""))
         for tag in root.findall("{*}TagSet/{*}Tag")
     ]
-    tags = checked_tags(pairs)
+    tags = check_tags(pairs)
     return {"Tagging": urlencode(tags)} if tags else {}
 
 

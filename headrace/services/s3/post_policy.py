@@ -64,7 +64,7 @@ def check(text: str, fields: Mapping[str, str], now_ms: int) -> list[SizeRange]:
     """Check a policy, and the form against it. Return the allowed file sizes. Raises AwsError."""
     policy = _read(text)
     if _expires_ms(policy) < now_ms:
-        raise _refused("Policy expired.")
+        raise _build_refusal("Policy expired.")
     sizes: list[SizeRange] = []
     named: set[str] = set()
     for condition in policy["conditions"]:
@@ -74,11 +74,11 @@ def check(text: str, fields: Mapping[str, str], now_ms: int) -> list[SizeRange]:
             continue
         name = str(first)
         if not _holds(operator, name, str(second), fields):
-            raise _failed([operator, first, second])
+            raise _build_condition_error([operator, first, second])
         named.add(name[1:].lower())
     extra = [name for name in fields if name not in named and not _is_free(name)]
     if extra:
-        raise _refused(f"Extra input fields: {extra[0]}")
+        raise _build_refusal(f"Extra input fields: {extra[0]}")
     return sizes
 
 
@@ -145,17 +145,17 @@ def _size_range(least: Any, most: Any) -> SizeRange:
     try:
         return SizeRange(int(least), int(most))
     except (TypeError, ValueError) as error:
-        raise _failed(["content-length-range", least, most]) from error
+        raise _build_condition_error(["content-length-range", least, most]) from error
 
 
 def _holds(operator: str, name: str, value: str, fields: Mapping[str, str]) -> bool:
     if not name.startswith("$"):
         return False
-    given = fields.get(name[1:].lower())
+    field = fields.get(name[1:].lower())
     if operator == "eq":
-        return given == value
+        return field == value
     if operator == "starts-with":
-        return (given or "").startswith(value)
+        return (field or "").startswith(value)
     raise _invalid(f"Invalid Condition: {operator}")
 
 
@@ -164,11 +164,11 @@ def _is_free(name: str) -> bool:
     return name in _FREE or name == "bucket" or name.startswith(_IGNORED_PREFIX)
 
 
-def _failed(condition: list[Any]) -> AwsError:
-    return _refused(f"Policy Condition failed: {json.dumps(condition)}")
+def _build_condition_error(condition: list[Any]) -> AwsError:
+    return _build_refusal(f"Policy Condition failed: {json.dumps(condition)}")
 
 
-def _refused(why: str) -> AwsError:
+def _build_refusal(why: str) -> AwsError:
     return AwsError("AccessDenied", f"Invalid according to Policy: {why}", 403)
 
 

@@ -97,7 +97,7 @@ def range_of(header: str | None, size_bytes: int) -> tuple[int, int] | None:
 _COPIED_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
-def copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
+def parse_copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
     """Return (first byte, length) of the bytes that UploadPartCopy copies. Raises InvalidArgument, InvalidRequest."""
     if not header:
         return 0, size_bytes

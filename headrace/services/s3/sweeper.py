@@ -53,14 +53,14 @@ class Sweeper:
 
     def _current(self, name: str, bucket: Bucket, now_ms: int) -> None:
         for stored in self._s3.files.scan(name):
-            found = lifecycle.expiration(stored, bucket)
-            if found is not None and found[0] <= now_ms:
+            expiration = lifecycle.expiration(stored, bucket)
+            if expiration is not None and expiration[0] <= now_ms:
                 self._s3.expire(stored)
                 continue
-            wanted = lifecycle.storage_class_due(stored, bucket, now_ms)
-            if wanted:
+            storage_class = lifecycle.storage_class_due(stored, bucket, now_ms)
+            if storage_class:
                 with self._s3.files.lock:
-                    self._s3.update(replace(stored, storage_class=wanted))
+                    self._s3.update(replace(stored, storage_class=storage_class))
                 self._s3.notify(TRANSITIONED, stored)
 
     def _noncurrent(self, name: str, bucket: Bucket, rule: LifecycleRule, now_ms: int) -> None:

@@ -28,11 +28,11 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
     stack = [(_entries(top / lead, lead, prefix, after), False)]
     while stack:
         entries, _ = stack[-1]
-        found = next(entries, None)
-        if found is None:
+        entry = next(entries, None)
+        if entry is None:
             stack.pop()
             continue
-        name, is_folder = found
+        name, is_folder = entry
         if is_folder:
             stack.append((_entries(top / name, name, prefix, after), roll and name > prefix))
             continue
@@ -44,16 +44,16 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
 
 def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple[str, bool]]:
     """Yield (key, False) for files and (key + `/`, True) for folders that a listing may need."""
-    found: list[tuple[str, bool]] = []
+    children: list[tuple[str, bool]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = lead + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     name += "/"
-                    wanted = name.startswith(prefix) or prefix.startswith(name)
-                    if wanted and (name > after or after.startswith(name)):
-                        found.append((name, True))
+                    is_in_prefix = name.startswith(prefix) or prefix.startswith(name)
+                    if is_in_prefix and (name > after or after.startswith(name)):
+                        children.append((name, True))
                 elif (
                     name > after
                     and name.startswith(prefix)
@@ -61,12 +61,12 @@ def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple
                     and _is_text(entry.name)
                     and entry.is_file(follow_symlinks=False)
                 ):
-                    found.append((name, False))
+                    children.append((name, False))
     except (FileNotFoundError, NotADirectoryError):
         return  # the folder was removed after its parent was read
     # The keys have no surrogates, so the order of code points is the order of UTF-8 bytes.
-    found.sort()
-    yield from found
+    children.sort()
+    yield from children
 
 
 def _is_text(name: str) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.services.s3.files import ESCAPED_FOLDER, S3_FOLDER, VERSIONS_FOLDER
-from headrace.services.s3.places import escaped_name
+from headrace.services.s3.places import build_escaped_name
 from headrace.services.s3.uploads import UPLOADS_FOLDER
 
 _PIECE_BYTES = 1024 * 1024
@@ -71,7 +71,9 @@ def verify_objects(data_dir: Path, database: Path) -> Iterator[CheckResult]:
 
 def _object(root: Path, row: tuple[Any, ...]) -> CheckResult:
     bucket, key, escaped, size, etag, mtime_ns, details = row
-    path = root / ESCAPED_FOLDER / bucket / escaped_name(key) if escaped else root / bucket / key
+    path = (
+        root / ESCAPED_FOLDER / bucket / build_escaped_name(key) if escaped else root / bucket / key
+    )
     name = f"s3://{bucket}/{key}"
     try:
         status = path.stat()

@@ -81,7 +81,7 @@ class _Site:
             return _redirect(f"{protocol}://{everything['HostName']}/{quote(self._key)}")
         rule = self._rule("")
         if rule is not None and self._key:
-            return self._by_rule(rule)
+            return self._apply_rule(rule)
         suffix = _part(self._site, "IndexDocument")["Suffix"]
         key = self._key + suffix if not self._key or self._key.endswith("/") else self._key
         try:
@@ -89,31 +89,31 @@ class _Site:
         except AwsError as error:
             if error.code in _MISSING and key == self._key and self._is_there(f"{key}/{suffix}"):
                 return _redirect(f"/{quote(key)}/", 302)
-            return self._failed(error)
+            return self._answer_error(error)
 
-    def _failed(self, error: AwsError) -> HttpResponse:
+    def _answer_error(self, error: AwsError) -> HttpResponse:
         """Answer an error with the redirect of a matching routing rule, or else with the error document."""
         rule = self._rule(str(error.status))
         if rule is not None:
-            return self._by_rule(rule)
+            return self._apply_rule(rule)
         document: str | None = _part(self._site, "ErrorDocument").get("Key")
         if not document:
             raise error
         try:
-            found = self._object(document, {})
+            response = self._object(document, {})
         except AwsError as second:
             return _page(self._request, error, second)
-        found.status = error.status
-        return found
+        response.status = error.status
+        return response
 
     def _object(self, key: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
         sent = self._request.headers if headers is None else headers
         kept = {name: sent[name] for name in _SENT_ON if name in sent}
-        found = self._get(Target(self._bucket, key, {}, kept))
-        for name, value in found.headers:
+        response = self._get(Target(self._bucket, key, {}, kept))
+        for name, value in response.headers:
             if name.lower() == "x-amz-website-redirect-location":
                 return _redirect(value)
-        return found
+        return response
 
     def _is_there(self, key: str) -> bool:
         try:
@@ -132,7 +132,7 @@ class _Site:
                 return rule
         return None
 
-    def _by_rule(self, rule: RoutingRule) -> HttpResponse:
+    def _apply_rule(self, rule: RoutingRule) -> HttpResponse:
         redirect = _part(rule, "Redirect")
         prefix: str = _part(rule, "Condition").get("KeyPrefixEquals") or ""
         key = self._key

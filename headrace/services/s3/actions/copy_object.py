@@ -114,7 +114,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     try:
         copy_file(source.path, temporary, 0, source.size_bytes)
         body = Body(file=temporary)
-        for name in _wanted_checksums(source, request):
+        for name in _list_wanted_checksums(source, request):
             params[name] = checksums.compute(name, body)
         stored = s3.write(request["Bucket"], request["Key"], body, params, event=CREATED_COPY)
     finally:
@@ -207,7 +207,7 @@ def _params(source: StoredObject, request: CopyObjectInput, *, replace: bool) ->
     return params
 
 
-def _wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
+def _list_wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
     """Return the name of the copy's checksum: the requested one, or else the source's."""
     name = checksums.of_algorithm(request.get("ChecksumAlgorithm"))
     return [name] if name else list(source.checksums)[:1]

@@ -50,7 +50,7 @@ def page_of(
         return page
     for stored in objects:
         key = stored.key
-        rolled = rolled_up(key, prefix, delimiter)
+        rolled = find_common_prefix(key, prefix, delimiter)
         name = rolled or key
         # After a page that ends in a common prefix, skip all keys with that prefix.
         if key <= after or (rolled and rolled <= after) or name == last:
@@ -66,12 +66,12 @@ def page_of(
     return page
 
 
-def rolled_up(key: str, prefix: str, delimiter: str) -> str:
+def find_common_prefix(key: str, prefix: str, delimiter: str) -> str:
     """Return the common prefix that replaces a key in a listing, or "" when the key itself is listed."""
     if not delimiter:
         return ""
-    head, found, _ = key[len(prefix) :].partition(delimiter)
-    return prefix + head + delimiter if found else ""
+    head, parts, _ = key[len(prefix) :].partition(delimiter)
+    return prefix + head + delimiter if parts else ""
 
 
 def _limit(request: _Request) -> int:
@@ -196,8 +196,8 @@ def list_object_versions(
         )
     encode = _encoder(request)
     prefix = request.get("Prefix") or ""
-    found = s3.histories.scan(request["Bucket"], prefix, key_marker)
-    page = _page_of_versions(found, request, key_marker, id_marker)
+    scanned = s3.histories.scan(request["Bucket"], prefix, key_marker)
+    page = _page_of_versions(scanned, request, key_marker, id_marker)
     common = Page([], page.prefixes, page.next_key)
     answer = cast("ListObjectVersionsOutput", _common(request, common, encode))
     answer["KeyMarker"] = encode(key_marker)
@@ -227,7 +227,7 @@ class _VersionsPage:
 
 
 def _page_of_versions(
-    found: Iterable[ListedVersion],
+    versions: Iterable[ListedVersion],
     request: ListObjectVersionsInput,
     key_marker: str,
     id_marker: str | None,
@@ -237,9 +237,9 @@ def _page_of_versions(
     page = _VersionsPage([], [])
     last = ("", "")
     is_past_marker = False
-    for listed in found if limit else ():
+    for listed in versions if limit else ():
         key, version_id = listed.version.key, listed.version.version_id
-        rolled = rolled_up(key, prefix, delimiter)
+        rolled = find_common_prefix(key, prefix, delimiter)
         if rolled:
             if rolled <= key_marker or (page.prefixes and page.prefixes[-1] == rolled):
                 continue

@@ -21,7 +21,7 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.values import moment
 from headrace.services.s3 import locks
-from headrace.services.s3.actions.objects import found_or_marker
+from headrace.services.s3.actions.objects import find_object_or_marker
 from headrace.services.s3.backend import S3
 from headrace.services.s3.notifications import RESTORE_ASKED, RESTORED, ObjectEvent
 from headrace.services.s3.state import EmptyAnswer, StoredObject
@@ -30,7 +30,7 @@ from headrace.services.s3.writes import ARCHIVES
 
 def _lockable(s3: S3, request: Any) -> StoredObject:
     holder = s3.bucket(request["Bucket"])
-    stored = found_or_marker(s3, request)
+    stored = find_object_or_marker(s3, request)
     locks.check_locking(holder)
     return stored
 
@@ -42,9 +42,9 @@ def put_object_retention(
     """Set a version's retention: it cannot be deleted before a date. Source: API_PutObjectRetention."""
     with s3.files.lock:
         stored = _lockable(s3, request)
-        wanted = cast("dict[str, Any]", request.get("Retention") or {})
+        requested = cast("dict[str, Any]", request.get("Retention") or {})
         bypass = request.get("BypassGovernanceRetention")
-        retention = locks.new_retention(stored, wanted, call.now_ms, bypass)
+        retention = locks.new_retention(stored, requested, call.now_ms, bypass)
         s3.update(replace(stored, retention=retention))
     return {}
 
@@ -91,7 +91,7 @@ def get_object_legal_hold(
 def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreObjectOutput:
     """Make an archived object readable for some days; it is readable at once. Source: API_RestoreObject."""
     with s3.files.lock:
-        stored = found_or_marker(s3, request)
+        stored = find_object_or_marker(s3, request)
         if stored.storage_class not in ARCHIVES:
             raise AwsError(
                 "InvalidObjectState",

@@ -43,7 +43,7 @@ from headrace.services.s3.state import (
     StoredObject,
     Upload,
 )
-from headrace.services.s3.writes import described_by, described_in
+from headrace.services.s3.writes import build_object_fields, build_parameter_fields
 
 
 def _time(timestamp_ms: int) -> datetime:
@@ -57,7 +57,7 @@ def create_multipart_upload(
     """Start a multipart upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    described = described_in(s3.bucket(request["Bucket"]), request, s3.keys, call.now_ms)
+    described = build_object_fields(s3.bucket(request["Bucket"]), request, s3.keys, call.now_ms)
     params = {
         "described": described,
         "Owner": OWNER,
@@ -96,7 +96,7 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     source = source_object(s3, request, call.now_ms)
-    first, length = reads.copied_range(request.get("CopySourceRange"), source.size_bytes)
+    first, length = reads.parse_copied_range(request.get("CopySourceRange"), source.size_bytes)
     temporary = s3.files.temporary()
     try:
         copy_file(source.path, temporary, first, length)
@@ -120,7 +120,7 @@ def complete_multipart_upload(
     """Join the parts into the object. Source: API_CompleteMultipartUpload."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    parts = _chosen(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
+    parts = _choose_parts(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
     size_bytes = sum(part.size_bytes for part in parts)
     upload_checksums.check_completion(upload, cast("Mapping[str, Any]", request), size_bytes)
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
@@ -142,7 +142,7 @@ def complete_multipart_upload(
             **upload_checksums.of_whole(
                 upload, parts, temporary, cast("Mapping[str, Any]", request)
             ),
-            **_described(upload),
+            **_build_object_fields(upload),
         )
         stored = s3.publish(
             temporary,
@@ -159,7 +159,7 @@ def complete_multipart_upload(
         "Bucket": upload.bucket,
         "Key": upload.key,
         "ETag": f'"{etag}"',
-        **_without_key(encryption.members(stored.encryption)),
+        **_remove_customer_key(encryption.members(stored.encryption)),
         **_completions_checksums(upload, stored),
     }
     if s3.bucket(stored.bucket).versioning == "Enabled":
@@ -178,21 +178,25 @@ def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, st
     return {**stored.checksums, "ChecksumType": stored.checksum_type}
 
 
-def _without_key(members: EncryptionMembers) -> EncryptionMembers:
+def _remove_customer_key(members: EncryptionMembers) -> EncryptionMembers:
     """Return the members without those of a customer-provided key, which CompleteMultipartUpload does not return."""
     shown = {name: value for name, value in members.items() if not name.startswith("SSECustomer")}
     return cast("EncryptionMembers", shown)
 
 
-def _described(upload: Upload) -> ObjectFields:
+def _build_object_fields(upload: Upload) -> ObjectFields:
     """Return the fields of the object from CreateMultipartUpload; uploads of older versions store its parameters."""
-    found = upload.params.get("described")
-    return cast("ObjectFields", dict(found)) if found is not None else described_by(upload.params)
+    fields = upload.params.get("described")
+    return (
+        cast("ObjectFields", dict(fields))
+        if fields is not None
+        else build_parameter_fields(upload.params)
+    )
 
 
-def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
-    numbers = [int(part.get("PartNumber") or 0) for part in wanted]
-    if not wanted:
+def _choose_parts(s3: S3, upload: Upload, requested: list[CompletedPart]) -> list[Part]:
+    numbers = [int(part.get("PartNumber") or 0) for part in requested]
+    if not requested:
         raise invalid_request("You must specify at least one part")
     if not all(numbers):
         raise malformed_xml()
@@ -205,9 +209,9 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
         )
     present = s3.uploads.parts(upload)
     chosen: list[Part] = []
-    for number, part in zip(numbers, wanted, strict=True):
-        found = present.get(number)
-        if found is None or not _is_the_part(upload, part, found):
+    for number, part in zip(numbers, requested, strict=True):
+        part_present = present.get(number)
+        if part_present is None or not _is_the_part(upload, part, part_present):
             raise AwsError(
                 "InvalidPart",
                 "One or more of the specified parts could not be found.  The part may not have been uploaded, or the"
@@ -219,7 +223,7 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
                     "ETag": part.get("ETag", "").strip('"'),
                 },
             )
-        chosen.append(found)
+        chosen.append(part_present)
     for part in chosen[:-1]:
         if part.size_bytes < limits.MIN_PART_BYTES:
             raise AwsError(
@@ -236,11 +240,11 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
     return chosen
 
 
-def _is_the_part(upload: Upload, wanted: CompletedPart, found: Part) -> bool:
+def _is_the_part(upload: Upload, requested: CompletedPart, part: Part) -> bool:
     """Whether an uploaded part has the ETag and the checksum that CompleteMultipartUpload names."""
-    given = cast("Mapping[str, Any]", wanted)
-    has_checksum = upload_checksums.check_part(upload, given, found)
-    return has_checksum and wanted.get("ETag", "").strip('"') == found.etag
+    members = cast("Mapping[str, Any]", requested)
+    has_checksum = upload_checksums.check_part(upload, members, part)
+    return has_checksum and requested.get("ETag", "").strip('"') == part.etag
 
 
 @operation("AbortMultipartUpload")
@@ -272,15 +276,15 @@ def list_parts(s3: S3, call: Call, request: ListPartsInput) -> ListPartsOutput:
         **_checksum_members(upload),
     }
     if parts[:limit]:
-        answer["Parts"] = [_listed_part(part) for part in parts[:limit]]
+        answer["Parts"] = [_render_part(part) for part in parts[:limit]]
     return cast("ListPartsOutput", answer)
 
 
 def _storage_class(upload: Upload) -> str:
-    return str(_described(upload)["storage_class"])
+    return str(_build_object_fields(upload)["storage_class"])
 
 
-def _listed_part(part: Part) -> ListedPart:
+def _render_part(part: Part) -> ListedPart:
     listed = {
         "PartNumber": part.number,
         "ETag": f'"{part.etag}"',
@@ -300,7 +304,7 @@ def list_multipart_uploads(
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     after = (request.get("KeyMarker") or "", request.get("UploadIdMarker") or "")
     limit = min(int(request.get("MaxUploads") or limits.LIST_UPLOADS), limits.LIST_UPLOADS)
-    found: list[Upload] = []
+    uploads: list[Upload] = []
     rolled: set[str] = set()
     for upload in s3.uploads.list(request["Bucket"], prefix):
         if not _is_after(upload, *after):
@@ -309,12 +313,12 @@ def list_multipart_uploads(
         if delimiter and is_rolled:
             rolled.add(prefix + head + delimiter)
         else:
-            found.append(upload)
-    page = found[:limit]
+            uploads.append(upload)
+    page = uploads[:limit]
     encode = functools.partial(quote, safe="/") if request.get("EncodingType") else str
     answer: dict[str, Any] = {
         "Bucket": request["Bucket"],
-        "IsTruncated": len(found) > limit,
+        "IsTruncated": len(uploads) > limit,
         "MaxUploads": limit,
         "Uploads": [
             {
@@ -337,12 +341,12 @@ def list_multipart_uploads(
         del answer["Uploads"]
     if rolled:
         answer["CommonPrefixes"] = [{"Prefix": encode(name)} for name in sorted(rolled)]
-    given = cast("Mapping[str, Any]", request)
+    members = cast("Mapping[str, Any]", request)
     for name in ("Prefix", "Delimiter"):
-        if given.get(name):
-            answer[name] = encode(given[name])
-    if given.get("EncodingType"):
-        answer["EncodingType"] = given["EncodingType"]
+        if members.get(name):
+            answer[name] = encode(members[name])
+    if members.get("EncodingType"):
+        answer["EncodingType"] = members["EncodingType"]
     return cast("ListMultipartUploadsOutput", answer)
 
 
