@@ -36,10 +36,10 @@ from headrace.services.lambda_.runtime.platform_log import (
     PlatformLog,
     ProcessBroken,
     Usage,
+    build_exit_error,
+    build_timeout_error,
     error_document,
-    exited,
     iso_time,
-    timed_out,
 )
 from headrace.testing import environment as variables_of
 from headrace.testing.function_variables import FunctionVariables, default_session_of
@@ -282,10 +282,10 @@ class InProcessEnvironment:
                 answer = self._handler(event, context)
         except FunctionDied as died:
             why = "Runtime exited with error: signal: killed"
-            raise exited(invocation.request_id, why) from died
+            raise build_exit_error(invocation.request_id, why) from died
         except SystemExit as error:
             why = f"Runtime exited with error: exit status {error.code}"
-            raise exited(invocation.request_id, why) from error
+            raise build_exit_error(invocation.request_id, why) from error
         except Exception as error:  # noqa: BLE001 - any exception of a handler is its answer
             self._output.feed(f"{log_line(error, iso_time(rules.clock.now_ms()))}\n".encode())
             payload = error_payload(error, invocation.request_id)
@@ -294,7 +294,7 @@ class InProcessEnvironment:
             answer = None
         if rules.elapsed_s() - started_s > spec.timeout_s:
             # Python code on a thread cannot be interrupted: it has run to its end, and still counts as timed out.
-            raise timed_out(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
+            raise build_timeout_error(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
         return encoded(answer, invocation.request_id)
 
     @contextlib.contextmanager

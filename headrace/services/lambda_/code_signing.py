@@ -62,7 +62,7 @@ class CodeSigning:
             )
         return config
 
-    def attached(self, arn: str) -> dict[str, Any]:
+    def find_attached(self, arn: str) -> dict[str, Any]:
         """Return the configuration for a function; a missing one has another error than in `get`. Raises AwsError."""
         config = self.find(arn)
         if config is None:
@@ -103,7 +103,7 @@ class CodeSigning:
         """
         if arn is None:
             return
-        policies = self.attached(arn)["CodeSigningPolicies"]
+        policies = self.find_attached(arn)["CodeSigningPolicies"]
         if policies.get("UntrustedArtifactOnDeployment") == "Enforce":
             raise AwsError(
                 "CodeVerificationFailedException",

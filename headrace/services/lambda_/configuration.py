@@ -120,29 +120,30 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     config = version.config
     account = config["FunctionArn"].split(":")[4]
     region = config["FunctionArn"].split(":")[3]
-    found = find_layers(request.get("Layers"), layers, account, region)
+    layer_versions = find_layers(request.get("Layers"), layers, account, region)
     remark = runtime_remark(str(request.get("Runtime", "")))
     if remark is not None:
         log.info("function %s: %s", config["FunctionName"], remark)
     config.update({name: request[name] for name in _PLAIN if name in request})
     if "DeadLetterConfig" in request:
         _set_dead_letters(config, section(request, "DeadLetterConfig"))
-    if found is not None:
-        version.layers = [layer["digest"] for layer in found]
+    if layer_versions is not None:
+        version.layers = [layer["digest"] for layer in layer_versions]
         config["Layers"] = [
-            {"Arn": layer["LayerVersionArn"], "CodeSize": layer["size_bytes"]} for layer in found
+            {"Arn": layer["LayerVersionArn"], "CodeSize": layer["size_bytes"]}
+            for layer in layer_versions
         ]
     if "Environment" in request:
         config.pop("Environment", None)
         if "Variables" in request["Environment"]:
             config["Environment"] = {"Variables": dict(request["Environment"]["Variables"])}
     if "VpcConfig" in request:
-        wanted = request["VpcConfig"]
+        vpc = request["VpcConfig"]
         config["VpcConfig"] = {
-            "SubnetIds": wanted.get("SubnetIds", []),
-            "SecurityGroupIds": wanted.get("SecurityGroupIds", []),
-            "VpcId": "vpc-00000000" if wanted.get("SubnetIds") else "",
-            "Ipv6AllowedForDualStack": wanted.get("Ipv6AllowedForDualStack", False),
+            "SubnetIds": vpc.get("SubnetIds", []),
+            "SecurityGroupIds": vpc.get("SecurityGroupIds", []),
+            "VpcId": "vpc-00000000" if vpc.get("SubnetIds") else "",
+            "Ipv6AllowedForDualStack": vpc.get("Ipv6AllowedForDualStack", False),
         }
     if "SnapStart" in request:
         config["SnapStart"] = {
@@ -154,9 +155,9 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
         config["LoggingConfig"] = _logging(config["FunctionName"], request["LoggingConfig"], kept)
 
 
-def _set_dead_letters(config: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+def _set_dead_letters(config: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Set the dead-letter target. An empty ARN removes it, and a structure without an ARN changes nothing."""
-    arn = wanted.get("TargetArn")
+    arn = settings.get("TargetArn")
     if arn:
         config["DeadLetterConfig"] = {"TargetArn": arn}
     elif arn is not None:
@@ -237,15 +238,15 @@ def find_layers(
                 "Two different versions of the same layer are not allowed to be referenced in the same function. "
                 f"{other} and {arn} are versions of the same layer."
             )
-    found: list[LayerVersion] = []
+    versions: list[LayerVersion] = []
     for arn in arns:
         layer = layers.find(arn)
         if layer is None:
             raise invalid_parameter(f"Layer version {arn} does not exist.")
         if arn.split(":")[4] != account and not _shares(layer, account):
             raise access_denied(account, "lambda:GetLayerVersion", arn)
-        found.append(layer)
-    return found
+        versions.append(layer)
+    return versions
 
 
 def _shares(layer: LayerVersion, account: str) -> bool:
@@ -258,14 +259,14 @@ def _shares(layer: LayerVersion, account: str) -> bool:
 
 
 def _logging(
-    name: str, wanted: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+    name: str, settings: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return a logging configuration after a request. Members that the request lacks stay; only JSON has log levels."""
-    asked = {**(kept or {}), **wanted}
+    asked = {**(kept or {}), **settings}
     log_format = asked.get("LogFormat", "Text")
     levels = {"ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO"}
     if log_format != "JSON":
-        if levels.keys() & wanted.keys():
+        if levels.keys() & settings.keys():
             raise invalid_parameter(
                 "Setting Log Level is only supported when LogFormat is set to JSON."
             )

@@ -55,7 +55,7 @@ class FunctionRef:
         """The same function without a qualifier."""
         return FunctionRef(self.account, self.region, self.name)
 
-    def with_qualifier(self, qualifier: str | None) -> FunctionRef:
+    def replace_qualifier(self, qualifier: str | None) -> FunctionRef:
         """Return the same function with another qualifier, or without one."""
         return FunctionRef(self.account, self.region, self.name, qualifier)
 

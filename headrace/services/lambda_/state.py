@@ -180,7 +180,7 @@ class Function:
         asked = max(self.reserved_concurrency or 0, sum(self.provisioned.values()))
         return max(SANDBOXES_PER_FUNCTION, min(asked, SANDBOXES_AT_MOST))
 
-    def published(self) -> list[Version]:
+    def list_published(self) -> list[Version]:
         """Return the published versions, oldest first."""
         numbers = sorted((n for n in self.versions if n != LATEST), key=int)
         return [self.versions[number] for number in numbers]

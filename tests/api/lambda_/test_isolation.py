@@ -251,7 +251,9 @@ def test_python_code_is_compiled_for_functions_that_may_not_keep_what_they_compi
         lambda: all(list(folder.rglob("*.pyc")) for folder in folders), what="the compiled code"
     )
     # It is not the user's, and is not counted.
-    assert lab.lambda_.code.unzipped_bytes(base64.b64decode(digest).hex()) == len(source + large)
+    assert lab.lambda_.code.count_unzipped_bytes(base64.b64decode(digest).hex()) == len(
+        source + large
+    )
     lab.restart()
     assert run(lab, "compiled") is True
 

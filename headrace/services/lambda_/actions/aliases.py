@@ -15,7 +15,7 @@ from headrace.aws.shapes.lambda_ import (
     UpdateAliasInput,
 )
 from headrace.core.values import section
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import check_unqualified, page, reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     conflict,
@@ -48,7 +48,7 @@ def _find(function: Function, name: str, missing: str = "Cannot find alias arn")
     return alias
 
 
-def _asked_weights(request: CreateAliasInput | UpdateAliasInput) -> dict[str, float]:
+def _read_weights(request: CreateAliasInput | UpdateAliasInput) -> dict[str, float]:
     return section(request, "RoutingConfig", "AdditionalVersionWeights")
 
 
@@ -78,7 +78,7 @@ def _weights(function: Function, version: str, asked: Mapping[str, float]) -> di
 def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> AliasConfiguration:
     """Create an alias of a version."""
     name, version = request["Name"], request["FunctionVersion"]
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(reference(call, request))
     if lambda_.functions.find(ref) is None:
         raise function_not_found(f"{ref.arn}:{version}")
     with lambda_.functions.changing(ref) as function:
@@ -89,7 +89,7 @@ def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> Alia
             version=version,
             description=request.get("Description", ""),
             revision_id=lambda_.ids.uuid(),
-            weights=_weights(function, version, _asked_weights(request)),
+            weights=_weights(function, version, _read_weights(request)),
         )
         function.aliases[name] = alias
         return _output(function, alias)
@@ -98,14 +98,14 @@ def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> Alia
 @operation("UpdateAlias")
 def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> AliasConfiguration:
     """Change an alias. Its provisioned concurrency moves to the new version."""
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
         alias = _find(function, request["Name"], "Alias not found")
         if request.get("RevisionId") not in (None, alias.revision_id):
             raise precondition_failed()
         version = request.get("FunctionVersion", alias.version)
         if "RoutingConfig" in request or "FunctionVersion" in request:
-            asked = _asked_weights(request) if "RoutingConfig" in request else alias.weights
+            asked = _read_weights(request) if "RoutingConfig" in request else alias.weights
             alias.weights = _weights(function, version, asked)
         alias.version = version
         alias.description = request.get("Description", alias.description)
@@ -119,14 +119,14 @@ def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> Alia
 @operation("GetAlias")
 def get_alias(lambda_: Lambda, call: Call, request: GetAliasInput) -> AliasConfiguration:
     """Return one alias."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(reference(call, request)))
     return _output(function, _find(function, request["Name"]))
 
 
 @operation("DeleteAlias")
 def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None:
     """Remove an alias. As on AWS, a missing alias is not an error."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(reference(call, request))) as function:
         function.aliases.pop(request["Name"], None)
         function.forget_alias(request["Name"])
 
@@ -134,7 +134,7 @@ def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None
 @operation("ListAliases")
 def list_aliases(lambda_: Lambda, call: Call, request: ListAliasesInput) -> ListAliasesOutput:
     """Return the aliases of a function or of one version, sorted by name."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(reference(call, request)))
     version = request.get("FunctionVersion")
     aliases = [
         _output(function, function.aliases[name])

@@ -24,7 +24,7 @@ from headrace.aws.shapes.lambda_ import (
     UpdateCodeSigningConfigInput,
     UpdateCodeSigningConfigOutput,
 )
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import check_unqualified, page, reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.code_signing import CODE_SIGNING
 from headrace.services.lambda_.errors import conflict
@@ -51,9 +51,9 @@ def update_code_signing_config(
     """Change a configuration."""
     config = lambda_.signing.get(request["CodeSigningConfigArn"])
     members = cast("Mapping[str, Any]", request)
-    given = {name: members[name] for name in _SETTABLE if name in members}
-    if given:
-        config = {**config, **given, "LastModified": lambda_time(call.now_ms)}
+    changes = {name: members[name] for name in _SETTABLE if name in members}
+    if changes:
+        config = {**config, **changes, "LastModified": lambda_time(call.now_ms)}
         lambda_.signing.put(config)
     return {"CodeSigningConfig": cast("Any", config)}
 
@@ -104,8 +104,10 @@ def put_function_code_signing_config(
     lambda_: Lambda, call: Call, request: PutFunctionCodeSigningConfigInput
 ) -> PutFunctionCodeSigningConfigOutput:
     """Set the configuration of a function. It applies to code that is deployed from now on."""
-    arn = str(lambda_.signing.attached(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    arn = str(
+        lambda_.signing.find_attached(request["CodeSigningConfigArn"])["CodeSigningConfigArn"]
+    )
+    with lambda_.functions.changing(check_unqualified(reference(call, request))) as function:
         function.settings[CODE_SIGNING] = arn
         return {"CodeSigningConfigArn": arn, "FunctionName": function.name}
 
@@ -126,5 +128,5 @@ def delete_function_code_signing_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionCodeSigningConfigInput
 ) -> None:
     """Remove a function's configuration. A missing configuration is not an error."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(reference(call, request))) as function:
         function.settings.pop(CODE_SIGNING, None)

@@ -36,10 +36,10 @@ def _arn(ref: FunctionRef) -> str:
 
 
 def _find(function: Function | None, ref: FunctionRef) -> EventInvokeConfig:
-    found = None if function is None else function.event_invoke.get(ref.qualifier or LATEST)
-    if found is None:
+    config = None if function is None else function.event_invoke.get(ref.qualifier or LATEST)
+    if config is None:
         raise not_found(f"The function {_arn(ref)} doesn't have an EventInvokeConfig")
-    return found
+    return config
 
 
 def _output(ref: FunctionRef, config: EventInvokeConfig) -> FunctionEventInvokeConfig:
@@ -52,9 +52,11 @@ def _output(ref: FunctionRef, config: EventInvokeConfig) -> FunctionEventInvokeC
     }
 
 
-def _settings(given: _Writes | EventInvokeConfig) -> AsyncSettings:
+def _settings(request: _Writes | EventInvokeConfig) -> AsyncSettings:
     """Return the members that configure retries and destinations."""
-    return cast("AsyncSettings", {name: value for name, value in given.items() if name in _MEMBERS})
+    return cast(
+        "AsyncSettings", {name: value for name, value in request.items() if name in _MEMBERS}
+    )
 
 
 def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
@@ -68,7 +70,9 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
         if not arn:
             continue
         if arn.split(":")[2] not in services:
-            shown = ", ".join(_side(request.get("DestinationConfig", {}), each) for each in _SIDES)
+            shown = ", ".join(
+                _side(request.get("DestinationConfig", {}), side_name) for side_name in _SIDES
+            )
             raise invalid_parameter(
                 f"The provided destination config DestinationConfig({shown}) is invalid."
             )
@@ -81,10 +85,10 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
 def _side(config: DestinationConfig, side: str) -> str:
     """Return one side of a DestinationConfig in the form of AWS's error message."""
     name = side[0].lower() + side[1:]
-    given = config.get(side)
-    if given is None:
+    settings = config.get(side)
+    if settings is None:
         return f"{name}=null"
-    return f"{name}={side}(destination={given.get('Destination', 'null')})"
+    return f"{name}={side}(destination={settings.get('Destination', 'null')})"
 
 
 def _is_function(lambda_: Lambda, arn: str) -> bool:

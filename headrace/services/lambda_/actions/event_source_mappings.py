@@ -190,15 +190,15 @@ def list_event_source_mappings(
     lambda_: Lambda, call: Call, request: ListEventSourceMappingsInput
 ) -> ListEventSourceMappingsOutput:
     """Return all mappings, or those of a function or an event source."""
-    found = lambda_.mappings.all(call.account, call.region)
+    mappings = lambda_.mappings.all(call.account, call.region)
     source_arn = request.get("EventSourceArn")
     if source_arn:
-        found = [m for m in found if m.stream_arn == source_arn]
+        mappings = [m for m in mappings if m.stream_arn == source_arn]
     name = request.get("FunctionName")
     if name:
         ref = reference(call, {"FunctionName": name})
-        found = [m for m in found if _is_of(m, ref)]
-    return page([m.output() for m in found], request, "EventSourceMappings", most=100)
+        mappings = [m for m in mappings if _is_of(m, ref)]
+    return page([m.output() for m in mappings], request, "EventSourceMappings", most=100)
 
 
 def _is_of(mapping: Mapping, ref: FunctionRef) -> bool:

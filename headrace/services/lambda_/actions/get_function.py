@@ -24,15 +24,15 @@ from headrace.aws.shapes.lambda_ import (
     PutRuntimeManagementConfigOutput,
 )
 from headrace.services.lambda_.actions.common import (
-    listed,
+    build_qualified_config,
+    check_unqualified,
     page,
-    qualified_config,
     reference,
-    unqualified,
+    render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
-from headrace.services.lambda_.invocations.concurrency import unreserved
+from headrace.services.lambda_.invocations.concurrency import count_unreserved
 from headrace.services.lambda_.limits import (
     ACCOUNT_CONCURRENCY,
     DIRECT_ZIP_BYTES,
@@ -49,7 +49,7 @@ def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetF
     function = lambda_.functions.get(ref)
     digest = function.resolve(ref.qualifier).digest
     answer: GetFunctionOutput = {
-        "Configuration": qualified_config(function, ref, call.now_ms),
+        "Configuration": build_qualified_config(function, ref, call.now_ms),
         "Code": {
             "RepositoryType": "S3",
             "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
@@ -68,7 +68,7 @@ def get_function_configuration(
 ) -> FunctionConfiguration:
     """Return a version's configuration."""
     ref = reference(call, request)
-    return qualified_config(lambda_.functions.get(ref), ref, call.now_ms)
+    return build_qualified_config(lambda_.functions.get(ref), ref, call.now_ms)
 
 
 @operation("ListFunctions")
@@ -77,12 +77,12 @@ def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> 
     functions = lambda_.functions.all(call.account, call.region)
     if request.get("FunctionVersion") == "ALL":
         configs = [
-            listed(version, f"{function.ref.arn}:{version.number}")
+            render_listed(version, f"{function.ref.arn}:{version.number}")
             for function in functions
-            for version in (function.latest, *function.published())
+            for version in (function.latest, *function.list_published())
         ]
     else:
-        configs = [listed(function.latest, function.ref.arn) for function in functions]
+        configs = [render_listed(function.latest, function.ref.arn) for function in functions]
     return page(configs, request, "Functions")
 
 
@@ -98,7 +98,7 @@ def get_account_settings(
             "CodeSizeUnzipped": UNZIPPED_BYTES,
             "CodeSizeZipped": DIRECT_ZIP_BYTES,
             "ConcurrentExecutions": ACCOUNT_CONCURRENCY,
-            "UnreservedConcurrentExecutions": unreserved(functions),
+            "UnreservedConcurrentExecutions": count_unreserved(functions),
         },
         "AccountUsage": {
             "TotalCodeSize": _code_bytes(lambda_, call, functions),
@@ -120,7 +120,7 @@ def get_function_recursion_config(
     lambda_: Lambda, call: Call, request: GetFunctionRecursionConfigInput
 ) -> GetFunctionRecursionConfigOutput:
     """Return the setting for recursive loops, which has no effect: headrace does not detect loops."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(reference(call, request)))
     return {"RecursiveLoop": function.settings.get("RecursiveLoop", "Terminate")}
 
 
@@ -129,7 +129,7 @@ def put_function_recursion_config(
     lambda_: Lambda, call: Call, request: PutFunctionRecursionConfigInput
 ) -> PutFunctionRecursionConfigOutput:
     """Store the setting for recursive loops, which has no effect: headrace does not detect loops."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(reference(call, request))) as function:
         function.settings["RecursiveLoop"] = request["RecursiveLoop"]
     return {"RecursiveLoop": request["RecursiveLoop"]}
 

@@ -71,7 +71,7 @@ def _output(lambda_: Lambda, version: LayerVersion) -> GetLayerVersionOutput:
     return output
 
 
-def _listed(version: LayerVersion) -> LayerVersionsListItem:
+def _render_listed(version: LayerVersion) -> LayerVersionsListItem:
     return cast(
         "LayerVersionsListItem",
         {name: value for name, value in version.items() if name in _LISTED},
@@ -97,7 +97,7 @@ def publish_layer_version(
 ) -> PublishLayerVersionOutput:
     """Publish a new version of a layer."""
     package = lambda_.code.add(request["Content"])
-    given = {name: value for name, value in request.items() if name in _DESCRIBED}
+    members = {name: value for name, value in request.items() if name in _DESCRIBED}
     arn = _arn(call, request["LayerName"])
     version = lambda_.layers.publish(
         account=call.account,
@@ -105,7 +105,7 @@ def publish_layer_version(
         name=arn.rpartition(":")[2],
         package=package,
         now_ms=call.now_ms,
-        members=cast("LayerDescription", {"Description": "", **given}),
+        members=cast("LayerDescription", {"Description": "", **members}),
     )
     return _output(lambda_, version)
 
@@ -146,7 +146,7 @@ def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLa
         {
             "LayerName": version["LayerArn"].rpartition(":")[2],
             "LayerArn": version["LayerArn"],
-            "LatestMatchingVersion": _listed(version),
+            "LatestMatchingVersion": _render_listed(version),
         }
         for version in lambda_.layers.latest(
             call.account, call.region, lambda version: _is_compatible(version, request)
@@ -160,6 +160,6 @@ def list_layer_versions(
     lambda_: Lambda, call: Call, request: ListLayerVersionsInput
 ) -> ListLayerVersionsOutput:
     """Return a layer's versions, newest first."""
-    found = lambda_.layers.versions(_arn(call, request["LayerName"]))
-    versions = [version for version in found if _is_compatible(version, request)]
-    return page([_listed(version) for version in versions], request, "LayerVersions")
+    all_versions = lambda_.layers.versions(_arn(call, request["LayerName"]))
+    versions = [version for version in all_versions if _is_compatible(version, request)]
+    return page([_render_listed(version) for version in versions], request, "LayerVersions")

@@ -67,7 +67,7 @@ def _check_target(function: Function, ref: FunctionRef) -> None:
 
 def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
     condition: dict[str, dict[str, str]] = {}
-    given = cast("Mapping[str, object]", request)
+    members = cast("Mapping[str, object]", request)
     for member, operator, key in (
         ("SourceArn", "ArnLike", "AWS:SourceArn"),
         ("SourceAccount", "StringEquals", "AWS:SourceAccount"),
@@ -76,8 +76,8 @@ def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
         ("FunctionUrlAuthType", "StringEquals", "lambda:FunctionUrlAuthType"),
         ("InvokedViaFunctionUrl", "Bool", "lambda:InvokedViaFunctionUrl"),
     ):
-        if member in given:
-            value = given[member]
+        if member in members:
+            value = members[member]
             text = str(value).lower() if isinstance(value, bool) else str(value)
             condition.setdefault(operator, {})[key] = text
     return condition

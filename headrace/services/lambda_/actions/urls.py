@@ -17,7 +17,7 @@ from headrace.aws.shapes.lambda_ import (
     UpdateFunctionUrlConfigInput,
     UpdateFunctionUrlConfigOutput,
 )
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import check_unqualified, page, reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found
 from headrace.services.lambda_.names import FunctionRef, lambda_time
@@ -28,7 +28,7 @@ _MISSING = "The resource you requested does not exist."
 NO_FUNCTION = "Function does not exist"
 
 
-def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
+def _find_qualified(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
     """Return the function and the named alias ("" for the function itself), or None when one is missing."""
     function = lambda_.functions.find(ref)
     alias = ref.qualifier or ""
@@ -39,8 +39,8 @@ def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
 
 def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
     """Return the function and the alias that must have a URL. Raises AwsError."""
-    found = lambda_.functions.find(ref), ref.qualifier or ""
-    function, alias = found
+    target = lambda_.functions.find(ref), ref.qualifier or ""
+    function, alias = target
     if function is None or alias not in function.urls:
         raise not_found(_MISSING)
     return function, alias
@@ -67,10 +67,10 @@ def create_function_url_config(
 ) -> CreateFunctionUrlConfigOutput:
     """Create the URL of a function or an alias."""
     ref = reference(call, request)
-    found = _found(lambda_, ref)
-    if found is None:
+    target = _find_qualified(lambda_, ref)
+    if target is None:
         raise not_found(NO_FUNCTION)
-    alias = found[1]
+    alias = target[1]
     with lambda_.functions.changing(ref.bare) as function:
         if alias in function.urls:
             raise conflict(
@@ -106,7 +106,7 @@ def update_function_url_config(
 ) -> UpdateFunctionUrlConfigOutput:
     """Change the configuration of a function URL."""
     ref = reference(call, request)
-    if _found(lambda_, ref) is None:
+    if _find_qualified(lambda_, ref) is None:
         raise not_found(NO_FUNCTION)
     with lambda_.functions.changing(ref.bare) as function:
         _, alias = _find(lambda_, ref)
@@ -149,7 +149,7 @@ def list_function_url_configs(
     lambda_: Lambda, call: Call, request: ListFunctionUrlConfigsInput
 ) -> ListFunctionUrlConfigsOutput:
     """Return the URLs of a function and its aliases."""
-    function = lambda_.functions.find(unqualified(reference(call, request)))
+    function = lambda_.functions.find(check_unqualified(reference(call, request)))
     if function is None:
         raise not_found(NO_FUNCTION)
     configs = [_output(lambda_, function, alias) for alias in sorted(function.urls)]

@@ -27,8 +27,8 @@ class FunctionMetrics:
             dimensions.append((*by_name, ("Resource", f"{function.name}:{qualifier}")))
         self._metrics.put(
             [
-                Metric("AWS/Lambda", name, value, _unit(name), each, now_ms)
-                for each in dimensions
+                Metric("AWS/Lambda", name, value, _unit(name), dimension_set, now_ms)
+                for dimension_set in dimensions
                 for name, value in values.items()
             ],
             account=function.account,

@@ -11,7 +11,7 @@ from headrace.services.lambda_.errors import invalid_request_content, too_large
 from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES, SYNC_PAYLOAD_BYTES
 
 
-def checked(payload: bytes, invocation_type: str, client_context: str) -> tuple[bytes, str]:
+def check_payload(payload: bytes, invocation_type: str, client_context: str) -> tuple[bytes, str]:
     """Return the event and the client context in the Runtime API's form. Raises AwsError."""
     if len(payload) > most_bytes(invocation_type):
         raise too_large(len(payload), most_bytes(invocation_type), invocation_type)

@@ -132,10 +132,10 @@ class Pools:
                     self._retired.append(entry.pool)
                 spec = self._spec(function, version)
                 self._compile(spec, made_from[1])
-                made = self._maker(spec)
+                new_pool = self._maker(spec)
                 opt = [] if spec.opt_dir is None else [spec.opt_dir]
                 folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
-                pool = SandboxPool(made, most=most, clock=self._clock, folders=folders)
+                pool = SandboxPool(new_pool, most=most, clock=self._clock, folders=folders)
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool
@@ -201,7 +201,7 @@ class Pools:
             role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
-            opt_dir=self._code.merged(version.layers),
+            opt_dir=self._code.merge_packages(version.layers),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
 
@@ -231,13 +231,13 @@ class Pools:
 
     # --- provisioned concurrency --------------------------------------------------------------
 
-    def provisioned(self, function: Function, qualifier: str) -> Provisioned:
+    def find_provisioned(self, function: Function, qualifier: str) -> Provisioned:
         """Return the state of the provisioned concurrency of a version or alias."""
-        wanted = function.provisioned[qualifier]
-        found = self._provisioned.get((function.key, qualifier))
-        if found is None or (found.count != wanted and found.status != "FAILED"):
+        executions = function.provisioned[qualifier]
+        state = self._provisioned.get((function.key, qualifier))
+        if state is None or (state.count != executions and state.status != "FAILED"):
             return Provisioned(0, "IN_PROGRESS")
-        return found
+        return state
 
     def forget_provisioned(self, ref: FunctionRef, qualifier: str) -> None:
         """Delete the state of a provisioned concurrency that was changed or removed."""
@@ -247,7 +247,7 @@ class Pools:
         """Start the missing provisioned processes of a function. Return the keys of its pools that have any."""
         key = function.key
         kept: set[tuple[str, str]] = set()
-        for version, qualifiers in _by_version(function):
+        for version, qualifiers in _group_by_version(function):
             kept.add((key, version.number))
             states = [self._provisioned.get((key, name)) for name in qualifiers]
             if any(state is not None and state.status == "FAILED" for state in states):
@@ -282,7 +282,7 @@ class Pools:
             with contextlib.suppress(NotStarted):
                 self._walls.view()
         kept: set[tuple[str, str]] = set()
-        for function in self._functions.provisioned():
+        for function in self._functions.list_provisioned():
             if not self._stopped:
                 kept |= self._provision(function)
         with self._lock:
@@ -305,11 +305,11 @@ class Pools:
         self.bytecode.stop()
 
 
-def _by_version(function: Function) -> list[tuple[Version, list[str]]]:
+def _group_by_version(function: Function) -> list[tuple[Version, list[str]]]:
     """Return the versions with provisioned concurrency, each with the version numbers or aliases that configure it."""
-    found: dict[str, tuple[Version, list[str]]] = {}
+    groups: dict[str, tuple[Version, list[str]]] = {}
     for qualifier in list(function.provisioned):
         with contextlib.suppress(FunctionNotFound):
             version = function.resolve(qualifier)
-            found.setdefault(version.number, (version, []))[1].append(qualifier)
-    return list(found.values())
+            groups.setdefault(version.number, (version, []))[1].append(qualifier)
+    return list(groups.values())

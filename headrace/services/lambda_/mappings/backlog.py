@@ -64,7 +64,7 @@ def _behind(
             position = kept.get(shard.shard_id, Checkpoint(TrimHorizon())).position
             while position is not None and waiting < most:
                 try:
-                    found = streams.read(
+                    batch = streams.read(
                         mapping.read_arn,
                         shard.shard_id,
                         position,
@@ -73,11 +73,11 @@ def _behind(
                     )
                 except ShardNotFound:
                     break
-                expired += found.expired
-                if not found.records:
+                expired += batch.expired
+                if not batch.records:
                     break
-                waiting += len(found.records)
-                position = found.next_position
+                waiting += len(batch.records)
+                position = batch.next_position
     except StreamNotFound:
         return 0, 0
     return waiting, expired

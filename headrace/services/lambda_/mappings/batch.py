@@ -214,7 +214,7 @@ def read_answer(
 def _lowest(failures: list[Any], batch: Batch) -> Answer:
     if not failures:
         return Succeeded()
-    places = {record.sequence_number: place for place, record in enumerate(batch.records)}
+    places = {record.sequence_number: index for index, record in enumerate(batch.records)}
     indices: list[int] = []
     for failure in failures:
         named: Any = (
@@ -222,14 +222,14 @@ def _lowest(failures: list[Any], batch: Batch) -> Answer:
             if isinstance(failure, dict)
             else None
         )
-        place = places.get(named) if isinstance(named, str) else None
-        if place is None:
+        index = places.get(named) if isinstance(named, str) else None
+        if index is None:
             return FailedFrom(0)
-        indices.append(place)
+        indices.append(index)
     return FailedFrom(min(indices))
 
 
-def done_count(answer: Answer) -> int:
+def count_done(answer: Answer) -> int:
     """Return how many records at the start of a failed batch are done."""
     return answer.index if isinstance(answer, FailedFrom) else 0
 

@@ -26,7 +26,7 @@ from headrace.services.lambda_.mappings.batch import (
     History,
     Succeeded,
     Verdict,
-    done_count,
+    count_done,
     fitting,
     judge,
     note_failure,
@@ -42,7 +42,7 @@ from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings,
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
 from headrace.services.lambda_.mappings.trace import BatchSource
-from headrace.services.lambda_.mappings.window import Window, read_state, with_state
+from headrace.services.lambda_.mappings.window import Window, add_state, read_state
 
 log = logging.getLogger(__name__)
 
@@ -62,16 +62,16 @@ class Lane:
     def __init__(
         self,
         mapping: Mapping,
-        place: BatchSource,
+        source: BatchSource,
         ports: Ports,
         progress: Progress,
         on_room: Callable[[], None],
     ) -> None:
-        self.name = f"lambda-mapping-{mapping.uuid[:8]}-{place.shard_id}-{place.lane}"
+        self.name = f"lambda-mapping-{mapping.uuid[:8]}-{source.shard_id}-{source.lane}"
         self.done = ""
         self.window: Window | None = None
         self._mapping = mapping
-        self._place = place
+        self._place = source
         self._ports = ports
         self._progress = progress
         self._on_room = on_room
@@ -79,7 +79,7 @@ class Lane:
         self._settings = self._settings_of.now()
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._events = self._writer(ports.role_of(mapping.function_arn))
-        self._disposal = Disposal(mapping, place, ports, self._counts)
+        self._disposal = Disposal(mapping, source, ports, self._counts)
         self.buffer: deque[StreamRecord] = deque()
         self._buffer_since_s = 0.0
         self.buffered_bytes = 0
@@ -221,7 +221,7 @@ class Lane:
             rules=self._settings.rules,
         )
         if window is not None and result.function_error is None:
-            answer, window = with_state(window, answer, read_state(result.payload))
+            answer, window = add_state(window, answer, read_state(result.payload))
         succeeded = isinstance(answer, Succeeded)
         if self._stopped and not succeeded:
             raise WorkerDone
@@ -234,7 +234,7 @@ class Lane:
             self._replace((), batch.records[-1])
             return 0.0
         if self._settings.counts_events:
-            self._counts.count(counts.FAILED_INVOKE, len(batch.records) - done_count(answer))
+            self._counts.count(counts.FAILED_INVOKE, len(batch.records) - count_done(answer))
         if verdict.discarded is not None:
             given_up = self._parts(batch, Verdict(rest=(verdict.discarded,)))[0]
             # Store the progress first: if the destination fails, only this batch is retried.

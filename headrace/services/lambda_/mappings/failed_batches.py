@@ -27,9 +27,11 @@ log = logging.getLogger(__name__)
 class Disposal:
     """Gives up batches of one lane. Not thread-safe."""
 
-    def __init__(self, mapping: Mapping, place: BatchSource, ports: Ports, counts_: Counts) -> None:
+    def __init__(
+        self, mapping: Mapping, source: BatchSource, ports: Ports, counts_: Counts
+    ) -> None:
         self._mapping = mapping
-        self._place = place
+        self._place = source
         self._ports = ports
         self._counts = counts_
 

@@ -59,7 +59,7 @@ class MappingRunner:
         if self._has_lost_consumer():
             return _LOOK_AGAIN_S
         kept = store.checkpoints(self._mapping.uuid)
-        done = {shard_id for shard_id, each in kept.items() if each.position is None}
+        done = {shard_id for shard_id, reader in kept.items() if reader.position is None}
         open_ids = {shard.shard_id for shard in shards} - done
         self._forget(done, {shard.shard_id for shard in shards})
         for shard in shards:
@@ -255,16 +255,16 @@ class Mappings:
     def all(self, account: str, region: str) -> list[Mapping]:
         """Return the mappings of an account and region, sorted by UUID."""
         with self._lock:
-            found = [
+            mappings = [
                 m for m in self._mappings.values() if (m.account, m.region) == (account, region)
             ]
-        return sorted(found, key=lambda mapping: mapping.uuid)
+        return sorted(mappings, key=lambda mapping: mapping.uuid)
 
     def traces(self, name: str, sequence: str | None) -> list[dict[str, Any]]:
         """Return the reports of the mapping with the UUID `name`, or of all mappings of the function `name`."""
         ports = self._ports
         with self._lock:
-            found = [
+            mappings = [
                 mapping
                 for mapping in self._mappings.values()
                 if name in (mapping.uuid, mapping.function_arn, mapping.function_arn.split(":")[6])
@@ -277,19 +277,19 @@ class Mappings:
                 streams=ports.streams,
                 sequence=sequence,
             )
-            for mapping in found
+            for mapping in mappings
         ]
 
     def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
         """Return every mapping with the number of records that wait for it, at most `most`; see `backlog`."""
         ports = self._ports
         with self._lock:
-            found = list(self._mappings.values())
+            mappings = list(self._mappings.values())
         return [
             backlog(
                 mapping, store=ports.store, streams=ports.streams, queues=ports.queues, most=most
             )
-            for mapping in found
+            for mapping in mappings
         ]
 
     def change_tags(

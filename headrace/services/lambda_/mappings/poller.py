@@ -133,8 +133,8 @@ class ShardPoller:
                 self._lanes
             ):
                 return 0
-            wanted = batch_size * len(self._lanes)
-            return wanted - sum(len(lane.buffer) for lane in self._lanes)
+            most_records = batch_size * len(self._lanes)
+            return most_records - sum(len(lane.buffer) for lane in self._lanes)
 
     def _gather(self, settings: Settings) -> bool:
         """Read once. Return whether there may be more records to read now."""
@@ -170,7 +170,7 @@ class ShardPoller:
         if result.expired:
             self._note_expired(result.expired)
         with self._progress.lock:
-            self._spread(self._wanted(result.records, counts_events=settings.counts_events))
+            self._spread(self._filter_records(result.records, counts_events=settings.counts_events))
             self._progress.read(result.records, result.next_position)
             if result.next_position is None:
                 for lane in self._lanes:
@@ -186,7 +186,9 @@ class ShardPoller:
             self._shard_id,
         )
 
-    def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
+    def _filter_records(
+        self, records: list[StreamRecord], *, counts_events: bool
+    ) -> list[StreamRecord]:
         """Return the records that pass the filters, except those that a lane had finished before a restart."""
         filters, read = self._filters(), len(records)
         if filters:

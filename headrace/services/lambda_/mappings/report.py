@@ -87,12 +87,12 @@ def _read(
     mapping: Mapping, shard_id: str, sequence: str, streams: StreamReader
 ) -> StreamRecord | None:
     try:
-        found = streams.read(
+        batch = streams.read(
             mapping.read_arn, shard_id, AtSequence(sequence), max_records=1, max_bytes=1
         )
     except (ShardNotFound, ValueError):
         return None
-    first = found.records[0] if found.records else None
+    first = batch.records[0] if batch.records else None
     return first if first is not None and first.sequence_number == sequence else None
 
 

@@ -96,7 +96,7 @@ def read_state(payload: bytes) -> bytes | None:
     return None if state == b"null" else state
 
 
-def with_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Answer, Window]:
+def add_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Answer, Window]:
     """Return the answer (a failure if it has no state) and the window after it."""
     if state is None:
         return FailedFrom(0), window

@@ -87,7 +87,7 @@ class CodeStore:
             self._seen[digests] = seen
         return seen[1]
 
-    def merged(self, digests: list[str]) -> Path | None:
+    def merge_packages(self, digests: list[str]) -> Path | None:
         """Return a folder with the files of all packages, where later packages win, or None for no packages."""
         if len(digests) < 2:
             return self.directory(digests[0]) if digests else None
@@ -112,7 +112,7 @@ class CodeStore:
             os.utime(target)
         return target
 
-    def unzipped_bytes(self, digest: str) -> int:
+    def count_unzipped_bytes(self, digest: str) -> int:
         """Return the size of a package's files, without the bytecode that headrace has added."""
         files = self.directory(digest).rglob("*")
         return sum(

@@ -90,8 +90,8 @@ class LayerStore:
 
     def size_bytes(self, account: str, region: str) -> int:
         """Return the total size of the packages of all layer versions of an account and region."""
-        found = self._documents.items(layer_arn(region, account, ""))
-        return sum(value["size_bytes"] for _, value in found)
+        documents = self._documents.items(layer_arn(region, account, ""))
+        return sum(value["size_bytes"] for _, value in documents)
 
     def digests(self) -> set[str]:
         """Return the digests of the packages that layer versions use."""

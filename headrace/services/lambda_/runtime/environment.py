@@ -113,14 +113,14 @@ class ProcessPaths:
 def check_runtime(runtime: str) -> None:
     """Refuse to create a function whose runtime headrace cannot run. Raises AwsError."""
     if runtime not in KNOWN_RUNTIMES:
-        raise invalid_parameter(_refused(runtime))
+        raise invalid_parameter(_explain_refusal(runtime))
     if not runtime.startswith(("python3", "nodejs", "provided")):
         raise invalid_parameter(
             f"headrace cannot run the runtime {runtime}; it runs python3.*, nodejs* and provided*"
         )
 
 
-def _refused(runtime: str) -> str:
+def _explain_refusal(runtime: str) -> str:
     """Return AWS's message for a runtime that never existed or is no longer supported."""
     if runtime in LAYER_RUNTIMES:
         return (
@@ -134,34 +134,34 @@ def _refused(runtime: str) -> str:
 
 
 @functools.cache
-def _node(found: str) -> tuple[str, str]:
-    """Return the path and the major version of Node.js, which the program `found` on PATH prints.
+def _node(program: str) -> tuple[str, str]:
+    """Return the path and the major version of Node.js, which the program `program` on PATH prints.
 
     That program may be the shim of a version manager, which starts another program and needs files of its own.
     """
     asked = subprocess.run(
-        [found, "-p", "process.execPath + ' ' + process.versions.node"],
+        [program, "-p", "process.execPath + ' ' + process.versions.node"],
         capture_output=True,
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
     )
     path, _, version = asked.stdout.strip().rpartition(" ")
-    return path or found, version.partition(".")[0]
+    return path or program, version.partition(".")[0]
 
 
 def node_program() -> str | None:
     """Return the path of Node.js, or None when it is not on PATH."""
-    found = shutil.which("node")
-    return None if found is None else _node(found)[0]
+    program = shutil.which("node")
+    return None if program is None else _node(program)[0]
 
 
 def runtime_remark(runtime: str) -> str | None:
     """Return a sentence if a function runs with another version than its declared runtime's, otherwise None."""
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if runtime.startswith("nodejs"):
-        found = shutil.which("node")
-        major = _node(found)[1] if found else ""
+        program = shutil.which("node")
+        major = _node(program)[1] if program else ""
         running = f"nodejs{major}.x" if major else runtime
     if not runtime.startswith(("python", "nodejs")) or runtime == running:
         return None

@@ -46,9 +46,9 @@ from headrace.services.lambda_.runtime.platform_log import (
     ProcessBroken,
     Usage,
     answer_too_large,
+    build_exit_error,
+    build_timeout_error,
     error_document,
-    exited,
-    timed_out,
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
@@ -261,7 +261,7 @@ class Sandbox:
             if status and "AWS_LAMBDA_EXEC_WRAPPER" in dict(self.spec.environment):
                 # A wrapper script is started by a shell, so it is the shell that exits (recorded).
                 why = f"Runtime exited with error: exit status {status}"
-                raise exited(request_id, why) from error
+                raise build_exit_error(request_id, why) from error
             message = f"RequestId: unknown Error: fork/exec: {error}"
             raise ProcessBroken(error_document(kind, message), message, error_type=kind) from error
         self._process = process
@@ -338,7 +338,7 @@ class Sandbox:
         return Usage(duration_ms, init_ms, math.ceil(self._most_memory_bytes / _MIB))
 
     def _timeout_error(self, request_id: str, limit_s: float) -> ProcessBroken:
-        return timed_out(request_id, limit_s, self._clock.now_ms())
+        return build_timeout_error(request_id, limit_s, self._clock.now_ms())
 
     def _exit_error(self, request_id: str) -> ProcessBroken:
         status = self._process.wait() if self._process is not None else 0
@@ -349,8 +349,8 @@ class Sandbox:
             why = f"Runtime exited with error: exit status {status}"
         else:
             why = "Runtime exited without providing a reason"
-        return exited(request_id, why)
+        return build_exit_error(request_id, why)
 
     def _memory_error(self, request_id: str) -> ProcessBroken:
         why = "Runtime exited with error: signal: killed"
-        return exited(request_id, why, "Runtime.OutOfMemory")
+        return build_exit_error(request_id, why, "Runtime.OutOfMemory")

@@ -24,11 +24,11 @@ def children_memory_bytes(pid: int) -> int:
 def _memory_bytes(family: list[int]) -> int:
     total = 0
     # the list grows during this loop
-    for each in family:
+    for process_id in family:
         try:
-            with open(f"/proc/{each}/statm", "rb") as file:  # noqa: PTH123 - once an invocation: Path is slower
+            with open(f"/proc/{process_id}/statm", "rb") as file:  # noqa: PTH123 - once an invocation: Path is slower
                 fields = file.read().split()
-            with open(f"/proc/{each}/task/{each}/children", "rb") as file:  # noqa: PTH123
+            with open(f"/proc/{process_id}/task/{process_id}/children", "rb") as file:  # noqa: PTH123
                 family.extend(map(int, file.read().split()))
         except OSError:
             continue

@@ -118,7 +118,7 @@ class Walls:
         """Start a process in /var/task. Raises NotStarted."""
         view = self._view
         assert view is not None
-        wanted = {
+        order = {
             "arguments": list(arguments),
             "environment": dict(environment),
             "directory": str(TASK),
@@ -131,7 +131,7 @@ class Walls:
                         self._start_launcher()
                     if self._launcher is None:
                         raise NotStarted("headrace is stopping")
-                    return self._launcher.start(wanted)
+                    return self._launcher.start(order)
                 except (EOFError, BrokenPipeError, ConnectionError) as error:
                     # Somebody has killed the launcher, and with it all functions.
                     log.warning("the launcher of functions has ended; starting another one")
@@ -264,12 +264,12 @@ class _Launcher:
             return lines[-1] if lines else ""
         return ""
 
-    def start(self, wanted: Mapping[str, Any]) -> WalledProcess:
+    def start(self, order: Mapping[str, Any]) -> WalledProcess:
         """Start a process. Raises NotStarted, or EOFError or OSError when the launcher has ended."""
         pipes = [os.pipe() for _ in range(3)]
         reading, writing = [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
         try:
-            answer, descriptors = self._ask(wanted, writing)
+            answer, descriptors = self._ask(order, writing)
             if "error" in answer:
                 raise NotStarted(answer["error"])
         except BaseException:
@@ -299,12 +299,12 @@ class _Launcher:
             len(answer) < _LENGTH.size
             or len(answer) < _LENGTH.size + _LENGTH.unpack_from(answer)[0]
         ):
-            part, given, _, _ = socket.recv_fds(self._socket, 65536, 1)
+            part, fds, _, _ = socket.recv_fds(self._socket, 65536, 1)
             if not part:
                 raise EOFError
-            for descriptor in given:
+            for descriptor in fds:
                 os.set_inheritable(descriptor, False)
-            received += given
+            received += fds
             answer += part
         return json.loads(answer[_LENGTH.size :]), received
 

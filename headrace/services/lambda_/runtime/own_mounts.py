@@ -83,8 +83,8 @@ def _covers(folder: Path, paths: Sequence[Path]) -> bool:
 def _interpreters() -> tuple[Path, ...]:
     programs = [sys.executable, sys.prefix, sys.base_prefix, shutil.which("node")]
     # The process needs headrace's own files too, such as the Node.js client.
-    given = [Path(p) for p in programs if p] + [Path(__file__)]
-    return tuple({*given, *(path.resolve() for path in given)})
+    paths = [Path(p) for p in programs if p] + [Path(__file__)]
+    return tuple({*paths, *(path.resolve() for path in paths)})
 
 
 @functools.cache

@@ -34,7 +34,7 @@ def is_of_process(pid: int, connection: socket.socket) -> bool:
     if not inode:
         return False
     link = f"socket:[{inode}]"
-    return any(link in _links_of(each) for each in _family_of(pid))
+    return any(link in _links_of(process_id) for process_id in _family_of(pid))
 
 
 def _inode_of_peer(connection: socket.socket) -> int:
@@ -91,10 +91,10 @@ def _hexadecimal(address: str) -> str:
 def _family_of(pid: int) -> Iterator[int]:
     """Yield a process and its descendants, whichever of their threads started them."""
     family = [pid]
-    for each in family:
-        yield each
+    for process_id in family:
+        yield process_id
         with contextlib.suppress(OSError):
-            for thread in Path(f"/proc/{each}/task").iterdir():
+            for thread in Path(f"/proc/{process_id}/task").iterdir():
                 family.extend(map(int, (thread / "children").read_text().split()))
 
 

@@ -76,12 +76,12 @@ def _install(package: str, folder: Path) -> str:
         folder,
     )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
+    folder_made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         ran = subprocess.run(
-            [npm, "install", "--prefix", str(made), "--no-audit", "--no-fund", "--ignore-scripts",
+            [npm, "install", "--prefix", str(folder_made), "--no-audit", "--no-fund", "--ignore-scripts",
              "--no-package-lock", "--loglevel=error", "--fetch-retries=1", f"{package}@3"],
-            cwd=made,
+            cwd=folder_made,
             capture_output=True,
             text=True,
             check=False,
@@ -89,13 +89,13 @@ def _install(package: str, folder: Path) -> str:
             timeout=_LONGEST_S,
         )  # fmt: skip
         if ran.returncode == 0:
-            made.chmod(0o755)
-            made.rename(folder)
+            folder_made.chmod(0o755)
+            folder_made.rename(folder)
             return ""
         cause = " ".join(ran.stderr.split())[:_SHOWN_CHARACTERS]
     except (OSError, subprocess.SubprocessError) as error:
         cause = str(error)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder_made, ignore_errors=True)
     log.warning("npm could not install %s: %s", package, cause)
     return f"headrace installs it with npm, which failed: {cause}"

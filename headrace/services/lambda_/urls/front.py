@@ -88,10 +88,10 @@ class FunctionUrls:
     def cors_of(self, request: HttpRequest) -> Cors:
         """Return the Cors configuration of the function URL that a request is for, or {} when there is none."""
         target = _target(request)
-        found = self._functions.of_url(target.url_id) if target is not None else None
-        if found is None:
+        target_function = self._functions.of_url(target.url_id) if target is not None else None
+        if target_function is None:
             return {}
-        function, alias = found
+        function, alias = target_function
         return function.urls[alias].get("Cors") or {}
 
     def answer(self, request: HttpRequest) -> HttpResponse:
@@ -103,10 +103,10 @@ class FunctionUrls:
 
     def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
         target = _target(request)
-        found = self._functions.of_url(target.url_id) if target is not None else None
-        if target is None or found is None:
+        target_function = self._functions.of_url(target.url_id) if target is not None else None
+        if target is None or target_function is None:
             return _refusal(403, "AccessDeniedException", _FORBIDDEN)
-        function, alias = found
+        function, alias = target_function
         if alias and alias not in function.aliases:
             return _refusal(403, "AccessDeniedException", None)  # the alias was deleted
         config = function.urls[alias]
@@ -120,7 +120,7 @@ class FunctionUrls:
         if request.body_file is not None or len(request.body) > SYNC_PAYLOAD_BYTES:
             return _refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
         event = _event(request, target, request_id, self._clock.now_ms(), signer)
-        ref = function.ref.with_qualifier(alias or None)
+        ref = function.ref.replace_qualifier(alias or None)
         payload = json.dumps(event, separators=(",", ":")).encode()
         try:
             response = self._invoke(
@@ -145,7 +145,7 @@ class FunctionUrls:
             return _bad_gateway() if result.function_error else response_of(result.payload)
         stream = AnswerStream(dispatcher, ref, payload, request_id=request_id, trace_id=trace_id)
         stream.start()
-        return _streamed(stream.items())
+        return _build_streamed_response(stream.items())
 
 
 # --- access ----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _is_allowed(function: Function, alias: str, auth_type: str, signer: Signer |
     if signer is None:
         return True
     # IAM counts the function's own policy too.
-    arn = function.ref.with_qualifier(alias or None).qualified_arn
+    arn = function.ref.replace_qualifier(alias or None).qualified_arn
     keys = {name: (value,) for name, value in context.items()}
     return not signer.denial(INVOKE_URL, arn, keys)
 
@@ -268,12 +268,12 @@ def response_of(payload: bytes) -> HttpResponse:
         )  # no JSON quotes
         return HttpResponse(200, [("Content-Type", "application/json")], body)
     try:
-        return _structured(cast("dict[str, Any]", value))
+        return _build_structured_response(cast("dict[str, Any]", value))
     except (TypeError, ValueError, AttributeError):
         return _bad_gateway()
 
 
-def _structured(value: Mapping[str, Any]) -> HttpResponse:
+def _build_structured_response(value: Mapping[str, Any]) -> HttpResponse:
     body = value.get("body")
     if body is None:
         data = b""
@@ -286,18 +286,18 @@ def _structured(value: Mapping[str, Any]) -> HttpResponse:
 
 def _headers(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     members = cast("dict[str, Any]", value.get("headers") or {})
-    given = {name.lower(): str(text) for name, text in members.items()}
-    given.setdefault("content-type", "application/json")
+    members_by_name = {name.lower(): str(text) for name, text in members.items()}
+    members_by_name.setdefault("content-type", "application/json")
     # The server itself sets these headers.
     for name in ("content-length", "transfer-encoding", "connection"):
-        given.pop(name, None)
-    if any("\r" in text or "\n" in text for text in (*given, *given.values())):
+        members_by_name.pop(name, None)
+    if any("\r" in text or "\n" in text for text in (*members_by_name, *members_by_name.values())):
         raise ValueError("a header has more than one line")
     cookies = cast("list[str]", value.get("cookies") or [])
-    return [*given.items(), *(("Set-Cookie", str(cookie)) for cookie in cookies)]
+    return [*members_by_name.items(), *(("Set-Cookie", str(cookie)) for cookie in cookies)]
 
 
-def _streamed(items: Iterator[Part | InvokeResult]) -> HttpResponse:
+def _build_streamed_response(items: Iterator[Part | InvokeResult]) -> HttpResponse:
     """Return a response that starts as soon as its status and headers are known."""
     gathered = b""
     for item in items:
