@@ -27,7 +27,7 @@ def split_aggregate(data: bytes) -> list[tuple[str, bytes]] | None:
     keys: list[str] = []
     user_records: list[tuple[int, bytes]] = []
     try:
-        for number, value in _fields(body):
+        for number, value in _iterate_fields(body):
             if number == 1 and isinstance(value, bytes):
                 keys.append(value.decode()[:_MOST_KEY_CHARS])
             elif number == 3 and isinstance(value, bytes):
@@ -39,7 +39,7 @@ def split_aggregate(data: bytes) -> list[tuple[str, bytes]] | None:
 
 def _record(body: bytes) -> tuple[int, bytes]:
     key, payload = 0, b""
-    for number, value in _fields(body):
+    for number, value in _iterate_fields(body):
         if number == 1 and isinstance(value, int):
             key = value
         elif number == 3 and isinstance(value, bytes):
@@ -47,18 +47,18 @@ def _record(body: bytes) -> tuple[int, bytes]:
     return key, payload
 
 
-def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _iterate_fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield a message's fields: number and value. Raises ValueError, IndexError."""
     offset = 0
     while offset < len(body):
-        tag, offset = _varint(body, offset)
+        tag, offset = _parse_varint(body, offset)
         kind, size = tag & 7, 0
         if kind == _VARINT:
-            value, offset = _varint(body, offset)
+            value, offset = _parse_varint(body, offset)
             yield tag >> 3, value
             continue
         if kind == _BYTES:
-            size, offset = _varint(body, offset)
+            size, offset = _parse_varint(body, offset)
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
@@ -69,7 +69,7 @@ def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
         offset += size
 
 
-def _varint(body: bytes, offset: int) -> tuple[int, int]:
+def _parse_varint(body: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for turn in range(_MOST_VARINT_BYTES):
         byte = body[offset + turn]

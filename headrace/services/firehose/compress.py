@@ -36,9 +36,11 @@ def compress_body(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]
         case "ZIP":
             compressed = _zip(body, str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
         case "Snappy":
-            compressed = _SNAPPY_JAVA_HEADER + b"".join(_blocks(body, _SNAPPY_JAVA_BLOCK_BYTES))
+            compressed = _SNAPPY_JAVA_HEADER + b"".join(
+                _compress_blocks(body, _SNAPPY_JAVA_BLOCK_BYTES)
+            )
         case "HADOOP_SNAPPY":
-            compressed = b"".join(_hadoop_blocks(body))
+            compressed = b"".join(_build_hadoop_blocks(body))
         case _:
             return body, None
     return compressed, _ENCODINGS[kind]
@@ -51,15 +53,15 @@ def _zip(body: bytes, entry: str) -> bytes:
     return file.getvalue()
 
 
-def _blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
+def _compress_blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
     compress: Callable[[bytes], bytes] = lambda part: bytes(cramjam.snappy.compress_raw(part))  # noqa: E731
     for start in range(0, len(body), block_bytes):
         block = compress(body[start : start + block_bytes])
         yield len(block).to_bytes(4) + block
 
 
-def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
+def _build_hadoop_blocks(body: bytes) -> Iterator[bytes]:
     """Return Hadoop's blocks: the uncompressed length, then chunks (here one) of length and compressed bytes."""
     for start in range(0, len(body), _HADOOP_BLOCK_BYTES):
         part = body[start : start + _HADOOP_BLOCK_BYTES]
-        yield len(part).to_bytes(4) + b"".join(_blocks(part, len(part)))
+        yield len(part).to_bytes(4) + b"".join(_compress_blocks(part, len(part)))

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from headrace.core.ports import TableSchema
 from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.hive import Column, WrongValue, column
+from headrace.services.firehose.hive import Column, WrongValue, build_column
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.serde import JsonReadOptions, OrcWriting, ParquetWriteOptions
 
@@ -60,14 +60,14 @@ def convert(
     """
     reading, writing = reading or JsonReadOptions(), writing or ParquetWriteOptions()
     formats = reading.time_formats
-    columns = [(name.lower(), column(kind, formats)) for name, kind in schema.columns]
+    columns = [(name.lower(), build_column(kind, formats)) for name, kind in schema.columns]
     items, owners, refused = _parse(records)
     items = _rename_keys(items, reading)
     arrays: list[Any] = []
     for name, kind in columns:
         key = reading.key_of.get(name, name)
         key = key.lower() if reading.case_insensitive else key
-        array, wrong = _array(_cells(items, key), kind)
+        array, wrong = _build_array(_read_cells(items, key), kind)
         arrays.append(array)
         for row, message in wrong.items():
             refused.setdefault(owners[row], (DOES_NOT_FIT, f"{name}: {message}"))
@@ -127,7 +127,7 @@ def _parse(
     refused: dict[int, tuple[str, str]] = {}
     for number, record in enumerate(records):
         try:
-            objects = _objects(record.data)
+            objects = _parse_objects(record.data)
         except (ValueError, RecursionError) as error:
             refused[number] = (NOT_JSON, f"Encountered malformed JSON: {error}")
             continue
@@ -136,7 +136,7 @@ def _parse(
     return items, owners, refused
 
 
-def _objects(data: bytes) -> list[Item]:
+def _parse_objects(data: bytes) -> list[Item]:
     """Return the JSON objects in a record, one or several in sequence. Raises ValueError."""
     try:
         items = [_decode(data)]
@@ -173,14 +173,14 @@ def _rename_keys(items: list[Item], reading: JsonReadOptions) -> list[Item]:
     return [{names[key]: value for key, value in item.items()} for item in items]
 
 
-def _cells(items: list[Item], key: str) -> list[Any]:
+def _read_cells(items: list[Item], key: str) -> list[Any]:
     try:
         return list(map(itemgetter(key), items))
     except KeyError:
         return [item.get(key) for item in items]
 
 
-def _array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
+def _build_array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
     """Return an Arrow array of a column's values, and by row why a value does not fit; such a value is null."""
     if set(map(type, cells)) <= kind.plain:
         try:

@@ -25,7 +25,7 @@ from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.delivery_plan import intend, rename_keys
 from headrace.services.firehose.destinations.base import MIB, Hints
-from headrace.services.firehose.execution import PendingDelivery, execute, objects_of
+from headrace.services.firehose.execution import PendingDelivery, execute, list_objects
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reading import Intake, SourceReader
@@ -135,9 +135,9 @@ class Delivery:
         more = self._fill()
         intake, now_s = self._reading.intake, self._ports.clock.monotonic_s()
         if intake.records and (
-            self._sorter.is_batch_due(intake, self._hints().interval_s, now_s)
+            self._sorter.is_batch_due(intake, self._read_hints().interval_s, now_s)
             or self._is_changed
-            or self._room_bytes() <= 0
+            or self._count_room_bytes() <= 0
         ):
             processed = self._sorter.take(intake)
             self._reading.intake = Intake()
@@ -159,7 +159,7 @@ class Delivery:
         self.wants_waking = False
         return min(wait_s, LOOK_EVERY_S)
 
-    def _hints(self, partition: str = WHOLE) -> Hints:
+    def _read_hints(self, partition: str = WHOLE) -> Hints:
         if partition == BACKUP and self._stream.backup is not None:
             return Hints.of(self._stream.backup)
         return Hints.of(self._stream.destination)
@@ -186,7 +186,7 @@ class Delivery:
             self._settle_change()
         if self._sorter.must_empty:
             return False
-        room_bytes = self._room_bytes()
+        room_bytes = self._count_room_bytes()
         more = False
         for read in self._reading.fill(room_bytes, self._ports.clock.monotonic_s()):
             more |= read.more
@@ -194,17 +194,17 @@ class Delivery:
                 self.reports.read(len(read.records), read.size_bytes, read.behind_ms)
         return more
 
-    def _room_bytes(self) -> int:
+    def _count_room_bytes(self) -> int:
         if self._sorter.is_partitioned:
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
         sizes = {name: buffer.size_bytes for name, buffer in self._sorter.buffers.items()}
         names = (WHOLE, BACKUP) if self._sorter.has_own_backup else (WHOLE,)
-        rooms = [self._hints(name).size_bytes - sizes.get(name, 0) for name in names]
+        rooms = [self._read_hints(name).size_bytes - sizes.get(name, 0) for name in names]
         return max(0, min(rooms) - self._reading.intake.size_bytes)
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next one may be."""
-        hints, now_s = self._hints(), self._ports.clock.monotonic_s()
+        hints, now_s = self._read_hints(), self._ports.clock.monotonic_s()
         wait_s = math.inf
         if self._reading.intake.records:
             function = self._sorter.function
@@ -212,7 +212,7 @@ class Delivery:
             wait_s = max(0.001, self._reading.intake.since_s + interval_s - now_s)
         empty_all = self._sorter.must_empty or (self._is_changed and self._sorter.has_several)
         for partition, buffer in self._sorter.buffers.items():
-            hints = self._hints(partition)
+            hints = self._read_hints(partition)
             left_s = buffer.since_s + hints.interval_s - now_s
             if empty_all or buffer.size_bytes >= hints.size_bytes or left_s <= 0:
                 if not buffer.is_last or len(self._sorter.buffers) == 1:
@@ -314,7 +314,7 @@ class Delivery:
             destination=stream.destination,
             kind=stream.destination_kind,
             keys=keys,
-            renamed=[*intent.renamed, *objects_of(self._stream, intent)],
+            renamed=[*intent.renamed, *list_objects(self._stream, intent)],
         )
         self._progress.save(replace(self._progress.saved, intent=moved))
 

@@ -61,10 +61,10 @@ class Column:
     plain: frozenset[type]
 
 
-def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
+def build_column(kind: str, time_formats: Sequence[str] = ()) -> Column:
     """Return the column for a Hive type; see `Reading` for `time_formats`. Raises UnknownType."""
     text = kind.strip().lower()
-    arrow, convert = _type(text)
+    arrow, convert = _parse_type(text)
     if time_formats and text == "timestamp":
         convert = _build_time_converter(time_formats)
     base = text.partition("(")[0]
@@ -80,28 +80,28 @@ def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
     return Column(text, arrow, convert, frozenset((*plain, _NOTHING)))
 
 
-def _type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
+def _parse_type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
     if depth > MOST_NESTED:
         raise UnknownType(f"types nest {MOST_NESTED} deep at most")
     text = text.strip()
     base = text.partition("(")[0]
     if base in _TEXTS:
-        return pa.string(), _text
+        return pa.string(), _convert_text
     if base in _INTEGERS:
         arrow, bits = _INTEGERS[base]
-        return arrow, _integer(bits)
+        return arrow, _build_integer_converter(bits)
     if base in ("double", "float"):
-        return (pa.float64() if base == "double" else pa.float32()), _float
+        return (pa.float64() if base == "double" else pa.float32()), _convert_float
     if base == "boolean":
-        return pa.bool_(), _boolean
+        return pa.bool_(), _convert_boolean
     if base == "timestamp":
-        return pa.timestamp("ns"), _timestamp
+        return pa.timestamp("ns"), _convert_timestamp
     if base == "date":
-        return pa.date32(), _date
+        return pa.date32(), _convert_date
     if base == "binary":
-        return pa.binary(), lambda value: _text(value).encode()
+        return pa.binary(), lambda value: _convert_text(value).encode()
     if base == "decimal":
-        return _decimal(text)
+        return _build_decimal(text)
     return _parse_nested(text, depth + 1)
 
 
@@ -112,25 +112,34 @@ def _parse_nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
         raise UnknownType(text)
     parts = _split(inner[:-1])
     if name == "array" and len(parts) == 1:
-        arrow, convert = _type(parts[0], depth)
-        return pa.list_(arrow), lambda value: [_or_none(convert, v) for v in _is(list, value)]
+        arrow, convert = _parse_type(parts[0], depth)
+        return pa.list_(arrow), lambda value: [
+            _convert_or_none(convert, v) for v in _is(list, value)
+        ]
     if name == "map" and len(parts) == 2:
-        key_arrow, key_convert = _type(parts[0], depth)
-        arrow, convert = _type(parts[1], depth)
+        key_arrow, key_convert = _parse_type(parts[0], depth)
+        arrow, convert = _parse_type(parts[1], depth)
 
         def as_map(value: Any) -> Any:
-            return [(key_convert(key), _or_none(convert, v)) for key, v in _is(dict, value).items()]
+            return [
+                (key_convert(key), _convert_or_none(convert, v))
+                for key, v in _is(dict, value).items()
+            ]
 
         return pa.map_(key_arrow, arrow), as_map
     if name == "struct":
         fields = [
-            (part.partition(":")[0].strip(), _type(part.partition(":")[2], depth)) for part in parts
+            (part.partition(":")[0].strip(), _parse_type(part.partition(":")[2], depth))
+            for part in parts
         ]
         arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
 
         def as_struct(value: Any) -> Any:
             members = {key.lower(): item for key, item in _is(dict, value).items()}
-            return {field: _or_none(convert, members.get(field)) for field, (_, convert) in fields}
+            return {
+                field: _convert_or_none(convert, members.get(field))
+                for field, (_, convert) in fields
+            }
 
         return arrow, as_struct
     raise UnknownType(text)
@@ -146,7 +155,7 @@ def _split(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _or_none(convert: Convert, value: Any) -> Any:
+def _convert_or_none(convert: Convert, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
@@ -162,14 +171,14 @@ def _render_value(value: Any) -> str:
     return json.dumps(value, default=str)[:100]
 
 
-def _text(value: Any) -> str:
+def _convert_text(value: Any) -> str:
     # As in the OpenX SerDe, a value that is not text becomes its JSON.
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _integer(bits: int) -> Convert:
+def _build_integer_converter(bits: int) -> Convert:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def convert(value: Any) -> int:
@@ -186,7 +195,7 @@ def _integer(bits: int) -> Convert:
     return convert
 
 
-def _float(value: Any) -> float:
+def _convert_float(value: Any) -> float:
     if isinstance(value, bool):
         raise WrongValue(f"{_render_value(value)} is not a number")
     try:
@@ -195,7 +204,7 @@ def _float(value: Any) -> float:
         raise WrongValue(f"{_render_value(value)} is not a number") from error
 
 
-def _boolean(value: Any) -> bool:
+def _convert_boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -203,7 +212,7 @@ def _boolean(value: Any) -> bool:
     raise WrongValue(f"{_render_value(value)} is not a boolean")
 
 
-def _timestamp(value: Any) -> datetime:
+def _convert_timestamp(value: Any) -> datetime:
     if isinstance(value, int | float) and not isinstance(value, bool):
         # Epoch seconds, or milliseconds when the number is too large for seconds.
         seconds = value / 1000 if abs(value) >= 10**11 else float(value)
@@ -215,7 +224,7 @@ def _timestamp(value: Any) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        at = _short_time(text)
+        at = _parse_short_time(text)
     if at.tzinfo is None or at.tzinfo is UTC:
         return at.replace(tzinfo=None)
     return at.astimezone(UTC).replace(tzinfo=None)
@@ -223,7 +232,7 @@ def _timestamp(value: Any) -> datetime:
 
 def _build_time_converter(formats: Sequence[str]) -> Convert:
     """Return a converter that tries the Hive SerDe's formats and then the default."""
-    read = [joda.reader(pattern) for pattern in formats if pattern != joda.MILLIS]
+    read = [joda.build_reader(pattern) for pattern in formats if pattern != joda.MILLIS]
     in_millis = joda.MILLIS in formats
 
     def convert(value: Any) -> datetime:
@@ -237,12 +246,12 @@ def _build_time_converter(formats: Sequence[str]) -> Convert:
             at = reader(str(value))
             if at is not None:
                 return at
-        return _timestamp(value)
+        return _convert_timestamp(value)
 
     return convert
 
 
-def _short_time(text: str) -> datetime:
+def _parse_short_time(text: str) -> datetime:
     match = _SHORT_TIME.fullmatch(text)
     try:
         if match is None:
@@ -253,14 +262,14 @@ def _short_time(text: str) -> datetime:
         raise WrongValue(f"{_render_value(text)} is not a timestamp") from error
 
 
-def _date(value: Any) -> date:
+def _convert_date(value: Any) -> date:
     try:
         return date.fromisoformat(str(value)[:10])
     except ValueError as error:
         raise WrongValue(f"{_render_value(value)} is not a date") from error
 
 
-def _decimal(text: str) -> tuple[pa.DataType, Convert]:
+def _build_decimal(text: str) -> tuple[pa.DataType, Convert]:
     numbers = text.partition("(")[2].rstrip(")").split(",")
     precision = int(numbers[0]) if numbers[0] else 10
     scale = int(numbers[1]) if len(numbers) > 1 else 0

@@ -31,13 +31,13 @@ _NUMBERS = {
 def check_pattern(pattern: str) -> str:
     """Return a valid pattern. Raises AwsError."""
     try:
-        _expression(pattern)
+        _build_expression(pattern)
     except ValueError as error:
         raise invalid(f"Invalid timestamp format: {pattern}") from error  # assumed
     return pattern
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
+def _build_expression(pattern: str) -> re.Pattern[str]:
     parts: list[str] = []
     for match in _RUN.finditer(pattern):
         text, letter = match.group(0), match.group(2)
@@ -67,23 +67,23 @@ def _expression(pattern: str) -> re.Pattern[str]:
         raise ValueError(pattern) from error
 
 
-def reader(pattern: str) -> Callable[[str], datetime | None]:
+def build_reader(pattern: str) -> Callable[[str], datetime | None]:
     """Return a parser for a pattern; it returns a UTC time without a zone, or None for text that does not match."""
-    expression = _expression(pattern)
+    expression = _build_expression(pattern)
 
     def read(text: str) -> datetime | None:
         match = expression.fullmatch(text.strip())
         if match is None:
             return None
         try:
-            return _time(match.groupdict())
+            return _build_time(match.groupdict())
         except ValueError:
             return None
 
     return read
 
 
-def _time(fields: dict[str, str | None]) -> datetime:
+def _build_time(fields: dict[str, str | None]) -> datetime:
     def number(name: str, default: int) -> int:
         value = fields.get(name)
         return default if value is None else int(value)

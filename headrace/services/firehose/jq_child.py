@@ -27,7 +27,7 @@ try ([
 """
 
 
-def _results(program: Any, documents: Sequence[str]) -> list[str]:
+def _run_program(program: Any, documents: Sequence[str]) -> list[str]:
     try:
         outputs = list(program.input_text("\n".join(documents)))
     except ValueError:
@@ -50,14 +50,14 @@ def _line(result: Any) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _program(query: str) -> Any:
+def _compile_program(query: str) -> Any:
     return jq.compile(_WRAPPED % query)
 
 
-def _problem(query: str) -> str:
+def _find_problem(query: str) -> str:
     try:
         jq.compile(query)
-        _program(query)
+        _compile_program(query)
     except ValueError as error:
         return str(error) or "it cannot be compiled"
     return ""
@@ -73,5 +73,9 @@ def answer(request: bytes) -> bytes:
         texts.append(request[offset : offset + length].decode())
         offset += length
     query, *documents = texts
-    text = "\n".join(_results(_program(query), documents)) if documents else _problem(query)
+    text = (
+        "\n".join(_run_program(_compile_program(query), documents))
+        if documents
+        else _find_problem(query)
+    )
     return text.encode("utf-8", "replace")

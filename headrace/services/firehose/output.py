@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.ports import BucketNotFound, KeyRefused
 from headrace.services.firehose import serde
-from headrace.services.firehose.permits import RoleDenied, check_object, check_table, key_of
+from headrace.services.firehose.permits import RoleDenied, check_object, check_table, find_key
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.services.firehose.convert import ConvertedFile
 
 
-def delimiter_of(destination: Mapping[str, Any]) -> bytes:
+def find_delimiter(destination: Mapping[str, Any]) -> bytes:
     """Return the delimiter that AppendDelimiterToRecord puts between two records; empty without that processor.
 
     It is always a newline, whatever the processor's parameters are, and no delimiter follows the last record (observed
@@ -81,14 +81,14 @@ def put(
             body,
             content_type="application/octet-stream",
             content_encoding=encoding,
-            kms_key=key_of(s3),
+            kms_key=find_key(s3),
         )
     except KeyRefused as error:
         # Documented: monitoring-with-cloudwatch-logs.html has S3.KMS.NotFoundException; the other codes are assumed.
         raise RoleDenied(f"S3.{error.code}", error.message) from error
 
 
-def table_of(stream: DeliveryStream) -> dict[str, str]:
+def describe_table(stream: DeliveryStream) -> dict[str, str]:
     """Return a conversion's Glue table in the form of AWS's error output."""
     assert stream.conversion is not None
     schema = stream.conversion["SchemaConfiguration"]
@@ -111,7 +111,7 @@ def convert_records(
 
     assert stream.conversion is not None
     check_table(ports.guard, stream)
-    table = table_of(stream)
+    table = describe_table(stream)
     schema = ports.schemas.table(
         table["databaseName"],
         table["tableName"],

@@ -16,7 +16,7 @@ from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.prefix import LAMBDA, QUERY, partition_names
 from headrace.services.firehose.queries import Found, Queries, is_json
-from headrace.services.firehose.query_keys import keys_in
+from headrace.services.firehose.query_keys import find_keys
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, is_partitioned, processors_of
 
@@ -32,7 +32,7 @@ _MOST_KNOWN = 20_000
 _encode = msgspec.json.Encoder().encode
 
 
-def keys_of(stream: DeliveryStream, queries: Queries) -> Keys | None:
+def build_keys(stream: DeliveryStream, queries: Queries) -> Keys | None:
     """Return a stream's `Keys`; None without dynamic partitioning."""
     if not is_partitioned(stream.destination):
         return None
@@ -74,7 +74,7 @@ class Keys:
             if isinstance(keys, str):
                 failed.append(_build_failed_record(record, keys))
                 continue
-            partition = self._partition(record, keys)
+            partition = self._render_partition(record, keys)
             if partition is None:
                 failed.append(_build_failed_record(record, _EMPTY))
                 continue
@@ -82,7 +82,7 @@ class Keys:
             partitioned.append(record)
         return partitioned, failed
 
-    def _partition(self, record: Record, query_values: dict[str, str | None]) -> str | None:
+    def _render_partition(self, record: Record, query_values: dict[str, str | None]) -> str | None:
         function_keys = record.keys or {}
         values = tuple(
             [
@@ -101,7 +101,7 @@ class Keys:
         return known
 
 
-def values_of(partition: str) -> list[str]:
+def list_values(partition: str) -> list[str]:
     """Return the values of a partition, in the order of the prefix's expressions."""
     return msgspec.json.decode(partition, type=list[str]) if is_values(partition) else []
 
@@ -131,7 +131,7 @@ def check_keys(destination: Mapping[str, Any]) -> None:
         raise invalid(
             "Lambda should be present when S3 Prefix contains keys from partitionKeyFromLambda namespace"
         )
-    query_keys = keys_in(
+    query_keys = find_keys(
         processors.get("MetadataExtraction", {}).get("MetadataExtractionQuery", "")
     )
     if query_keys and not query_keys <= {name for namespace, name in names if namespace == QUERY}:

@@ -64,7 +64,7 @@ def name_objects(
     """
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
     name = f"{naming.begin}-{at}-{ids.uuid()}"
-    extension = _extension(naming)
+    extension = _find_extension(naming)
     keys: dict[str, str] = {}
     for kind in kinds:
         text, prefix_parts, error_type = naming.prefix, list(values), ""
@@ -73,7 +73,7 @@ def name_objects(
         elif kind:
             error_type = kind.partition(":")[0]
             own = naming.own_errors.get(kind) or naming.error_prefix
-            text, prefix_parts = error_prefix(naming.prefix, own, error_type), []
+            text, prefix_parts = build_error_prefix(naming.prefix, own, error_type), []
         folder = evaluate(
             text,
             oldest_ms,
@@ -91,7 +91,7 @@ def name_objects(
     return keys
 
 
-def _extension(naming: ObjectNaming) -> str:
+def _find_extension(naming: ObjectNaming) -> str:
     extension = naming.s3.get("FileExtension")
     if extension:
         return str(extension)
@@ -132,7 +132,7 @@ def check(
         raise invalid(
             "S3 Prefix should contain Dynamic Partitioning namespaces when Dynamic Partitioning is enabled"
         )
-    zone(time_zone)
+    find_zone(time_zone)
     sample = datetime(2026, 1, 2, tzinfo=UTC)
     for label, name, text in (
         ("prefix", "Prefix", prefix),
@@ -156,7 +156,7 @@ class _BadValue(ValueError):
     """The value of an expression is not valid in its namespace."""
 
 
-def zone(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return a time zone. Raises AwsError."""
     try:
         return ZoneInfo(name)
@@ -178,14 +178,14 @@ def evaluate(
     A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS; an error prefix only when it
     has no expression at all. `random` is called for each random string; `values` are those of partition expressions.
     """
-    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone(time_zone))
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(find_zone(time_zone))
     filled = _fill(text, at, random, error_type, values)
     if "!{timestamp:" in text or (error_type and _EXPRESSION.search(text)):
         return filled
     return filled + at.strftime("%Y/%m/%d/%H/")
 
 
-def error_prefix(prefix: str, prefix_text: str, error_type: str) -> str:
+def build_error_prefix(prefix: str, prefix_text: str, error_type: str) -> str:
     """Return the error prefix to evaluate: `prefix_text`, or else the error type as a folder under the prefix."""
     return prefix_text or f"{prefix}{error_type}/"
 
@@ -195,11 +195,12 @@ def _fill(
 ) -> str:
     values_left = iter(values)
     return _EXPRESSION.sub(
-        lambda match: _value(match.group(1), at, random, error_type, values_left), text
+        lambda match: _evaluate_expression(match.group(1), at, random, error_type, values_left),
+        text,
     )
 
 
-def _value(
+def _evaluate_expression(
     expression: str,
     at: datetime,
     random: Callable[[], str],
@@ -211,7 +212,7 @@ def _value(
         raise invalid("Invalid expression usage")
     match namespace:
         case "timestamp":
-            return java_format(argument, at)
+            return format_java_time(argument, at)
         case "firehose" if argument == "random-string":
             return random()
         case "firehose" if argument == "error-output-type":
@@ -224,7 +225,7 @@ def _value(
             raise invalid(f"Namespace to the left of colon ({namespace}) is an invalid keyword!")
 
 
-def java_format(pattern: str, at: datetime) -> str:
+def format_java_time(pattern: str, at: datetime) -> str:
     """Return a time in a pattern of Java's DateTimeFormatter. Raises ValueError."""
     parts: list[str] = []
     for match in _RUN.finditer(pattern):

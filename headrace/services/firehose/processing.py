@@ -15,7 +15,7 @@ from headrace.core.ports import StreamRecord
 from headrace.services.firehose.aggregates import split_aggregate
 from headrace.services.firehose.failures import DECOMPRESSION_FAILED, FailedRecord
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.partitions import Keys, keys_of
+from headrace.services.firehose.partitions import Keys, build_keys
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.splitting import (
@@ -55,7 +55,7 @@ class RecordProcessor:
         self._stream = stream
         self._ports = ports
         self._processors = processors_of(stream.destination)
-        self._keys: Keys | None = keys_of(stream, ports.queries)
+        self._keys: Keys | None = build_keys(stream, ports.queries)
         self._stages = self._build_stages()
         parameters = self._processors.get("Lambda")
         self.function: Function | None = function_of(parameters) if parameters else None
@@ -73,7 +73,9 @@ class RecordProcessor:
             counts, before = processed.records, len(processed.failed)
             processed.records = _run_stage(counts, stage, processed.failed)
             if stage[1] == DECOMPRESSION_FAILED:
-                processed.measured += _inflation(processed.records, processed.failed[before:])
+                processed.measured += _measure_inflation(
+                    processed.records, processed.failed[before:]
+                )
         if self.function is not None:
             processed.records, failed = transform(
                 processed.records, self._stream, self.function, self._ports, processed.measured
@@ -130,7 +132,7 @@ class RecordProcessor:
         return stages
 
 
-def _inflation(records: Sequence[Record], failed: Sequence[FailedRecord]) -> list[Measure]:
+def _measure_inflation(records: Sequence[Record], failed: Sequence[FailedRecord]) -> list[Measure]:
     return [
         ("OutputDecompressedRecords.Success", len(records), "Count"),
         ("OutputDecompressedBytes.Success", sum(len(r.data) for r in records), "Bytes"),

@@ -75,7 +75,7 @@ def _check_logs(parameters_by_type: Mapping[str, Mapping[str, str]]) -> None:
         raise invalid("CompressionFormat has to be one of GZIP")  # assumed
 
 
-def query_of(destination: Mapping[str, Any]) -> str:
+def find_query(destination: Mapping[str, Any]) -> str:
     """Return the query of a destination's MetadataExtraction, empty without one."""
     return (
         processors_of(destination).get("MetadataExtraction", {}).get("MetadataExtractionQuery", "")

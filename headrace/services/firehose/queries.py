@@ -42,10 +42,10 @@ def _parse_result(line: str) -> Found:
         return "the query gives no object"
     if not results:
         return "the query gives nothing"
-    return {name: _text(bytes(value)) for name, value in results[0].items()}
+    return {name: _render_key(bytes(value)) for name, value in results[0].items()}
 
 
-def _text(value: bytes) -> str | None:
+def _render_key(value: bytes) -> str | None:
     """Return a key's text in a prefix: a string's text, another value's JSON; None for null or an empty string."""
     if value.startswith(b'"'):
         return _decode_text(value) or None

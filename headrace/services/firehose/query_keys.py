@@ -15,12 +15,12 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
-def keys_in(query: str) -> set[str] | None:
+def find_keys(query: str) -> set[str] | None:
     """Return the keys of a query that is one object; None for any other query, or if a key is computed."""
     text = query.strip()
     if not text.startswith("{") or "#" in text:
         return None
-    entries = list(_entries(text))
+    entries = list(_split_entries(text))
     keys: set[str] = set()
     for entry in entries:
         match = _KEY.match(entry)
@@ -30,7 +30,7 @@ def keys_in(query: str) -> set[str] | None:
     return keys or None
 
 
-def _entries(text: str) -> Iterator[str]:
+def _split_entries(text: str) -> Iterator[str]:
     """Yield the object's entries, which outermost commas separate. If the braces end early, yield an invalid entry."""
     closing: list[str] = []
     at = begun = 0

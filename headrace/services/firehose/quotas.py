@@ -49,7 +49,7 @@ _LARGE = Quota(500_000, 2_000, 5 * MIB)
 _USUAL = Quota(100_000, 1_000, MIB)
 
 
-def quota_of(region: str) -> Quota:
+def find_quota(region: str) -> Quota:
     """Return the default quota of delivery streams in a region."""
     return _LARGE if region in _LARGE_REGIONS else _USUAL
 
@@ -76,7 +76,9 @@ class Throttle:
         with self._lock:
             limits = self._streams.get(stream.stream_id)
             if limits is None:
-                limits = self._streams[stream.stream_id] = _Limits(quota_of(stream.region), now_ms)
+                limits = self._streams[stream.stream_id] = _Limits(
+                    find_quota(stream.region), now_ms
+                )
             if not limits.requests.has(1, now_ms):
                 return [False] * len(sizes)
             limits.requests.take(1)
@@ -144,7 +146,7 @@ def _build_exceeded_error(sentence: str) -> AwsError:
     return AwsError("LimitExceededException", sentence)
 
 
-def slow_down() -> AwsError:
+def build_slow_down_error() -> AwsError:
     """Return AWS's error for a put over a quota."""
     return AwsError(THROTTLED, SLOW_DOWN, 503)
 

@@ -28,7 +28,7 @@ from headrace.services.firehose.metric_counts import Tally
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import RoleDenied, may_log
-from headrace.services.firehose.quotas import quota_of
+from headrace.services.firehose.quotas import find_quota
 from headrace.services.firehose.state import DeliveryStream
 
 log = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ class Reports:
         tally = self._tally.take()
         if not tally:
             return
-        quota = quota_of(self._stream.region)
+        quota = find_quota(self._stream.region)
         if not self._stream.source_arn:
             # AWS's quotas, even if they are not enforced (`--limits`): alarms and graphs divide by them.
             self.measure(

@@ -33,7 +33,7 @@ from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
-from headrace.services.firehose.permits import check_roles, domain_of
+from headrace.services.firehose.permits import check_roles, find_domain
 from headrace.services.firehose.quotas import check_count, check_key
 from headrace.services.firehose.state import DeliveryStream
 from headrace.services.firehose.wording import WORDING
@@ -50,7 +50,7 @@ def create_delivery_stream(
     members = [key for key in request if key.endswith("DestinationConfiguration")]
     if len(members) != 1:
         raise invalid("Exactly one destination configuration is supported for a Firehose")
-    destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
+    destination_kind = _find_kind(members[0].removesuffix("DestinationConfiguration"))
     destination = DESTINATIONS[destination_kind].check(cast("Any", request)[members[0]])
     firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
@@ -180,7 +180,7 @@ def update_destination(
         # Without the lock, as above; the version id shows whether another update came in between.
         changed = replace(present, destination_kind=kind, destination=destination)
         firehose.check_tables(changed)
-        if domain_of(changed) != domain_of(present):
+        if find_domain(changed) != find_domain(present):
             firehose.check_domain(changed)
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
@@ -215,7 +215,7 @@ def _apply_update(
     ]
     if len(members) != 1:
         raise invalid("Exactly one destination update is supported for a Firehose")
-    kind = _kind_of(members[0].removesuffix("DestinationUpdate"))
+    kind = _find_kind(members[0].removesuffix("DestinationUpdate"))
     update = cast("dict[str, Any]", request)[members[0]]
     destination = DESTINATIONS[kind]
     if kind == stream.destination_kind:
@@ -237,7 +237,7 @@ def _apply_update(
     return kind, destination.check(configuration)
 
 
-def _kind_of(name: str) -> str:
+def _find_kind(name: str) -> str:
     """Return the kind of the destination in a request. Raises AwsError."""
     kind = "ExtendedS3" if name == "S3" else name
     if kind not in DESTINATIONS:

@@ -102,14 +102,14 @@ def retry_s(configuration: Mapping[str, Any]) -> float:
     return float(configuration["RetryOptions"]["DurationInSeconds"])
 
 
-def stable_id(stream: DeliveryStream, *parts: str) -> str:
+def build_stable_id(stream: DeliveryStream, *parts: str) -> str:
     """Return a GUID that is always the same for the same parts of a delivery stream, also after a kill."""
     return str(uuid.uuid5(_NAMES, "/".join([stream.stream_id, *parts])))
 
 
 def batch_id(stream: DeliveryStream, records: Sequence[Record]) -> str:
     """Return a GUID for a batch, always the same for the same records."""
-    return stable_id(stream, records[0].record_id, records[-1].record_id, str(len(records)))
+    return build_stable_id(stream, records[0].record_id, records[-1].record_id, str(len(records)))
 
 
 def take(
@@ -134,7 +134,7 @@ class SecretMissing(LookupError):
     """The secret does not exist, cannot be read, or lacks the member; the message says which."""
 
 
-def secret_of(
+def read_secret(
     configuration: Mapping[str, Any], ports: Ports, stream: DeliveryStream
 ) -> dict[str, str] | None:
     """Return the secret of a configuration; None when it has none. Raises SecretMissing."""

@@ -11,7 +11,7 @@ from headrace.services.firehose.destinations import common, http_endpoint
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.transform import Stopping
@@ -68,14 +68,14 @@ class HttpEndpointDestination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. At least once: after a lost answer the same request is sent again."""
         stream, outcome = attempt.stream, Outcome()
         configuration = stream.destination
         try:
-            secret = common.secret_of(configuration, attempt.ports, stream)
+            secret = common.read_secret(configuration, attempt.ports, stream)
         except common.SecretMissing as error:
             refused = DeliveryRefusal(
                 "HttpEndpoint.SecretsManagerFailure", str(error)

@@ -107,8 +107,8 @@ class HttpEndpoint:
         Raises:
             exchange.Stopped: the cloud stops.
         """
-        body = _body(datas, request_id, now_ms)
-        headers = self._headers(request_id)
+        body = _build_body(datas, request_id, now_ms)
+        headers = self._build_headers(request_id)
         if self._request.get("ContentEncoding") == "GZIP":
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(body, compresslevel=5, mtime=0)
@@ -120,7 +120,7 @@ class HttpEndpoint:
             return _build_refusal(error, request_id)
         return _read_refusal(answer, request_id)
 
-    def _headers(self, request_id: str) -> dict[str, str]:
+    def _build_headers(self, request_id: str) -> dict[str, str]:
         headers = {
             "X-Amz-Firehose-Protocol-Version": "1.0",
             "X-Amz-Firehose-Request-Id": request_id,
@@ -157,7 +157,7 @@ def cut(sizes: Sequence[int]) -> list[range]:
     return batches
 
 
-def _body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
+def _build_body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
     records = ",".join([f'{{"data":"{base64.b64encode(d).decode("ascii")}"}}' for d in datas])
     text = f'{{"requestId":"{request_id}","timestamp":{now_ms},"records":[{records}]}}'
     return text.encode("ascii")
@@ -181,7 +181,7 @@ def _read_refusal(answer: wire.Answer, request_id: str) -> DeliveryRefusal | Non
             is_retryable=answer.status != 413,
             is_dropped=answer.status == 413,
         )
-    fault = _fault_of(answer, request_id)
+    fault = _find_fault(answer, request_id)
     if not fault:
         return None
     return DeliveryRefusal(
@@ -190,7 +190,7 @@ def _read_refusal(answer: wire.Answer, request_id: str) -> DeliveryRefusal | Non
     )
 
 
-def _fault_of(answer: wire.Answer, request_id: str) -> str:
+def _find_fault(answer: wire.Answer, request_id: str) -> str:
     """Return what is wrong with an answer of status 200, empty for a valid one.
 
     The first sentence is AWS's (documented); the others describe faults in AWS's list of common ones (words assumed).
@@ -208,10 +208,10 @@ def _fault_of(answer: wire.Answer, request_id: str) -> str:
         return unreadable
     if not isinstance(document, dict):
         return unreadable
-    return _member_fault(cast("dict[str, Any]", document), request_id)
+    return _find_member_fault(cast("dict[str, Any]", document), request_id)
 
 
-def _member_fault(document: dict[str, Any], request_id: str) -> str:
+def _find_member_fault(document: dict[str, Any], request_id: str) -> str:
     unreadable = "is not recognized as valid JSON or has unexpected fields"
     if set(document) - {"requestId", "timestamp", "errorMessage"}:
         return unreadable

@@ -10,7 +10,7 @@ from headrace.core.values import listed, mapped
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.state import ICEBERG_FAILED
@@ -67,7 +67,7 @@ class IcebergDestination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`. Documented: a failed commit backs off; the duration is assumed."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. Exactly once: a snapshot names its delivery.

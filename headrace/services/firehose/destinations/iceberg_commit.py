@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog, LostCommit
 from headrace.services.firehose.destinations.iceberg_routing import DELETE, INSERT, Change, Name
-from headrace.services.firehose.destinations.iceberg_rows import Reason, rows_of
+from headrace.services.firehose.destinations.iceberg_rows import Reason, convert_rows
 
 # pyarrow creates its functions when it is imported, so pyright does not know them.
 _compute: Any = pyarrow.compute
@@ -80,8 +80,8 @@ def commit(
         done = _find_snapshot(table, delivery_id)
         if done is not None:
             # The refusals are those of the table's schema at that commit.
-            return effect_of(changes, _schema_of(table, done), unique_keys).refused
-        effect = effect_of(changes, table.schema(), unique_keys)
+            return combine_changes(changes, _find_schema(table, done), unique_keys).refused
+        effect = combine_changes(changes, table.schema(), unique_keys)
         try:
             _add_snapshot(table, effect, delivery_id)
         except LostCommit:
@@ -101,7 +101,7 @@ def _find_snapshot(table: Table, delivery_id: str) -> Snapshot | None:
     return None
 
 
-def _schema_of(table: Table, snapshot: Snapshot) -> Schema:
+def _find_schema(table: Table, snapshot: Snapshot) -> Schema:
     schema_id = snapshot.schema_id
     return table.schema() if schema_id is None else table.schemas()[schema_id]
 
@@ -109,7 +109,7 @@ def _schema_of(table: Table, snapshot: Snapshot) -> Schema:
 # --- the records' changes ------------------------------------------------------------------------------
 
 
-def effect_of(
+def combine_changes(
     changes: Sequence[Change], schema: Schema, unique_keys: Sequence[str]
 ) -> TableChanges:
     """Return the combined effect of records, applied in order, on a table with this schema.
@@ -119,7 +119,7 @@ def effect_of(
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
     keys = list(unique_keys) or sorted(schema.identifier_field_names())
     writes = [index for index, change in enumerate(changes) if change.operation != DELETE]
-    rows_read = rows_of([changes[index].record.data for index in writes], schema)
+    rows_read = convert_rows([changes[index].record.data for index in writes], schema)
     rows = pa.Table.from_arrays(
         [rows_read.columns[column.name] for column in schema.columns],
         schema=pa.schema([field.with_nullable(True) for field in arrow]),
@@ -127,32 +127,32 @@ def effect_of(
     refused = {writes[row]: reason for row, reason in rows_read.refused.items()}
     if all(change.operation == INSERT for change in changes):
         kept = [row for row in range(len(writes)) if row not in rows_read.refused]
-        return TableChanges(_rows(rows, kept, arrow), None, refused)
-    missing = _missing(keys, schema)
+        return TableChanges(_take_rows(rows, kept, arrow), None, refused)
+    missing = _explain_missing_keys(keys, schema)
     if missing:
         for index, change in enumerate(changes):
             if change.operation != INSERT:
                 refused.setdefault(index, (NO_KEYS, missing))
         kept = [row for row, index in enumerate(writes) if index not in refused]
-        return TableChanges(_rows(rows, kept, arrow), None, refused)
+        return TableChanges(_take_rows(rows, kept, arrow), None, refused)
     keys_by_index = _find_keys(changes, schema, keys, rows, writes, refused)
     live, gone = _resolve_writes(changes, keys_by_index, refused)
     kept = [row for row, index in enumerate(writes) if index in live]
     types = [arrow.field(key).type for key in keys]
     columns = [
-        pa.array([key[at] for key in gone], _plain_type(kind)) for at, kind in enumerate(types)
+        pa.array([key[at] for key in gone], _find_plain_type(kind)) for at, kind in enumerate(types)
     ]
     return TableChanges(
-        _rows(rows, kept, arrow), pa.table(columns, names=keys) if gone else None, refused
+        _take_rows(rows, kept, arrow), pa.table(columns, names=keys) if gone else None, refused
     )
 
 
-def _rows(rows: pa.Table, kept: Sequence[int], arrow: pa.Schema) -> pa.Table:
+def _take_rows(rows: pa.Table, kept: Sequence[int], arrow: pa.Schema) -> pa.Table:
     taken = rows.take(pa.array(kept, pa.int64()))
     return pa.Table.from_arrays(taken.columns, schema=arrow)
 
 
-def _missing(keys: Sequence[str], schema: Schema) -> str:
+def _explain_missing_keys(keys: Sequence[str], schema: Schema) -> str:
     """Return why these keys cannot identify a table's rows; empty when they can."""
     if not keys:
         return "The table has neither UniqueKeys in the configuration nor identifier fields."
@@ -171,14 +171,14 @@ def _find_keys(
 ) -> dict[int, Key]:
     """Return each change's key by index; refuse updates and deletions without one."""
     keys_by_index: dict[int, Key] = dict(
-        zip(writes, _tuples([rows[key] for key in keys]), strict=True)
+        zip(writes, _build_keys([rows[key] for key in keys]), strict=True)
     )
     deletes = [index for index, change in enumerate(changes) if change.operation == DELETE]
-    rows_read = rows_of([changes[index].record.data for index in deletes], schema, only=keys)
+    rows_read = convert_rows([changes[index].record.data for index in deletes], schema, only=keys)
     for row, reason in rows_read.refused.items():
         refused[deletes[row]] = reason
     keys_by_index.update(
-        zip(deletes, _tuples([rows_read.columns[key] for key in keys]), strict=True)
+        zip(deletes, _build_keys([rows_read.columns[key] for key in keys]), strict=True)
     )
     for index, change in enumerate(changes):
         if change.operation != INSERT and None in keys_by_index[index]:
@@ -193,8 +193,8 @@ def _find_keys(
 _OF_VALUES = ("Iceberg.SchemaTypeMismatch", "Iceberg.InvalidJson")
 
 
-def _tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[Key]:
-    return zip(*[_plain(column).to_pylist() for column in columns], strict=True)
+def _build_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[Key]:
+    return zip(*[_convert_to_plain(column).to_pylist() for column in columns], strict=True)
 
 
 def _resolve_writes(
@@ -271,7 +271,7 @@ class _Files:
                 projected_schema=self._table.schema(),
                 row_filter=AlwaysTrue(),
             ).to_table(tasks=[task])
-            kept = rows.filter(_compute.invert(_matches(rows, keys)))
+            kept = rows.filter(_compute.invert(_build_mask(rows, keys)))
             if len(kept) < len(rows):
                 replaced.append((task.file, self.of(kept)))
         return replaced
@@ -286,10 +286,10 @@ def _filter_of(keys: pa.Table) -> BooleanExpression:
     return expression
 
 
-def _matches(rows: pa.Table, keys: pa.Table) -> pa.Array:
+def _build_mask(rows: pa.Table, keys: pa.Table) -> pa.Array:
     """Return a mask of the rows that have one of the keys."""
     names = keys.column_names
-    columns = [_plain(rows[name]).combine_chunks() for name in names]
+    columns = [_convert_to_plain(rows[name]).combine_chunks() for name in names]
     key_columns = [
         keys[name].cast(column.type) for name, column in zip(names, columns, strict=True)
     ]
@@ -301,11 +301,11 @@ def _matches(rows: pa.Table, keys: pa.Table) -> pa.Array:
     return _compute.is_in(numbers, value_set=joined[_ROW].combine_chunks())
 
 
-def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _convert_to_plain(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return a column in a comparable type: an extension type's storage type."""
-    kind = _plain_type(column.type)
+    kind = _find_plain_type(column.type)
     return column if kind == column.type else column.cast(kind)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def _find_plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

@@ -23,7 +23,7 @@ from headrace.services.firehose.destinations.iceberg_catalog import (
     CloudCatalog,
     LostCommit,
 )
-from headrace.services.firehose.destinations.iceberg_glue import DENIED, glue_of
+from headrace.services.firehose.destinations.iceberg_glue import DENIED, find_glue
 from headrace.services.firehose.destinations.iceberg_routing import Change, Name
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.failures import FailedRecord
@@ -55,24 +55,24 @@ def deliver(attempt: Attempt) -> Outcome:
     stream, ports, outcome = attempt.stream, attempt.ports, Outcome()
     assert ports.control is not None
     configuration = stream.destination
-    catalog = CloudCatalog(glue_of(ports.control, configuration), ports.objects, ports.guard)
+    catalog = CloudCatalog(find_glue(ports.control, configuration), ports.objects, ports.guard)
     by_table, unrouted = iceberg_routing.route_records(
         attempt.records, configuration, ports.queries
     )
     outcome.failed += unrouted
-    tables = iceberg_routing.tables_of(configuration)
+    tables = iceberg_routing.list_tables(configuration)
     for name, changes in by_table.items():
         settings = tables.get(name, {})
         _deliver_to(catalog, name, changes, settings, attempt, outcome)
     return outcome
 
 
-def _delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
+def _build_delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
     """Return an id that is unique to the records of a table, and the same over retries and kills."""
     digest = hashlib.sha256()
     for change in changes:
         digest.update(f"{change.record.shard_id}/{change.record.record_id}\n".encode())
-    return common.stable_id(attempt.stream, digest.hexdigest())
+    return common.build_stable_id(attempt.stream, digest.hexdigest())
 
 
 def _deliver_to(
@@ -85,11 +85,11 @@ def _deliver_to(
 ) -> None:
     errors = table_errors(*name)
     error_type = errors if errors in attempt.intent.keys else ""
-    keys, delivery_id = listed(settings, "UniqueKeys"), _delivery_id(attempt, changes)
+    keys, delivery_id = listed(settings, "UniqueKeys"), _build_delivery_id(attempt, changes)
     try:
         refused = iceberg_commit.commit(catalog, name, changes, keys, delivery_id)
     except (*_OF_TABLES, *_OF_LOOKING, *_OF_WRITING) as error:
-        why = _refusal(name, error)
+        why = _explain_refusal(name, error)
         if why is None:
             raise
         failed = [
@@ -119,7 +119,7 @@ _OF_LOOKING = (
 _OF_WRITING = (LostCommit, RoleDenied, AwsError, BucketNotFound, ObjectNotFound)
 
 
-def _refusal(name: Name, error: Exception) -> DeliveryRefusal | None:
+def _explain_refusal(name: Name, error: Exception) -> DeliveryRefusal | None:
     """Return why a commit to a table failed; None for a fault of the cloud itself."""
     match error:
         # The second is a subclass of the first.

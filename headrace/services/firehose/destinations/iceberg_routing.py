@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.values import listed
 from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.processors import query_of
+from headrace.services.firehose.processors import find_query
 from headrace.services.firehose.queries import Found, Queries, is_json
 from headrace.services.firehose.records import Record
 
@@ -57,7 +57,7 @@ def is_name(name: Name) -> bool:
     return all(_NAME.fullmatch(part) for part in name)
 
 
-def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
+def list_tables(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
     """Return the DestinationTableConfigurations by table name."""
     tables = listed(configuration, "DestinationTableConfigurationList")
     return {name_of(table): table for table in tables}
@@ -75,10 +75,10 @@ def route_records(
     """
     changes: dict[Name, list[Change]] = {}
     failed: list[FailedRecord] = []
-    tables = tables_of(configuration)
+    tables = list_tables(configuration)
     only = next(iter(tables)) if len(tables) == 1 else None
     for record, result in zip(
-        records, _run_query(records, query_of(configuration), queries), strict=True
+        records, _run_query(records, find_query(configuration), queries), strict=True
     ):
         if isinstance(result, str) and not _is_complete(record.otf):
             code = NOT_JSON if result == _NOT_JSON else NO_ROUTE

@@ -25,7 +25,7 @@ from headrace.services.firehose.destinations.iceberg_values import (
     Kind,
     MissingField,
     WrongValue,
-    kind_of,
+    find_kind,
 )
 
 MISSING_COLUMN = "Iceberg.MissingColumnWithinRecord"
@@ -49,7 +49,7 @@ class Rows:
     refused: dict[int, Reason] = field(default_factory=dict[int, Reason])
 
 
-def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) -> Rows:
+def convert_rows(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) -> Rows:
     """Convert records to rows.
 
     Args:
@@ -59,7 +59,7 @@ def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) ->
     """
     items, refused = _parse_records(datas)
     result = Rows({}, refused)
-    arrow = _arrow_schema(schema)
+    arrow = _build_arrow_schema(schema)
     names = {column.name for column in schema.columns}
     for index, item in enumerate(items):
         if index not in refused and names.isdisjoint(item):
@@ -77,8 +77,8 @@ def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) ->
                 if cell is None and index not in refused:
                     sentence = f"Column {column.name} is required and the record has none."
                     refused[index] = (MISSING_COLUMN, sentence)
-        kind = kind_of(column.field_type)
-        array, wrong = _array(cells, kind, arrow.field(column.name).type)
+        kind = find_kind(column.field_type)
+        array, wrong = _convert_column(cells, kind, arrow.field(column.name).type)
         for index, reason in wrong.items():
             code, sentence = reason
             refused.setdefault(index, (code, f"{column.name}: {sentence}"))
@@ -86,7 +86,7 @@ def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) ->
     return result
 
 
-def _arrow_schema(schema: Schema) -> pa.Schema:
+def _build_arrow_schema(schema: Schema) -> pa.Schema:
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     return schema_to_pyarrow(schema, include_field_ids=False)
@@ -108,7 +108,9 @@ def _parse_records(datas: Sequence[bytes]) -> tuple[list[dict[str, Any]], dict[i
     return items, refused
 
 
-def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> tuple[pa.Array, dict[int, Reason]]:
+def _convert_column(
+    cells: list[Any], kind: Kind, arrow: pa.DataType
+) -> tuple[pa.Array, dict[int, Reason]]:
     """Return a column, and by index why a value does not fit; such a value is null."""
     if set(map(type, cells)) <= kind.plain:
         try:

@@ -103,7 +103,7 @@ class SearchDestination:
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. With FIREHOSE_DEFAULT a repeated request overwrites the same documents."""
         outcome = Outcome()
-        problem = self._denial(attempt)
+        problem = self._explain_denial(attempt)
         if problem:
             # The code and the first sentence: firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
             refused = DeliveryRefusal(
@@ -114,12 +114,12 @@ class SearchDestination:
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
         try:
-            server = self._server(attempt)
+            server = self._find_server(attempt)
         except SearchDomainNotFound as error:
             refused = DeliveryRefusal(search_bulk.UNREACHABLE, str(error))
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
-        documents = [self._document(record, attempt) for record in attempt.records]
+        documents = [self._build_document(record, attempt) for record in attempt.records]
         for batch in search_bulk.cut([len(document.source) for document in documents]):
             try:
                 results = search_bulk.index_all(server, documents[batch.start : batch.stop])
@@ -136,7 +136,7 @@ class SearchDestination:
             )
         return outcome
 
-    def _denial(self, attempt: Attempt) -> str:
+    def _explain_denial(self, attempt: Attempt) -> str:
         """Return why the role may not write; empty when it may, or for a ClusterEndpoint, whose domain is unknown."""
         stream, guard = attempt.stream, attempt.ports.guard
         if self._is_serverless:
@@ -144,7 +144,7 @@ class SearchDestination:
         arn = str(stream.destination.get("DomainARN") or "")
         return find_domain_denial(guard, stream, arn) if arn else ""
 
-    def _server(self, attempt: Attempt) -> SearchServer:
+    def _find_server(self, attempt: Attempt) -> SearchServer:
         configuration, stream, ports = (
             attempt.stream.destination,
             attempt.stream,
@@ -167,11 +167,11 @@ class SearchDestination:
             return RealServer(server, ports.stopping)
         return server
 
-    def _document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
+    def _build_document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
         configuration = attempt.stream.destination
         return search_bulk.Document(
             index=self._index(record, configuration),
-            doc_id=self._doc_id(record, configuration),
+            doc_id=self._build_document_id(record, configuration),
             source=record.data,
             type_name=str(configuration.get("TypeName") or "")
             if self.kind == "Elasticsearch"
@@ -182,7 +182,7 @@ class SearchDestination:
         rotation = str(configuration.get("IndexRotationPeriod", "NoRotation"))
         return index_name(str(configuration["IndexName"]), rotation, record.arrival_ms)
 
-    def _doc_id(self, record: Record, configuration: Mapping[str, Any]) -> str:
+    def _build_document_id(self, record: Record, configuration: Mapping[str, Any]) -> str:
         options = mapped(configuration, "DocumentIdOptions")
         is_left_out = options.get("DefaultDocumentIdFormat") == "NO_DOCUMENT_ID"
         return "" if is_left_out else record.record_id
@@ -195,7 +195,7 @@ class SearchDestination:
             **common_members(failure, now_ms, failure.record.data),
             "errorCode": failure.code,
             "errorMessage": failure.message,
-            f"{self._prefix}DocumentId": self._doc_id(failure.record, configuration),
+            f"{self._prefix}DocumentId": self._build_document_id(failure.record, configuration),
             f"{self._prefix}IndexName": self._index(failure.record, configuration),
         }
         if self._prefix == "es":

@@ -130,11 +130,11 @@ class RedshiftDestination:
 
     def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Not used: `error_body` returns the whole error output."""
-        return {"url": _url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
+        return {"url": _build_url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
 
     def error_body(self, failures: Sequence[FailedRecord], attempt: Attempt) -> bytes:
         """See `ErrorFile`: the manifest of the object that was not loaded, for a manual COPY."""
-        return _manifest(attempt)
+        return _build_manifest(attempt)
 
 
 def _check_credentials(configuration: Mapping[str, Any]) -> None:
@@ -156,14 +156,14 @@ def _put(attempt: Attempt) -> int:
     """Put the object with the records, and its manifest; return the object's size in bytes."""
     stream = attempt.stream
     key = attempt.intent.keys[DELIVERED]
-    delimiter = output.delimiter_of(stream.destination)
+    delimiter = output.find_delimiter(stream.destination)
     body = delimiter.join([record.data for record in attempt.records])
     encoding: str | None = None
     if stream.s3["CompressionFormat"] != "UNCOMPRESSED":
         body, encoding = output.compress_as("GZIP", body, key)
     for name, data, content in (
         (key, body, encoding),
-        (manifest_key(attempt), _manifest(attempt), None),
+        (build_manifest_key(attempt), _build_manifest(attempt), None),
     ):
         output.put_beside(attempt.ports, stream.s3, name, data, content)
     return len(body)
@@ -173,23 +173,23 @@ def _delete(attempt: Attempt) -> None:
     """Delete the objects of an earlier try whose records are now all dropped."""
     objects, stream = attempt.ports.objects, attempt.stream
     if attempt.again:
-        for key in (attempt.intent.keys[DELIVERED], manifest_key(attempt)):
+        for key in (attempt.intent.keys[DELIVERED], build_manifest_key(attempt)):
             if any(item.key == key for item in objects.list(stream.bucket, key)):
                 objects.delete(stream.bucket, key)
 
 
-def manifest_key(attempt: Attempt) -> str:
+def build_manifest_key(attempt: Attempt) -> str:
     """Return the key of a delivery's manifest: the object's key under manifests/ (observed by users of AWS)."""
     key, prefix = attempt.intent.keys[DELIVERED], attempt.stream.prefix
     return prefix + MANIFESTS + key.removeprefix(prefix).removesuffix(".gz")
 
 
-def _url(attempt: Attempt, key: str) -> str:
+def _build_url(attempt: Attempt, key: str) -> str:
     return f"s3://{attempt.stream.bucket}/{key}"
 
 
-def _manifest(attempt: Attempt) -> bytes:
-    url = _url(attempt, attempt.intent.keys[DELIVERED])
+def _build_manifest(attempt: Attempt) -> bytes:
+    url = _build_url(attempt, attempt.intent.keys[DELIVERED])
     return json.dumps({"entries": [{"url": url, "mandatory": True}]}).encode()
 
 
@@ -199,17 +199,17 @@ def _load(attempt: Attempt) -> DeliveryRefusal | None:
     configuration, intent = stream.destination, attempt.intent
     role = str(configuration["RoleARN"])
     try:
-        login = _login(attempt)
+        login = _read_login(attempt)
     except common.SecretMissing as error:
         return DeliveryRefusal("Redshift.SecretsManagerFailure", str(error))  # code assumed
     # The id comes from the records, not from the object's name, which changes with the stream.
-    once = common.stable_id(
+    once = common.build_stable_id(
         stream, "copy", str(intent.decided_ms), json.dumps(intent.last, sort_keys=True)
     )
     load = Load(
         jdbc_url=str(configuration["ClusterJDBCURL"]),
         login=login,
-        sql=copy_sql(configuration, _url(attempt, manifest_key(attempt))),
+        sql=copy_sql(configuration, _build_url(attempt, build_manifest_key(attempt))),
         role=role,
         once=once,
         account=stream.account,
@@ -232,10 +232,10 @@ def _may_read(ports: Ports) -> Any:
     return denial
 
 
-def _login(attempt: Attempt) -> Login:
+def _read_login(attempt: Attempt) -> Login:
     """Return the login. Raises SecretMissing."""
     configuration = attempt.stream.destination
-    secret = common.secret_of(configuration, attempt.ports, attempt.stream)
+    secret = common.read_secret(configuration, attempt.ports, attempt.stream)
     if secret is None:
         return Login(str(configuration["Username"]), str(configuration["Password"]))
     if not secret.get("username") or not secret.get("password"):

@@ -9,14 +9,14 @@ from headrace.core.ports import BucketNotFound
 from headrace.core.values import mapped
 from headrace.services.firehose import output, s3_settings
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
     DELIVERED,
     PROCESSING_FAILED,
     FailedRecord,
+    build_processing_line,
     conversion_line,
-    processing_line,
 )
 from headrace.services.firehose.limits import RETRY_DEFAULT_S
 from headrace.services.firehose.metrics import Measure
@@ -65,7 +65,7 @@ class S3Destination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`. AWS does not document it: assumed to be that of HTTP endpoints."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. The object's bytes are the same at each try, unless the table has changed."""
@@ -75,14 +75,14 @@ class S3Destination:
         encoding: str | None = None
         if stream.conversion is None:
             if attempt.records:
-                delimiter = output.delimiter_of(stream.destination)
+                delimiter = output.find_delimiter(stream.destination)
                 joined = delimiter.join([record.data for record in attempt.records])
                 body, encoding = output.compress_for(stream, joined, key)
         elif attempt.records:
             converted = output.convert_records(stream, attempt.records, attempt.ports)
             outcome.failed = converted.failed
             body = converted.data if converted.rows else None
-            outcome.measured += _conversion(attempt, converted)
+            outcome.measured += _measure_conversion(attempt, converted)
         objects = attempt.ports.objects
         if body is None:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
@@ -101,8 +101,8 @@ class S3Destination:
     def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`: for a record that did not fit the table or could not be put."""
         if failure.error_type == PROCESSING_FAILED:
-            return processing_line(failure, attempt.ports.clock.now_ms())
-        table = output.table_of(attempt.stream)
+            return build_processing_line(failure, attempt.ports.clock.now_ms())
+        table = output.describe_table(attempt.stream)
         return conversion_line(failure, attempt.intent.decided_ms, table)
 
 
@@ -121,7 +121,7 @@ def _list_refused(
     ]
 
 
-def _conversion(attempt: Attempt, converted: ConvertedFile) -> list[Measure]:
+def _measure_conversion(attempt: Attempt, converted: ConvertedFile) -> list[Measure]:
     size_bytes = sum(len(record.data) for record in attempt.records)
     failed_bytes = sum(len(failure.record.data) for failure in converted.failed)
     return [

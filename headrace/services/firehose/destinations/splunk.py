@@ -10,10 +10,10 @@ from headrace.services.firehose.destinations import common, splunk_hec
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
-from headrace.services.firehose.output import delimiter_of
+from headrace.services.firehose.output import find_delimiter
 from headrace.services.firehose.transform import Stopping
 
 RULES = common.KindRules(
@@ -67,7 +67,7 @@ class SplunkDestination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`. AWS documents none for Splunk: assumed as for HTTP endpoints."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`."""
@@ -76,7 +76,7 @@ class SplunkDestination:
             return outcome
         configuration = stream.destination
         try:
-            secret = common.secret_of(configuration, attempt.ports, stream)
+            secret = common.read_secret(configuration, attempt.ports, stream)
         except common.SecretMissing as error:
             refused = DeliveryRefusal("Splunk.SecretsManagerFailure", str(error))  # code assumed
             common.take(outcome, attempt, attempt.records, refused)
@@ -86,12 +86,12 @@ class SplunkDestination:
             endpoint=str(configuration["HECEndpoint"]),
             path=_PATHS[configuration["HECEndpointType"]],
             token=str(token or ""),
-            channel=common.stable_id(stream, "channel"),
+            channel=common.build_stable_id(stream, "channel"),
             ack_within_s=float(configuration["HECAcknowledgmentTimeoutInSeconds"]),
             clock=attempt.ports.clock,
             stopping=attempt.ports.stopping,
         )
-        delimiter = delimiter_of(configuration)
+        delimiter = find_delimiter(configuration)
         began_s = attempt.ports.clock.monotonic_s()
         try:
             refused = collector.deliver([record.data + delimiter for record in attempt.records])

@@ -125,7 +125,7 @@ class Collector:
         answer = self._ask(self.path, data)
         if isinstance(answer, DeliveryRefusal):
             return answer
-        ack_id = _object(answer.body).get("ackId")
+        ack_id = _parse_object(answer.body).get("ackId")
         if isinstance(ack_id, bool) or not isinstance(ack_id, int):
             return build_refusal("Splunk.DisabledAck")
         return ack_id
@@ -139,7 +139,7 @@ class Collector:
                 code = "Splunk.ProxyWithoutStickySessions"
                 return DeliveryRefusal(code, _MESSAGES[code], is_retryable=False)
             return answer
-        acks: Any = _object(answer.body).get("acks")
+        acks: Any = _parse_object(answer.body).get("acks")
         if not isinstance(acks, dict):
             return False
         return cast("dict[str, Any]", acks).get(str(ack_id)) is True
@@ -151,29 +151,29 @@ class Collector:
             "Content-Type": "application/json" if path != RAW else "text/plain",
         }
         # The channel is in the query too, where a proxy with sticky sessions reads it.
-        url = f"{_base(self.endpoint)}{path}?channel={self.channel}"
+        url = f"{_find_base_url(self.endpoint)}{path}?channel={self.channel}"
         limits = wire.Limits(self.answer_within_s, MOST_ANSWER_BYTES, self.stopping)
         try:
             answer = wire.exchange("POST", url, headers, body, limits)
         except wire.Stopped:
             raise
         except wire.ExchangeFailed as error:
-            return build_refusal(_code_of_failure(error))
+            return build_refusal(_find_failure_code(error))
         if answer.status == 200:
             return answer
-        return _of_status(answer)
+        return _read_status_refusal(answer)
 
 
 _CHANNEL = "Headrace.Channel"
 
 
-def _base(endpoint: str) -> str:
+def _find_base_url(endpoint: str) -> str:
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _of_status(answer: wire.Answer) -> DeliveryRefusal:
-    number = _object(answer.body).get("code")
+def _read_status_refusal(answer: wire.Answer) -> DeliveryRefusal:
+    number = _parse_object(answer.body).get("code")
     if number in (10, 11):
         return DeliveryRefusal(_CHANNEL, _MESSAGES["Splunk.InvalidDataFormat"])
     code = _OF_CODE.get(number) if isinstance(number, int) else None
@@ -184,7 +184,7 @@ def _of_status(answer: wire.Answer) -> DeliveryRefusal:
     return build_refusal(code)
 
 
-def _code_of_failure(error: wire.ExchangeFailed) -> str:
+def _find_failure_code(error: wire.ExchangeFailed) -> str:
     match error:
         case wire.TimedOut():
             return "Splunk.ConnectionTimeout"
@@ -198,7 +198,7 @@ def _code_of_failure(error: wire.ExchangeFailed) -> str:
             return "Splunk.ServerError"
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _parse_object(body: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
