@@ -199,7 +199,7 @@ class S3:
         """Store a part, and return its ETag and the checksums for the response. Raises AwsError."""
         encryption.check_part(upload.encryption, params)
         verified = verify(body, params, is_part=True)
-        shown = upload_checksums.of_part(upload, verified.checksums, body)
+        shown = upload_checksums.read_part_checksum(upload, verified.checksums, body)
         temporary = body.file or self.files.write_temporary(body.data)
         kept = shown if upload.checksum else {}
         self.uploads.add_part(upload, number, temporary, verified.etag, kept)

@@ -142,7 +142,7 @@ def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> B
     return BodyDigests(etag, checksums)
 
 
-def of_algorithm(algorithm: Any) -> str:
+def find_checksum_name(algorithm: Any) -> str:
     """Return the name of an algorithm's checksum, or "" for no algorithm. Raises AwsError InvalidRequest."""
     if not algorithm:
         return ""
@@ -155,7 +155,7 @@ def of_algorithm(algorithm: Any) -> str:
     return name
 
 
-def composite(name: str, checksums: Sequence[str]) -> str:
+def compute_composite(name: str, checksums: Sequence[str]) -> str:
     """Return the composite checksum of a multipart object: the checksum of its parts' checksums."""
     joined = Body(b"".join(_decode_base64(checksum) for checksum in checksums))
     return f"{compute(name, joined)}-{len(checksums)}"

@@ -77,12 +77,12 @@ def _copy(
             ):
                 raise _wrongly_signed()
         if is_last:
-            return _trailers(source, signatures)
+            return _read_trailers(source, signatures)
         if source.read(2) != b"\r\n":
             raise _incomplete()
 
 
-def _trailers(source: IO[bytes], signatures: ChunkSignatures | None) -> dict[str, str]:
+def _read_trailers(source: IO[bytes], signatures: ChunkSignatures | None) -> dict[str, str]:
     trailers: dict[str, str] = {}
     for _ in range(MOST_TRAILERS):
         line = source.readline(MAX_LINE_BYTES).strip()

@@ -99,9 +99,9 @@ def _not_found(sentence: str) -> AwsError:
     return AwsError("KMS.NotFoundException", sentence)
 
 
-def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
+def read_write_settings(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
     """Return the encryption settings that are stored with a new object; {} means AES256. Raises AwsError."""
-    customer_md5 = customer_key(params)
+    customer_md5 = read_customer_key(params)
     if customer_md5:
         return {"customer_md5": customer_md5}
     algorithm, key_id = params.get("ServerSideEncryption"), params.get("SSEKMSKeyId") or ""
@@ -134,7 +134,7 @@ def is_true(value: Any) -> bool:
     return value is True or str(value).lower() == "true"
 
 
-def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
+def read_customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
     """Return the MD5 of the customer-provided key in a request, or "" when it has none. Raises AwsError."""
     algorithm = params.get(f"{prefix}SSECustomerAlgorithm")
     key, md5 = params.get(f"{prefix}SSECustomerKey"), params.get(f"{prefix}SSECustomerKeyMD5")
@@ -159,7 +159,7 @@ def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
             "Requests specifying Server Side Encryption with Customer provided keys must provide an appropriate secret"
             " key."
         )
-    raw = _key_bytes(key)
+    raw = _decode_key(key)
     if len(raw) != _KEY_BYTES or not md5:
         raise _bad_key("The secret key was invalid for the specified algorithm.")
     computed = base64.b64encode(hashlib.md5(raw, usedforsecurity=False).digest()).decode()
@@ -170,7 +170,7 @@ def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
     return computed
 
 
-def _key_bytes(key: Any) -> bytes:
+def _decode_key(key: Any) -> bytes:
     if isinstance(key, bytes):
         return key
     try:
@@ -188,7 +188,7 @@ def check_read(stored: StoredObject, params: Mapping[str, Any], prefix: str = ""
         and not params.get(f"{prefix}SSECustomerKeyMD5")
     ):
         raise _wrong_key()
-    request_md5 = customer_key(params, prefix)
+    request_md5 = read_customer_key(params, prefix)
     if stored_md5 and not request_md5:
         raise invalid_request(
             "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to"
@@ -203,7 +203,7 @@ def check_read(stored: StoredObject, params: Mapping[str, Any], prefix: str = ""
 
 def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None:
     """Refuse a part whose customer-provided key differs from that of its upload. Raises AwsError."""
-    stored_md5, md5s = encryption.get("customer_md5", ""), customer_key(params)
+    stored_md5, md5s = encryption.get("customer_md5", ""), read_customer_key(params)
     if bool(stored_md5) != bool(md5s):
         raise invalid_request(
             "The multipart upload initiate requested encryption. Subsequent part requests must include the appropriate"
@@ -215,7 +215,7 @@ def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None
         )
 
 
-def members(encryption: Mapping[str, str]) -> EncryptionMembers:
+def render_members(encryption: Mapping[str, str]) -> EncryptionMembers:
     """Return the members of responses that name an object's encryption."""
     if "customer_md5" in encryption:
         return {"SSECustomerAlgorithm": AES256, "SSECustomerKeyMD5": encryption["customer_md5"]}
@@ -239,13 +239,13 @@ _HEADERS = {
 }
 
 
-def headers(encryption: Mapping[str, str]) -> list[tuple[str, str]]:
+def render_headers(encryption: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the headers of responses that name an object's encryption."""
     if not encryption:
         return [("x-amz-server-side-encryption", AES256)]
     return [
         (_HEADERS[name], "true" if value is True else str(value))
-        for name, value in members(encryption).items()
+        for name, value in render_members(encryption).items()
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.services.s3.state import Marker, StoredObject
-from headrace.services.s3.store import build_details_fields, details_of, drop_versions
+from headrace.services.s3.store import build_details_fields, drop_versions, render_details
 from headrace.store.database import Database
 
 _COLUMNS = "number, key, version_id, file, size, etag, last_modified_ms, mtime_ns, details"
@@ -137,7 +137,7 @@ class HistoryIndex:
                     stored.etag,
                     stored.last_modified_ms,
                     stored.mtime_ns,
-                    details_of(stored),
+                    render_details(stored),
                 ),
             )
 
@@ -152,7 +152,7 @@ class HistoryIndex:
                 stored.etag,
                 stored.last_modified_ms,
                 stored.mtime_ns,
-                details_of(stored),
+                render_details(stored),
                 stored.bucket,
                 stored.key,
                 stored.version_id,

@@ -26,7 +26,7 @@ from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
 from headrace.services.s3.state import Bucket, StoredObject
-from headrace.services.s3.targets import NoTargets, Targets, bus_event
+from headrace.services.s3.targets import NoTargets, Targets, build_bus_event
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class Notifications:
         refused = [
             (service, arn, exists)
             for service, arn in targets
-            if not (exists := self._targets.exists(arn)) or self._denial(arn, source)
+            if not (exists := self._targets.exists(arn)) or self._explain_denial(arn, source)
         ]
         if refused:
             raise _unusable_targets(refused)
@@ -194,7 +194,7 @@ class Notifications:
             "HostId": self._ids.hex(32),
         }
 
-    def _denial(self, arn: str, source: Mapping[str, str]) -> str:
+    def _explain_denial(self, arn: str, source: Mapping[str, str]) -> str:
         """Return why the target's resource policy does not let S3 send the bucket's events, or "" when it does."""
         acting = CallerIdentity(
             SERVICE,
@@ -210,7 +210,7 @@ class Notifications:
         configuration = bucket.configurations.get(NAME)
         if not configuration:
             return
-        waiting = list(notification_rules.targets_of(configuration, event.name, event.key))
+        waiting = list(notification_rules.list_targets(configuration, event.name, event.key))
         to_bus = configuration.get(EVENT_BRIDGE) is not None
         if not waiting and not to_bus:
             return
@@ -220,7 +220,7 @@ class Notifications:
                 kept = {"arn": arn, "document": json.dumps({"Records": [record]})}
                 self._put({**kept, "bucket": event.bucket, "account": bucket.account})
             if to_bus:
-                self._put(self._for_bus(event, bucket, self._newest + 1))
+                self._put(self._build_bus_event(event, bucket, self._newest + 1))
         for stored in self._listeners:
             stored()
 
@@ -251,7 +251,7 @@ class Notifications:
                     "ownerIdentity": _OWNER,
                     "arn": f"arn:aws:s3:::{event.bucket}",
                 },
-                "object": _object(event, number, ("eTag", "versionId")),
+                "object": _render_object(event, number, ("eTag", "versionId")),
             },
         }
         if event.glacier:
@@ -263,12 +263,12 @@ class Notifications:
             }
         return record
 
-    def _for_bus(self, event: ObjectEvent, bucket: Bucket, number: int) -> dict[str, Any]:
+    def _build_bus_event(self, event: ObjectEvent, bucket: Bucket, number: int) -> dict[str, Any]:
         detail_type, more = _ON_THE_BUS[event.name]
         detail: dict[str, Any] = {
             "version": "0",
             "bucket": {"name": event.bucket},
-            "object": _object(event, number, ("etag", "version-id")),
+            "object": _render_object(event, number, ("etag", "version-id")),
             "request-id": self._ids.hex(16).upper(),
             "requester": bucket.account,
             **more,
@@ -306,17 +306,17 @@ class Notifications:
     def _send(self, kept: dict[str, Any]) -> None:
         if "arn" in kept:
             # Events that an earlier version of headrace stored have no bucket.
-            problem = self._denial(kept["arn"], kept) if "bucket" in kept else ""
+            problem = self._explain_denial(kept["arn"], kept) if "bucket" in kept else ""
             if problem:
                 log.warning("an event for %s is lost: %s", kept["arn"], problem)
                 return
             self._targets.send(kept["arn"], kept["document"])
             return
-        event: BusEvent = bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
+        event: BusEvent = build_bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
         self._targets.put_event(kept["account"], kept["region"], event)
 
 
-def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
+def _render_object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
     """Return the member `object` of an event; `names` are its members for ETag and version (EventBridge differs)."""
     etag_name, version_name = names
     is_for_bus = etag_name == "etag"

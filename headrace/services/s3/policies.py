@@ -35,7 +35,7 @@ def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
     """Refuse a policy that S3 does not accept for the bucket. Raises AwsError MalformedPolicy."""
     if len(text.encode()) > MOST_BYTES:
         raise _build_malformed_error("Policy exceeds the maximum allowed document size.")
-    statements = _statements(text)
+    statements = _parse_statements(text)
     for statement in statements:
         _check_fields(statement)
     _check_grammar(text)
@@ -46,7 +46,7 @@ def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
         _check_keys(statement)
 
 
-def _statements(text: str) -> list[dict[str, Any]]:
+def _parse_statements(text: str) -> list[dict[str, Any]]:
     try:
         policy: Any = json.loads(text)
     except (ValueError, TypeError, RecursionError):

@@ -63,12 +63,12 @@ def field_missing(name: str) -> AwsError:
 def check(text: str, fields: Mapping[str, str], now_ms: int) -> list[SizeRange]:
     """Check a policy, and the form against it. Return the allowed file sizes. Raises AwsError."""
     policy = _read(text)
-    if _expires_ms(policy) < now_ms:
+    if _parse_expiry_ms(policy) < now_ms:
         raise _build_refusal("Policy expired.")
     sizes: list[SizeRange] = []
     named: set[str] = set()
     for condition in policy["conditions"]:
-        operator, first, second = _parts(condition)
+        operator, first, second = _split_condition(condition)
         if operator == "content-length-range":
             sizes.append(_size_range(first, second))
             continue
@@ -116,7 +116,7 @@ def _read(text: str) -> dict[str, Any]:
     return policy
 
 
-def _expires_ms(policy: dict[str, Any]) -> float:
+def _parse_expiry_ms(policy: dict[str, Any]) -> float:
     text = str(policy["expiration"])
     try:
         at = datetime.fromisoformat(text)
@@ -125,7 +125,7 @@ def _expires_ms(policy: dict[str, Any]) -> float:
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000
 
 
-def _parts(condition: Any) -> tuple[str, Any, Any]:
+def _split_condition(condition: Any) -> tuple[str, Any, Any]:
     if isinstance(condition, dict):
         members = cast("dict[str, Any]", condition)
         if len(members) != 1:

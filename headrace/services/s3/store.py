@@ -158,7 +158,7 @@ class ObjectIndex:
         """Write an object's row."""
         self._database.execute(
             "INSERT OR REPLACE INTO s3_objects VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            _values(stored, escaped=escaped),
+            _build_values(stored, escaped=escaped),
         )
 
     def announce(
@@ -168,7 +168,7 @@ class ObjectIndex:
         changed = None if change is None else json.dumps(asdict(change))
         self._database.execute(
             "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*_values(stored, escaped=escaped), inode, changed),
+            (*_build_values(stored, escaped=escaped), inode, changed),
         )
 
     def confirm(self, bucket: str, key: str, change: Change | None = None) -> None:
@@ -240,7 +240,7 @@ def build_details_fields(details: str) -> dict[str, Any]:
     return fields_by_name
 
 
-def details_of(stored: StoredObject) -> str:
+def render_details(stored: StoredObject) -> str:
     """Return the column `details` of a row: every field that has no column of its own and differs from its default."""
     details: dict[str, Any] = {}
     for name, default in _DETAILS:
@@ -255,7 +255,7 @@ _DETAILS = [(f.name, f.default) for f in fields(StoredObject) if f.name not in _
 _TUPLES = [f.name for f in fields(StoredObject) if f.default == ()]
 
 
-def _values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
+def _build_values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
     return (
         stored.bucket,
         stored.key,
@@ -264,5 +264,5 @@ def _values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
         stored.etag,
         stored.last_modified_ms,
         stored.mtime_ns,
-        details_of(stored),
+        render_details(stored),
     )

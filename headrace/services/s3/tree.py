@@ -13,7 +13,9 @@ from pathlib import Path
 from headrace.services.s3.places import is_hidden, is_plain, is_within
 
 
-def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) -> Iterator[str]:
+def iterate_keys(
+    top: Path, *, prefix: str = "", after: str = "", roll: bool = False
+) -> Iterator[str]:
     """Yield the keys of the files under `top`, in the order of their UTF-8 bytes.
 
     Args:
@@ -25,7 +27,7 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
     lead = prefix[: prefix.rfind("/") + 1]
     if lead and (not is_plain(lead[:-1]) or not is_within(top, lead[:-1])):
         return
-    stack = [(_entries(top / lead, lead, prefix, after), False)]
+    stack = [(_iterate_entries(top / lead, lead, prefix, after), False)]
     while stack:
         entries, _ = stack[-1]
         entry = next(entries, None)
@@ -34,7 +36,9 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
             continue
         name, is_folder = entry
         if is_folder:
-            stack.append((_entries(top / name, name, prefix, after), roll and name > prefix))
+            stack.append(
+                (_iterate_entries(top / name, name, prefix, after), roll and name > prefix)
+            )
             continue
         yield name
         rolled = next((depth for depth, (_, once) in enumerate(stack) if once), None)
@@ -42,7 +46,9 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
             del stack[rolled:]
 
 
-def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple[str, bool]]:
+def _iterate_entries(
+    folder: Path, lead: str, prefix: str, after: str
+) -> Iterator[tuple[str, bool]]:
     """Yield (key, False) for files and (key + `/`, True) for folders that a listing may need."""
     children: list[tuple[str, bool]] = []
     try:

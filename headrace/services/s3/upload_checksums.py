@@ -19,7 +19,7 @@ from headrace.services.s3.state import Part, Upload
 _TYPES = (COMPOSITE, FULL_OBJECT)
 
 
-def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
+def read_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
     """Return ChecksumAlgorithm and ChecksumType of a new upload, or {} for none. Raises AwsError InvalidRequest."""
     algorithm, kind = params.get("ChecksumAlgorithm"), params.get("ChecksumType")
     if not algorithm:
@@ -45,7 +45,7 @@ def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
     return {"ChecksumAlgorithm": algorithm, "ChecksumType": kind}
 
 
-def of_part(upload: Upload, sent: Mapping[str, str], body: Body) -> dict[str, str]:
+def read_part_checksum(upload: Upload, sent: Mapping[str, str], body: Body) -> dict[str, str]:
     """Return the checksum of a part: that in the request, or else a computed one. Raises AwsError InvalidRequest."""
     algorithm = upload.checksum
     if not algorithm:
@@ -53,8 +53,8 @@ def of_part(upload: Upload, sent: Mapping[str, str], body: Body) -> dict[str, st
     if sent and algorithm not in sent:
         (actual,) = sent
         raise invalid_request(
-            f"Checksum Type mismatch occurred, expected checksum Type: {_short(algorithm)}, actual checksum Type:"
-            f" {_short(actual)}"
+            f"Checksum Type mismatch occurred, expected checksum Type: {_shorten(algorithm)}, actual checksum Type:"
+            f" {_shorten(actual)}"
         )
     return dict(sent) or {algorithm: checksums.compute(algorithm, body)}
 
@@ -86,19 +86,19 @@ def check_part(upload: Upload, requested: Mapping[str, Any], part: Part) -> bool
     if others:
         raise AwsError(
             "BadDigest",
-            f"The {_short(others[0])} you specified for part {part.number} did not match what we received.",
+            f"The {_shorten(others[0])} you specified for part {part.number} did not match what we received.",
         )
     if name not in sent:
         if upload.params.get("ChecksumType") == COMPOSITE:
             raise invalid_request(
-                f"The upload was created using a {_short(name)} checksum. The complete request must include the"
+                f"The upload was created using a {_shorten(name)} checksum. The complete request must include the"
                 f" checksum for each part. It was missing for part {part.number} in the request."
             )
         return True
     return sent[name] == part.checksums.get(name)
 
 
-def of_whole(
+def check_whole(
     upload: Upload, parts: Sequence[Part], whole: Path, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the object's checksum fields; with a customer-provided key, only if the upload asked for a checksum.
@@ -110,7 +110,7 @@ def of_whole(
     name = upload.checksum or DEFAULT
     if upload.params.get("ChecksumType") == COMPOSITE:
         of_parts = tuple(part.checksums[name] for part in parts)
-        value = checksums.composite(name, of_parts)
+        value = checksums.compute_composite(name, of_parts)
         kept = {"checksum_type": COMPOSITE, "part_checksums": of_parts}
     else:
         value = checksums.compute(name, Body(file=whole))
@@ -118,10 +118,11 @@ def of_whole(
     sent = {other: request[other] for other in CHECKSUMS if request.get(other)}
     if sent and value not in (sent.get(name), f"{sent.get(name)}-{len(parts)}"):
         raise AwsError(
-            "BadDigest", f"The {_short(name)} you specified did not match the calculated checksum."
+            "BadDigest",
+            f"The {_shorten(name)} you specified did not match the calculated checksum.",
         )
     return {"checksums": {name: value}, **kept}
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name.removeprefix("Checksum").lower()

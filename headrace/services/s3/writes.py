@@ -60,9 +60,9 @@ def build_object_fields(
     """Return the fields of a new object from a write's parameters and its bucket. Raises AwsError."""
     return {
         **build_parameter_fields(params),
-        "encryption": encryption.of_write(params, holder, keys),
-        "grants": acls.of_object(params, holder),
-        **locks.of_write(params, holder, now_ms),
+        "encryption": encryption.read_write_settings(params, holder, keys),
+        "grants": acls.list_object_grants(params, holder),
+        **locks.build_write_fields(params, holder, now_ms),
     }
 
 
@@ -74,9 +74,11 @@ def build_parameter_fields(params: Mapping[str, Any]) -> ObjectFields:
     return {
         "storage_class": check_storage_class(params.get("StorageClass")),
         "content_type": params.get("ContentType") or DEFAULT_CONTENT_TYPE,
-        "headers": {name: _header(params[name]) for name in KEPT_HEADERS if params.get(name)},
+        "headers": {
+            name: _render_header(params[name]) for name in KEPT_HEADERS if params.get(name)
+        },
         "metadata": metadata,
-        "tags": tags_of_header(params["Tagging"]) if params.get("Tagging") else {},
+        "tags": parse_tags_header(params["Tagging"]) if params.get("Tagging") else {},
     }
 
 
@@ -94,7 +96,7 @@ def check_storage_class(value: Any) -> str:
     return str(value)
 
 
-def _header(value: Any) -> str:
+def _render_header(value: Any) -> str:
     return format_datetime(value, usegmt=True) if isinstance(value, datetime) else str(value)
 
 
@@ -160,7 +162,7 @@ def check_tags(
     return tags
 
 
-def tags_of_header(text: str) -> dict[str, str]:
+def parse_tags_header(text: str) -> dict[str, str]:
     """Return the tags of the header x-amz-tagging. Raises AwsError InvalidArgument, InvalidTag."""
     pairs = parse_qsl(text, keep_blank_values=True)
     keys = [key for key, _ in pairs]

@@ -75,8 +75,10 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
                 )
         else:
             region = stated or "us-east-1"
-            bucket = Bucket(call.account, region, call.now_ms, dict(_first_configurations(request)))
-            grants = acls.of_bucket(request, bucket)
+            bucket = Bucket(
+                call.account, region, call.now_ms, dict(_list_first_configurations(request))
+            )
+            grants = acls.list_bucket_grants(request, bucket)
             if grants:
                 bucket.configurations[acls.NAME] = grants
             if bucket.versioning:
@@ -98,7 +100,7 @@ class FirstConfigurations(TypedDict):
     BucketTagging: NotRequired[Tagging]
 
 
-def _first_configurations(request: CreateBucketInput) -> FirstConfigurations:
+def _list_first_configurations(request: CreateBucketInput) -> FirstConfigurations:
     """Return the configurations of a new bucket. Since April 2023, AWS blocks public access and turns ACLs off."""
     ownership = request.get("ObjectOwnership")
     if ownership is None:

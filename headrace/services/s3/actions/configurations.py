@@ -145,7 +145,7 @@ _TABLE = [
 ]
 
 
-def _putter(row: Configuration) -> Action:
+def _build_put(row: Configuration) -> Action:
     def put(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object] | None:
         if row.member == "Policy":
             # Before the lock: whom it names, IAM knows, which may be deleting somebody and wait for this lock.
@@ -181,7 +181,7 @@ def _putter(row: Configuration) -> Action:
     return operation(f"Put{row.name}")(put)
 
 
-def _getter(row: Configuration) -> Action:
+def _build_get(row: Configuration) -> Action:
     def get(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         bucket = s3.bucket(request["Bucket"])
         value = bucket.configurations.get(row.name)
@@ -194,7 +194,7 @@ def _getter(row: Configuration) -> Action:
     return operation(f"Get{row.name}")(get)
 
 
-def _deleter(row: Configuration) -> Action:
+def _build_delete(row: Configuration) -> Action:
     def delete(s3: S3, call: Call, request: NamesBucket) -> None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
@@ -207,10 +207,10 @@ def _deleter(row: Configuration) -> Action:
     return operation(row.delete_name or f"Delete{row.name}")(delete)
 
 
-def _actions(row: Configuration) -> list[Action]:
-    makers: list[Callable[[Configuration], Action]] = [_putter, _getter]
+def _build_actions(row: Configuration) -> list[Action]:
+    makers: list[Callable[[Configuration], Action]] = [_build_put, _build_get]
     if row.deletable:
-        makers.append(_deleter)
+        makers.append(_build_delete)
     return [make(row) for make in makers]
 
 
@@ -279,7 +279,7 @@ def get_bucket_policy_status(
 
 
 CONFIGURATIONS: list[Action] = [
-    *(action for row in _TABLE for action in _actions(row)),
+    *(action for row in _TABLE for action in _build_actions(row)),
     get_bucket_policy_status,
     get_bucket_versioning,
     put_bucket_versioning,

@@ -58,7 +58,7 @@ _KINDS = [
 ]
 
 
-def _putter(kind: ConfigurationKind) -> Action:
+def _build_put(kind: ConfigurationKind) -> Action:
     name = f"PutBucket{kind.member}"
 
     def put(s3: S3, call: Call, request: NamesConfiguration) -> None:
@@ -88,14 +88,14 @@ def _putter(kind: ConfigurationKind) -> Action:
     return operation(name)(put)
 
 
-def _getter(kind: ConfigurationKind) -> Action:
+def _build_get(kind: ConfigurationKind) -> Action:
     def get(s3: S3, call: Call, request: NamesConfiguration) -> Mapping[str, object]:
         return {kind.member: _find_configurations(s3, kind, request)}
 
     return operation(f"GetBucket{kind.member}")(get)
 
 
-def _deleter(kind: ConfigurationKind) -> Action:
+def _build_delete(kind: ConfigurationKind) -> Action:
     def delete(s3: S3, call: Call, request: NamesConfiguration) -> None:
         with s3.lock:
             _find_configurations(s3, kind, request)
@@ -108,7 +108,7 @@ def _deleter(kind: ConfigurationKind) -> Action:
     return operation(f"DeleteBucket{kind.member}")(delete)
 
 
-def _lister(kind: ConfigurationKind) -> Action:
+def _build_list(kind: ConfigurationKind) -> Action:
     def list_all(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
         token = request.get("ContinuationToken")
@@ -163,5 +163,5 @@ def _is_of_model(shape: Any, value: Any) -> bool:
 
 
 LISTED: list[Action] = [
-    make(kind) for kind in _KINDS for make in (_putter, _getter, _deleter, _lister)
+    make(kind) for kind in _KINDS for make in (_build_put, _build_get, _build_delete, _build_list)
 ]

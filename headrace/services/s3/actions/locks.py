@@ -28,7 +28,7 @@ from headrace.services.s3.state import EmptyAnswer, StoredObject
 from headrace.services.s3.writes import ARCHIVES
 
 
-def _lockable(s3: S3, request: Any) -> StoredObject:
+def _find_lockable(s3: S3, request: Any) -> StoredObject:
     holder = s3.bucket(request["Bucket"])
     stored = find_object_or_marker(s3, request)
     locks.check_locking(holder)
@@ -41,10 +41,10 @@ def put_object_retention(
 ) -> PutObjectRetentionOutput:
     """Set a version's retention: it cannot be deleted before a date. Source: API_PutObjectRetention."""
     with s3.files.lock:
-        stored = _lockable(s3, request)
+        stored = _find_lockable(s3, request)
         requested = cast("dict[str, Any]", request.get("Retention") or {})
         bypass = request.get("BypassGovernanceRetention")
-        retention = locks.new_retention(stored, requested, call.now_ms, bypass)
+        retention = locks.check_new_retention(stored, requested, call.now_ms, bypass)
         s3.update(replace(stored, retention=retention))
     return {}
 
@@ -54,10 +54,10 @@ def get_object_retention(
     s3: S3, call: Call, request: GetObjectRetentionInput
 ) -> GetObjectRetentionOutput:
     """Return a version's retention. Source: API_GetObjectRetention."""
-    stored = _lockable(s3, request)
+    stored = _find_lockable(s3, request)
     if not stored.retention:
         raise locks.no_lock()
-    until = locks.date_of(stored.retention["RetainUntilDate"])
+    until = locks.parse_date(stored.retention["RetainUntilDate"])
     retention = {"Mode": stored.retention["Mode"], "RetainUntilDate": until}
     return cast("GetObjectRetentionOutput", {"Retention": retention})
 
@@ -68,7 +68,7 @@ def put_object_legal_hold(
 ) -> PutObjectLegalHoldOutput:
     """Turn a version's legal hold on or off: a held version cannot be deleted. Source: API_PutObjectLegalHold."""
     with s3.files.lock:
-        stored = _lockable(s3, request)
+        stored = _find_lockable(s3, request)
         status = (request.get("LegalHold") or {}).get("Status")
         if status not in ("ON", "OFF"):
             raise malformed_xml()
@@ -81,7 +81,7 @@ def get_object_legal_hold(
     s3: S3, call: Call, request: GetObjectLegalHoldInput
 ) -> GetObjectLegalHoldOutput:
     """Return whether a version's legal hold is on. Source: API_GetObjectLegalHold."""
-    stored = _lockable(s3, request)
+    stored = _find_lockable(s3, request)
     if not stored.legal_hold:
         raise locks.no_lock()
     return {"LegalHold": {"Status": stored.legal_hold}}

@@ -27,11 +27,11 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
 from headrace.services.s3 import checksums, encryption, limits, reads, upload_checksums
-from headrace.services.s3.actions.copy_object import source_object
+from headrace.services.s3.actions.copy_object import find_source_object
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_request
-from headrace.services.s3.files import copy_file, md5_of_file
+from headrace.services.s3.files import compute_file_md5, copy_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
 from headrace.services.s3.owner import OWNER
@@ -46,7 +46,7 @@ from headrace.services.s3.state import (
 from headrace.services.s3.writes import build_object_fields, build_parameter_fields
 
 
-def _time(timestamp_ms: int) -> datetime:
+def _convert_time(timestamp_ms: int) -> datetime:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
@@ -61,20 +61,20 @@ def create_multipart_upload(
     params = {
         "described": described,
         "Owner": OWNER,
-        **upload_checksums.of_new_upload(request),
+        **upload_checksums.read_new_upload(request),
     }
     upload = s3.uploads.create(request["Bucket"], request["Key"], params)
     answer = {
         "Bucket": upload.bucket,
         "Key": upload.key,
         "UploadId": upload.upload_id,
-        **encryption.members(upload.encryption),
-        **_checksum_members(upload),
+        **encryption.render_members(upload.encryption),
+        **_render_checksum(upload),
     }
     return cast("CreateMultipartUploadOutput", answer)
 
 
-def _checksum_members(upload: Upload) -> dict[str, str]:
+def _render_checksum(upload: Upload) -> dict[str, str]:
     names = ("ChecksumAlgorithm", "ChecksumType")
     return {name: upload.params[name] for name in names if upload.params.get(name)}
 
@@ -86,7 +86,7 @@ def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutpu
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     body = Body(request.get("Body", b""))
     etag, shown = s3.write_part(upload, int(request["PartNumber"]), body, request)
-    answer = {"ETag": f'"{etag}"', **shown, **encryption.members(upload.encryption)}
+    answer = {"ETag": f'"{etag}"', **shown, **encryption.render_members(upload.encryption)}
     return cast("UploadPartOutput", answer)
 
 
@@ -95,19 +95,22 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
     """Store a copy of an object, or of a range of it, as a part. Source: API_UploadPartCopy."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    source = source_object(s3, request, call.now_ms)
+    source = find_source_object(s3, request, call.now_ms)
     first, length = reads.parse_copied_range(request.get("CopySourceRange"), source.size_bytes)
     temporary = s3.files.temporary()
     try:
         copy_file(source.path, temporary, first, length)
-        etag = md5_of_file(temporary)
+        etag = compute_file_md5(temporary)
         name = upload.checksum
         kept = {name: checksums.compute(name, Body(file=temporary))} if name else {}
         added = s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
     finally:
         temporary.unlink(missing_ok=True)
-    result = {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms), **kept}
-    answer: dict[str, Any] = {"CopyPartResult": result, **encryption.members(upload.encryption)}
+    result = {"ETag": f'"{etag}"', "LastModified": _convert_time(added.uploaded_ms), **kept}
+    answer: dict[str, Any] = {
+        "CopyPartResult": result,
+        **encryption.render_members(upload.encryption),
+    }
     if source.version_id != NULL_VERSION:
         answer["CopySourceVersionId"] = source.version_id
     return cast("UploadPartCopyOutput", answer)
@@ -139,7 +142,7 @@ def complete_multipart_upload(
             mtime_ns=0,
             parts=len(parts),
             part_sizes=tuple(part.size_bytes for part in parts),
-            **upload_checksums.of_whole(
+            **upload_checksums.check_whole(
                 upload, parts, temporary, cast("Mapping[str, Any]", request)
             ),
             **_build_object_fields(upload),
@@ -159,15 +162,15 @@ def complete_multipart_upload(
         "Bucket": upload.bucket,
         "Key": upload.key,
         "ETag": f'"{etag}"',
-        **_remove_customer_key(encryption.members(stored.encryption)),
-        **_completions_checksums(upload, stored),
+        **_remove_customer_key(encryption.render_members(stored.encryption)),
+        **_render_completion_checksums(upload, stored),
     }
     if s3.bucket(stored.bucket).versioning == "Enabled":
         answer["VersionId"] = stored.version_id
     return cast("CompleteMultipartUploadOutput", answer)
 
 
-def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, str]:
+def _render_completion_checksums(upload: Upload, stored: StoredObject) -> dict[str, str]:
     """Return the checksum members of CompleteMultipartUpload's response.
 
     An object with SSE-KMS or SSE-C encryption shows a checksum only if the upload asked for one (observed in AWS's
@@ -270,17 +273,17 @@ def list_parts(s3: S3, call: Call, request: ListPartsInput) -> ListPartsOutput:
         "MaxParts": limit,
         "IsTruncated": len(parts) > limit,
         "NextPartNumberMarker": parts[:limit][-1].number if parts[:limit] else 0,
-        "StorageClass": _storage_class(upload),
+        "StorageClass": _find_storage_class(upload),
         "Owner": OWNER,
         "Initiator": OWNER,
-        **_checksum_members(upload),
+        **_render_checksum(upload),
     }
     if parts[:limit]:
         answer["Parts"] = [_render_part(part) for part in parts[:limit]]
     return cast("ListPartsOutput", answer)
 
 
-def _storage_class(upload: Upload) -> str:
+def _find_storage_class(upload: Upload) -> str:
     return str(_build_object_fields(upload)["storage_class"])
 
 
@@ -289,7 +292,7 @@ def _render_part(part: Part) -> ListedPart:
         "PartNumber": part.number,
         "ETag": f'"{part.etag}"',
         "Size": part.size_bytes,
-        "LastModified": _time(part.uploaded_ms),
+        "LastModified": _convert_time(part.uploaded_ms),
         **part.checksums,
     }
     return cast("ListedPart", listed)
@@ -324,11 +327,11 @@ def list_multipart_uploads(
             {
                 "Key": encode(upload.key),
                 "UploadId": upload.upload_id,
-                "Initiated": _time(upload.initiated_ms),
-                "StorageClass": _storage_class(upload),
+                "Initiated": _convert_time(upload.initiated_ms),
+                "StorageClass": _find_storage_class(upload),
                 "Owner": OWNER,
                 "Initiator": OWNER,
-                **_checksum_members(upload),
+                **_render_checksum(upload),
             }
             for upload in page
         ],

@@ -51,9 +51,9 @@ def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
     stored = s3.write(request["Bucket"], request["Key"], Body(data=data), request)
     answer: dict[str, Any] = {
         "ETag": f'"{stored.etag}"',
-        **encryption.members(stored.encryption),
+        **encryption.render_members(stored.encryption),
         **stored.checksums,
-        "ChecksumType": reads.type_of(stored),
+        "ChecksumType": reads.find_checksum_type(stored),
     }
     if s3.bucket(request["Bucket"]).versioning == "Enabled":
         answer["VersionId"] = stored.version_id
@@ -86,7 +86,7 @@ def find_object_or_marker(s3: S3, request: Any) -> StoredObject:
         raise is_marker(marker) from error
 
 
-def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
+def _describe_object(s3: S3, stored: StoredObject) -> HeadObjectOutput:
     description: dict[str, Any] = {
         "ContentLength": stored.size_bytes,
         "ContentType": stored.content_type,
@@ -95,7 +95,7 @@ def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
         "Metadata": stored.metadata,
         "AcceptRanges": "bytes",
         **stored.headers,
-        **encryption.members(stored.encryption),
+        **encryption.render_members(stored.encryption),
         **_version_id(s3, stored),
     }
     return cast("HeadObjectOutput", description)
@@ -107,12 +107,12 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
     asked = request.get("Range")
 
     def part(stored: StoredObject) -> tuple[int, int]:
-        return reads.range_of(asked, stored.size_bytes) or (0, stored.size_bytes)
+        return reads.parse_range(asked, stored.size_bytes) or (0, stored.size_bytes)
 
     stored, data = s3.read(request["Bucket"], request["Key"], part, request.get("VersionId"))
-    answer = cast("GetObjectOutput", _description(s3, stored))
+    answer = cast("GetObjectOutput", _describe_object(s3, stored))
     answer["Body"], answer["ContentLength"] = data, len(data)
-    if reads.range_of(asked, stored.size_bytes) is not None:
+    if reads.parse_range(asked, stored.size_bytes) is not None:
         first, length = part(stored)
         answer["ContentRange"] = f"bytes {first}-{first + length - 1}/{stored.size_bytes}"
     return answer
@@ -121,7 +121,9 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
 @operation("HeadObject")
 def head_object(s3: S3, call: Call, request: HeadObjectInput) -> HeadObjectOutput:
     """Return an object without its bytes. Source: API_HeadObject."""
-    return _description(s3, s3.object(request["Bucket"], request["Key"], request.get("VersionId")))
+    return _describe_object(
+        s3, s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
+    )
 
 
 @operation("GetObjectTagging")
@@ -164,14 +166,14 @@ def delete_object_tagging(
     return {**_version_id(s3, stored)}
 
 
-def _checksum(stored: StoredObject) -> dict[str, str] | None:
+def _render_checksum(stored: StoredObject) -> dict[str, str] | None:
     if not stored.checksums:
         return None
     bare = {name: value.partition("-")[0] for name, value in stored.checksums.items()}
-    return {**bare, "ChecksumType": reads.type_of(stored)}
+    return {**bare, "ChecksumType": reads.find_checksum_type(stored)}
 
 
-def _parts(
+def _render_parts(
     stored: StoredObject, request: GetObjectAttributesInput
 ) -> GetObjectAttributesParts | None:
     """Return the parts of an object. As on AWS, they are listed only if they have checksums of their own."""
@@ -219,8 +221,8 @@ def get_object_attributes(
         "ETag": stored.etag,
         "ObjectSize": stored.size_bytes,
         "StorageClass": stored.storage_class,
-        "Checksum": _checksum(stored),
-        "ObjectParts": _parts(stored, request),
+        "Checksum": _render_checksum(stored),
+        "ObjectParts": _render_parts(stored, request),
     }
     answer = {name: known[name] for name in names if known[name] is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
