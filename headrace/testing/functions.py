@@ -36,10 +36,10 @@ from headrace.services.lambda_.runtime.platform_log import (
     PlatformLog,
     ProcessBroken,
     Usage,
+    build_error_document,
     build_exit_error,
     build_timeout_error,
-    error_document,
-    iso_time,
+    format_iso_time,
 )
 from headrace.testing import environment as variables_of
 from headrace.testing.function_variables import FunctionVariables, default_session_of
@@ -142,7 +142,7 @@ class _LogHandler(logging.Handler):
         """See logging.Handler."""
         if record.thread != self._thread:
             return
-        line = f"[{record.levelname}]\t{iso_time(self._now_ms())}\t{self._request_id}\t{self.format(record)}\n"
+        line = f"[{record.levelname}]\t{format_iso_time(self._now_ms())}\t{self._request_id}\t{self.format(record)}\n"
         self._log.feed(line.encode("utf-8", "replace"))
 
 
@@ -172,7 +172,7 @@ class InProcessEnvironment:
         self.spec = spec
         self._rules = rules
         self._credentials = credentials
-        stamp = iso_time(rules.clock.now_ms())[:10].replace("-", "/")
+        stamp = format_iso_time(rules.clock.now_ms())[:10].replace("-", "/")
         self.log_stream = f"{stamp}/[{spec.version}]{rules.ids.hex(32)}"
         self.is_killed = False
         self.idle_since_s = rules.clock.monotonic_s()
@@ -215,7 +215,7 @@ class InProcessEnvironment:
         request_id = invocation.request_id
         # Another function that runs may take its whole timeout.
         if not _RUNNING.acquire(timeout=self.spec.timeout_s + 60):
-            payload = error_document(
+            payload = build_error_document(
                 "Runtime.Busy", "Another function has been running in this process for too long."
             )
             return Outcome(payload, "Unhandled", 0.0)
@@ -287,7 +287,9 @@ class InProcessEnvironment:
             why = f"Runtime exited with error: exit status {error.code}"
             raise build_exit_error(invocation.request_id, why) from error
         except Exception as error:  # noqa: BLE001 - any exception of a handler is its answer
-            self._output.feed(f"{log_line(error, iso_time(rules.clock.now_ms()))}\n".encode())
+            self._output.feed(
+                f"{log_line(error, format_iso_time(rules.clock.now_ms()))}\n".encode()
+            )
             payload = error_payload(error, invocation.request_id)
             if rules.elapsed_s() - started_s <= spec.timeout_s:
                 return payload, "Unhandled"

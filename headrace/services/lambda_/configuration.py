@@ -27,13 +27,13 @@ from headrace.services.lambda_.limits import (
     TIMEOUT_SECONDS,
     UPDATE_LASTS_MS,
 )
-from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, lambda_time
+from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, format_lambda_time
 from headrace.services.lambda_.packages.code import Package
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.runtime.environment import (
     RESERVED_VARIABLES,
     check_runtime,
-    runtime_remark,
+    explain_runtime,
 )
 from headrace.services.lambda_.state import LayerVersion, Transition, Version
 
@@ -58,7 +58,7 @@ _PLAIN = (
 )
 
 
-def new_version(
+def build_version(
     ref: FunctionRef, request: Mapping[str, Any], *, package: Package, layers: LayerStore
 ) -> Version:
     """Return the `$LATEST` of a new function, without the members that `touch` sets."""
@@ -85,7 +85,7 @@ def new_version(
     version = Version(package.digest, config)
     set_code(version, package)
     apply(version, request, layers=layers)
-    config.setdefault("LoggingConfig", _logging(ref.name, {}))
+    config.setdefault("LoggingConfig", _merge_logging(ref.name, {}))
     return version
 
 
@@ -103,7 +103,7 @@ def touch(version: Version, *, now_ms: int, ids: Ids, creates: bool = False) -> 
     """
     lasts_ms = 0 if creates else UPDATE_LASTS_MS
     version.transition = Transition(creates, ids.uuid(), now_ms + lasts_ms)
-    version.config["LastModified"] = lambda_time(now_ms)
+    version.config["LastModified"] = format_lambda_time(now_ms)
     version.config["RevisionId"] = ids.uuid()
 
 
@@ -121,7 +121,7 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     account = config["FunctionArn"].split(":")[4]
     region = config["FunctionArn"].split(":")[3]
     layer_versions = find_layers(request.get("Layers"), layers, account, region)
-    remark = runtime_remark(str(request.get("Runtime", "")))
+    remark = explain_runtime(str(request.get("Runtime", "")))
     if remark is not None:
         log.info("function %s: %s", config["FunctionName"], remark)
     config.update({name: request[name] for name in _PLAIN if name in request})
@@ -152,7 +152,9 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
         }
     if "LoggingConfig" in request:
         kept = config.get("LoggingConfig", {})
-        config["LoggingConfig"] = _logging(config["FunctionName"], request["LoggingConfig"], kept)
+        config["LoggingConfig"] = _merge_logging(
+            config["FunctionName"], request["LoggingConfig"], kept
+        )
 
 
 def _set_dead_letters(config: dict[str, Any], settings: Mapping[str, Any]) -> None:
@@ -258,7 +260,7 @@ def _shares(layer: LayerVersion, account: str) -> bool:
     )
 
 
-def _logging(
+def _merge_logging(
     name: str, settings: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return a logging configuration after a request. Members that the request lacks stay; only JSON has log levels."""

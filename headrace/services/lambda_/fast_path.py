@@ -165,10 +165,10 @@ def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpR
         ("Content-Type", event_stream.CONTENT_TYPE),
         ("X-Amz-Executed-Version", stream.start()),
     ]
-    return HttpResponse(200, headers, _frames(stream, wants_log=asked.wants_log))
+    return HttpResponse(200, headers, _build_frames(stream, wants_log=asked.wants_log))
 
 
-def _frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
+def _build_frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
     """Yield PayloadChunk events, and InvokeComplete at the end."""
     for item in stream.items():
         if isinstance(item, Part):

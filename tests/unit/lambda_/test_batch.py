@@ -18,12 +18,16 @@ from headrace.services.lambda_.mappings.batch import (
     FailureRules,
     Succeeded,
     Verdict,
-    fitting,
+    count_fitting,
     judge,
     read_answer,
     split_expired,
 )
-from headrace.services.lambda_.mappings.event import event_bytes, kinesis_event, overhead_bytes
+from headrace.services.lambda_.mappings.event import (
+    build_kinesis_event,
+    count_event_bytes,
+    count_overhead_bytes,
+)
 
 
 def records(count: int, *, arrival_ms: int = 0) -> tuple[StreamRecord, ...]:
@@ -230,11 +234,11 @@ def test_a_batch_keeps_below_the_payload_limit_but_takes_at_least_one() -> None:
     big = [StreamRecord(str(n), "k", b"x" * 3000, 0) for n in range(5)]
 
     def count(records: list[StreamRecord], most_records: int, most_bytes: int) -> int:
-        return fitting(
+        return count_fitting(
             records,
             most_records=most_records,
             most_bytes=most_bytes,
-            record_bytes=lambda record: event_bytes(record, 500),
+            record_bytes=lambda record: count_event_bytes(record, 500),
         )
 
     assert count(big, 100, 10_000) == 2
@@ -258,14 +262,14 @@ def test_the_size_estimate_is_never_below_the_event(contents: list[tuple[bytes, 
         "role_arn": "arn:aws:iam::000000000000:role/functions",
     }
     made = tuple(StreamRecord("4" * 56, key, data, 1_700_000_000_123) for data, key in contents)
-    overhead = overhead_bytes(**place)
-    encoded = msgspec.json.encode(kinesis_event(made, **place))
-    assert len(encoded) <= sum(event_bytes(record, overhead) for record in made) + 64
+    overhead = count_overhead_bytes(**place)
+    encoded = msgspec.json.encode(build_kinesis_event(made, **place))
+    assert len(encoded) <= sum(count_event_bytes(record, overhead) for record in made) + 64
 
 
 def test_the_event_is_as_aws_documents_it() -> None:
     record = StreamRecord("495903", "1", b"Hello, this is a test.", 1_545_084_650_987)
-    event = kinesis_event(
+    event = build_kinesis_event(
         (record,),
         stream_arn="arn:aws:kinesis:us-east-2:123456789012:stream/lambda-stream",
         shard_id="shardId-000000000006",

@@ -103,7 +103,7 @@ def test_a_user_without_a_home_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert view_module._homes() == []
+    assert view_module._list_homes() == []
     assert make_view(tmp_path).seen
 
 

@@ -42,7 +42,7 @@ class PageMembers(TypedDict):
     MaxItems: NotRequired[int]
 
 
-def reference(call: Call, request: NamesFunction) -> FunctionRef:
+def parse_reference(call: Call, request: NamesFunction) -> FunctionRef:
     """Return the function that a request names, with its Qualifier. Raises AwsError if it is in another region."""
     ref = parse_function(
         request["FunctionName"],
@@ -87,7 +87,7 @@ def publish(
     published = function.list_published()
     if published:
         last = published[-1]
-        same = last.digest == latest.digest and _comparable(last) == _comparable(latest)
+        same = last.digest == latest.digest and _list_comparable(last) == _list_comparable(latest)
         if same and last.latest_description in (None, latest.config["Description"]):
             return last, False
     function.last_version += 1
@@ -105,12 +105,12 @@ def publish(
     return version, True
 
 
-def _comparable(version: Version) -> Mapping[str, object]:
+def _list_comparable(version: Version) -> Mapping[str, object]:
     own = ("Version", "FunctionArn", "RevisionId", "LastModified", "Description")
     return {name: value for name, value in version.config.items() if name not in own}
 
 
-def page(
+def build_page(
     items: Sequence[Any], request: PageMembers, member: str, *, most: int = _MOST_A_PAGE
 ) -> Any:
     """Return the answer of a List operation: one page of `items`, with NextMarker when there are more.

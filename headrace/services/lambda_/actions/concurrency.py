@@ -10,7 +10,11 @@ from headrace.aws.shapes.lambda_ import (
     GetFunctionConcurrencyOutput,
     PutFunctionConcurrencyInput,
 )
-from headrace.services.lambda_.actions.common import FUNCTIONS_ONLY, check_unqualified, reference
+from headrace.services.lambda_.actions.common import (
+    FUNCTIONS_ONLY,
+    check_unqualified,
+    parse_reference,
+)
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import function_not_found, invalid_parameter
 from headrace.services.lambda_.invocations.concurrency import count_unreserved
@@ -23,7 +27,7 @@ def put_function_concurrency(
     lambda_: Lambda, call: Call, request: PutFunctionConcurrencyInput
 ) -> Concurrency:
     """Reserve concurrency for a function, which also limits the function. Zero stops the function."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     if ref.qualifier is not None:
         raise invalid_parameter(FUNCTIONS_ONLY)
     if lambda_.functions.find(ref) is None:
@@ -54,7 +58,7 @@ def get_function_concurrency(
     lambda_: Lambda, call: Call, request: GetFunctionConcurrencyInput
 ) -> GetFunctionConcurrencyOutput:
     """Return the function's reserved concurrency, if it has any."""
-    function = lambda_.functions.get(check_unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
     reserved = function.reserved_concurrency
     return {} if reserved is None else {"ReservedConcurrentExecutions": reserved}
 
@@ -64,5 +68,5 @@ def delete_function_concurrency(
     lambda_: Lambda, call: Call, request: DeleteFunctionConcurrencyInput
 ) -> None:
     """Remove the function's reserved concurrency."""
-    with lambda_.functions.changing(check_unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         function.reserved_concurrency = None

@@ -17,8 +17,8 @@ from headrace.services.lambda_.actions.common import (
     check_settled,
     check_unqualified,
     configuration_of,
+    parse_reference,
     publish,
-    reference,
 )
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.code_signing import CODE_SIGNING
@@ -47,7 +47,7 @@ def create_function(
     lambda_: Lambda, call: Call, request: CreateFunctionInput
 ) -> FunctionConfiguration:
     """Create a function. It can be invoked when this returns."""
-    ref = check_unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     if ref.account != call.account:
         raise other_account()
     configuration.check_new(ref, request)
@@ -57,7 +57,7 @@ def create_function(
     lambda_.signing.check_code(signing_arn)
     lambda_.permits.check_role(request["Role"])
     package = lambda_.code.add(request["Code"])
-    version = configuration.new_version(ref, request, package=package, layers=lambda_.layers)
+    version = configuration.build_version(ref, request, package=package, layers=lambda_.layers)
     _check_size(lambda_, package.digest, version.layers)
     configuration.touch(version, now_ms=call.now_ms, ids=lambda_.ids, creates=True)
     function = Function(
@@ -84,7 +84,7 @@ def update_function_code(
     lambda_: Lambda, call: Call, request: UpdateFunctionCodeInput
 ) -> FunctionConfiguration:
     """Replace the code of `$LATEST`. Processes with the old code end after their current invocation."""
-    ref = check_unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     if request.get("ImageUri"):
         raise invalid_parameter(
             "Please don't provide ImageUri when updating a function with packageType Zip."
@@ -119,7 +119,7 @@ def update_function_configuration(
     lambda_: Lambda, call: Call, request: UpdateFunctionConfigurationInput
 ) -> FunctionConfiguration:
     """Change the configuration of `$LATEST`. Processes with the old one end after their current invocation."""
-    ref = check_unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     lambda_.permits.check_role(request.get("Role") or "")
     with lambda_.functions.changing(ref) as function:
         check_revision(function.latest, request.get("RevisionId"))
@@ -141,7 +141,7 @@ def delete_function(
     lambda_: Lambda, call: Call, request: DeleteFunctionInput
 ) -> DeleteFunctionOutput:
     """Remove a function, or one of its published versions."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     if ref.qualifier is None:
         lambda_.functions.remove(ref)
         lambda_.pools.drain(ref)

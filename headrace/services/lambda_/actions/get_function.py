@@ -24,10 +24,10 @@ from headrace.aws.shapes.lambda_ import (
     PutRuntimeManagementConfigOutput,
 )
 from headrace.services.lambda_.actions.common import (
+    build_page,
     build_qualified_config,
     check_unqualified,
-    page,
-    reference,
+    parse_reference,
     render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
@@ -45,7 +45,7 @@ from headrace.services.lambda_.state import Function
 @operation("GetFunction")
 def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetFunctionOutput:
     """Return a version's configuration and the address of its package."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function = lambda_.functions.get(ref)
     digest = function.resolve(ref.qualifier).digest
     answer: GetFunctionOutput = {
@@ -67,7 +67,7 @@ def get_function_configuration(
     lambda_: Lambda, call: Call, request: GetFunctionConfigurationInput
 ) -> FunctionConfiguration:
     """Return a version's configuration."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     return build_qualified_config(lambda_.functions.get(ref), ref, call.now_ms)
 
 
@@ -83,7 +83,7 @@ def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> 
         ]
     else:
         configs = [render_listed(function.latest, function.ref.arn) for function in functions]
-    return page(configs, request, "Functions")
+    return build_page(configs, request, "Functions")
 
 
 @operation("GetAccountSettings")
@@ -101,13 +101,13 @@ def get_account_settings(
             "UnreservedConcurrentExecutions": count_unreserved(functions),
         },
         "AccountUsage": {
-            "TotalCodeSize": _code_bytes(lambda_, call, functions),
+            "TotalCodeSize": _count_code_bytes(lambda_, call, functions),
             "FunctionCount": len(functions),
         },
     }
 
 
-def _code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
+def _count_code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
     """Return the total size of the packages of all versions and layers."""
     versions = [v for f in functions for v in f.versions.values()]
     return sum(version.config["CodeSize"] for version in versions) + lambda_.layers.size_bytes(
@@ -120,7 +120,7 @@ def get_function_recursion_config(
     lambda_: Lambda, call: Call, request: GetFunctionRecursionConfigInput
 ) -> GetFunctionRecursionConfigOutput:
     """Return the setting for recursive loops, which has no effect: headrace does not detect loops."""
-    function = lambda_.functions.get(check_unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
     return {"RecursiveLoop": function.settings.get("RecursiveLoop", "Terminate")}
 
 
@@ -129,7 +129,7 @@ def put_function_recursion_config(
     lambda_: Lambda, call: Call, request: PutFunctionRecursionConfigInput
 ) -> PutFunctionRecursionConfigOutput:
     """Store the setting for recursive loops, which has no effect: headrace does not detect loops."""
-    with lambda_.functions.changing(check_unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         function.settings["RecursiveLoop"] = request["RecursiveLoop"]
     return {"RecursiveLoop": request["RecursiveLoop"]}
 
@@ -139,7 +139,7 @@ def get_runtime_management_config(
     lambda_: Lambda, call: Call, request: GetRuntimeManagementConfigInput
 ) -> GetRuntimeManagementConfigOutput:
     """Return the setting for runtime updates, or AWS's default."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function = lambda_.functions.get(ref)
     function.resolve(ref.qualifier)
     kept = function.settings.get("RuntimeManagement", {}).get(ref.qualifier or LATEST, {})
@@ -152,7 +152,7 @@ def put_runtime_management_config(
     lambda_: Lambda, call: Call, request: PutRuntimeManagementConfigInput
 ) -> PutRuntimeManagementConfigOutput:
     """Store the setting for runtime updates, which has no effect: headrace has one version of each runtime."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     kept: dict[str, Any] = {"UpdateRuntimeOn": request["UpdateRuntimeOn"]}
     if "RuntimeVersionArn" in request:
         kept["RuntimeVersionArn"] = request["RuntimeVersionArn"]

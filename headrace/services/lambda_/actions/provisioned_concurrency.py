@@ -13,12 +13,12 @@ from headrace.aws.shapes.lambda_ import (
     PutProvisionedConcurrencyConfigInput,
     PutProvisionedConcurrencyConfigOutput,
 )
-from headrace.services.lambda_.actions.common import check_unqualified, page, reference
+from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, not_found
 from headrace.services.lambda_.invocations.concurrency import count_unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
-from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+from headrace.services.lambda_.names import LATEST, FunctionRef, format_lambda_time
 from headrace.services.lambda_.state import Function
 
 
@@ -40,7 +40,7 @@ def _find(lambda_: Lambda, ref: FunctionRef, *, writes: bool = False) -> tuple[F
     return function, qualifier
 
 
-def _output(
+def _render_config(
     lambda_: Lambda, function: Function, qualifier: str
 ) -> GetProvisionedConcurrencyConfigOutput:
     state = lambda_.pools.find_provisioned(function, qualifier)
@@ -49,7 +49,7 @@ def _output(
         "AllocatedProvisionedConcurrentExecutions": state.count,
         "AvailableProvisionedConcurrentExecutions": state.count,
         "Status": state.status,
-        "LastModified": lambda_time(function.provisioned_ms[qualifier]),
+        "LastModified": format_lambda_time(function.provisioned_ms[qualifier]),
     }
     if state.reason:
         output["StatusReason"] = state.reason
@@ -95,7 +95,7 @@ def put_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: PutProvisionedConcurrencyConfigInput
 ) -> PutProvisionedConcurrencyConfigOutput:
     """Keep initialised processes for a version or alias."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     executions = request["ProvisionedConcurrentExecutions"]
     _find(lambda_, ref, writes=True)
     with lambda_.functions.changing(ref.bare):
@@ -104,7 +104,7 @@ def put_provisioned_concurrency_config(
         function.provisioned[qualifier] = executions
         function.provisioned_ms[qualifier] = call.now_ms
         lambda_.pools.forget_provisioned(ref, qualifier)
-        answer = _output(lambda_, function, qualifier)
+        answer = _render_config(lambda_, function, qualifier)
     lambda_.wake_pools()
     return answer
 
@@ -126,7 +126,7 @@ def get_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: GetProvisionedConcurrencyConfigInput
 ) -> GetProvisionedConcurrencyConfigOutput:
     """Return the configuration and its status."""
-    return _output(lambda_, *_find_configured(lambda_, reference(call, request)))
+    return _render_config(lambda_, *_find_configured(lambda_, parse_reference(call, request)))
 
 
 @operation("DeleteProvisionedConcurrencyConfig")
@@ -134,7 +134,7 @@ def delete_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: DeleteProvisionedConcurrencyConfigInput
 ) -> None:
     """Remove the configuration; surplus processes end. A missing configuration is not an error."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare):
         function, qualifier = _find(lambda_, ref)
@@ -152,9 +152,9 @@ def list_provisioned_concurrency_configs(
     lambda_: Lambda, call: Call, request: ListProvisionedConcurrencyConfigsInput
 ) -> ListProvisionedConcurrencyConfigsOutput:
     """Return the configurations of a function."""
-    function = lambda_.functions.get(check_unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
     configs = [
-        {"FunctionArn": f"{function.ref.arn}:{name}", **_output(lambda_, function, name)}
+        {"FunctionArn": f"{function.ref.arn}:{name}", **_render_config(lambda_, function, name)}
         for name in sorted(function.provisioned)
     ]
-    return page(configs, request, "ProvisionedConcurrencyConfigs")
+    return build_page(configs, request, "ProvisionedConcurrencyConfigs")

@@ -64,7 +64,7 @@ class Concurrency:
             ):
                 raise Throttled(function.ref.arn, RESERVED_REACHED)
             pooled = reserved is None and not provisioned
-            if pooled and self._unreserved[account] >= self._pool(account):
+            if pooled and self._unreserved[account] >= self._find_pool(account):
                 raise Throttled(function.ref.arn, ACCOUNT_REACHED)
             self._running[key] += 1
             self._unreserved[account] += pooled
@@ -94,7 +94,7 @@ class Concurrency:
             # Keep no zero counts, since their functions may have been deleted.
             del counts[key]
 
-    def _pool(self, account: tuple[str, str]) -> int:
+    def _find_pool(self, account: tuple[str, str]) -> int:
         # AWS always leaves this much unreserved. Below it, there is no need to add up all functions' reservations.
         least = min(self._account_limit, UNRESERVED_CONCURRENCY_LEFT)
         if self._unreserved[account] < least:

@@ -22,7 +22,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.function_process import Sandbox
-from headrace.services.lambda_.runtime.namespaces import Walls
+from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
@@ -81,7 +81,7 @@ class Pools:
         self._code = code
         self._endpoint_url = endpoint_url
         self._reaper = ReaperClient()
-        self._walls = Walls(data_dir, folders)
+        self._walls = Namespaces(data_dir, folders)
         self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
@@ -130,9 +130,9 @@ class Pools:
                 if entry is not None:
                     entry.pool.drain()
                     self._retired.append(entry.pool)
-                spec = self._spec(function, version)
+                spec = self._build_spec(function, version)
                 self._compile(spec, made_from[1])
-                new_pool = self._maker(spec)
+                new_pool = self._build_maker(spec)
                 opt = [] if spec.opt_dir is None else [spec.opt_dir]
                 folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
                 pool = SandboxPool(new_pool, most=most, clock=self._clock, folders=folders)
@@ -148,9 +148,9 @@ class Pools:
             folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
             self.bytecode.want(folders, fingerprint)
 
-    def _maker(self, spec: SandboxSpec) -> Callable[[], ExecutionEnvironment]:
+    def _build_maker(self, spec: SandboxSpec) -> Callable[[], ExecutionEnvironment]:
         def make() -> ExecutionEnvironment:
-            credentials = self._credentials(spec)
+            credentials = self._issue_credentials(spec)
             if self._environments is not None:
                 environment = self._environments(spec, credentials)
                 if environment is not None:
@@ -167,7 +167,7 @@ class Pools:
 
         return make
 
-    def _credentials(self, spec: SandboxSpec) -> Credentials:
+    def _issue_credentials(self, spec: SandboxSpec) -> Credentials:
         """Return the credentials of a process: a session of the function's role, named after the function."""
         now_ms = self._clock.now_ms()
         session = RoleSession(
@@ -179,7 +179,7 @@ class Pools:
         )
         return self._sessions.issue(session)
 
-    def _spec(self, function: Function, version: Version) -> SandboxSpec:
+    def _build_spec(self, function: Function, version: Version) -> SandboxSpec:
         config = version.config
         variables: dict[str, str] = config.get("Environment", {}).get("Variables", {})
         logging_config: dict[str, Any] = config["LoggingConfig"]
@@ -258,9 +258,9 @@ class Pools:
                 continue
             counts = {name: function.provisioned.get(name, 0) for name in qualifiers}
             spec = replace(
-                self._spec(function, version), initialization_type="provisioned-concurrency"
+                self._build_spec(function, version), initialization_type="provisioned-concurrency"
             )
-            broken = pool.provision(sum(counts.values()), self._maker(spec))
+            broken = pool.provision(sum(counts.values()), self._build_maker(spec))
             for name, count in counts.items():
                 self._provisioned[key, name] = (
                     Provisioned(count, "READY")

@@ -20,7 +20,7 @@ MOST_COUNTED = 10_000
 _READ_BYTES = 4 * 1024 * 1024
 
 
-def backlog(
+def describe_backlog(
     mapping: Mapping,
     *,
     store: MappingStore,
@@ -47,12 +47,12 @@ def backlog(
         with contextlib.suppress(LookupError):
             report["waiting"] = queues.message_count(mapping.stream_arn)
         return report
-    report["waiting"], expired = _behind(mapping, store, streams, most)
+    report["waiting"], expired = _count_behind(mapping, store, streams, most)
     report["expired"] += expired
     return report
 
 
-def _behind(
+def _count_behind(
     mapping: Mapping, store: MappingStore, streams: StreamReader, most: int
 ) -> tuple[int, int]:
     """Return how many records follow the checkpoints, and how many more have expired there."""

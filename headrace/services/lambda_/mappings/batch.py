@@ -160,7 +160,7 @@ def split_expired(
     return expired, alive if alive.records else None
 
 
-def fitting(
+def count_fitting(
     records: list[StreamRecord],
     *,
     most_records: int,
@@ -208,10 +208,10 @@ def read_answer(
         return Succeeded()
     if not isinstance(failures, list):
         return whole
-    return _lowest(cast("list[Any]", failures), batch)
+    return _find_lowest(cast("list[Any]", failures), batch)
 
 
-def _lowest(failures: list[Any], batch: Batch) -> Answer:
+def _find_lowest(failures: list[Any], batch: Batch) -> Answer:
     if not failures:
         return Succeeded()
     places = {record.sequence_number: index for index, record in enumerate(batch.records)}

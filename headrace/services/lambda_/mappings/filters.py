@@ -83,7 +83,7 @@ def passes(record: StreamRecord, filters: Sequence[Filter], *, of_table: bool = 
     return not filters or any(one.matches(record) for one in filters)
 
 
-def _several(value: Any) -> list[Any]:
+def _list_several(value: Any) -> list[Any]:
     """Return a list unchanged, and any other value as a list with one item."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
@@ -136,8 +136,8 @@ def _matches_member(name: str, condition: Any, value: dict[str, Any]) -> bool:
     if isinstance(condition, dict):
         # A missing object counts as one without members, so that `exists: false` matches.
         pattern = mapping_in(condition)
-        return any(_matches(pattern, mapping_in(candidate)) for candidate in _several(actual))
-    candidates = _several(actual)
+        return any(_matches(pattern, mapping_in(candidate)) for candidate in _list_several(actual))
+    candidates = _list_several(actual)
     return any(_matches_leaf(matcher, present, candidates) for matcher in condition)
 
 
@@ -165,8 +165,8 @@ def _holds(kind: str, operand: Any, actual: Any) -> bool:
         case "anything-but":
             if isinstance(operand, dict):
                 ((inner, texts),) = mapping_in(operand).items()
-                return not any(_holds(inner, text, actual) for text in _several(texts))
-            return not any(_equal(one, actual) for one in _several(operand))
+                return not any(_holds(inner, text, actual) for text in _list_several(texts))
+            return not any(_equal(one, actual) for one in _list_several(operand))
         case _:
             return isinstance(actual, str) and _holds_text(kind, operand, actual)
 
@@ -202,18 +202,18 @@ def _check(pattern: dict[str, Any], depth: int = 0) -> None:
         raise InvalidPattern(f"patterns nest {MOST_NESTED} deep at most")
     for name, condition in pattern.items():
         if name == "$or":
-            if not isinstance(condition, list) or len(_several(condition)) < 2:
+            if not isinstance(condition, list) or len(_list_several(condition)) < 2:
                 raise InvalidPattern("$or takes two patterns or more")
-            for one in _several(condition):
+            for one in _list_several(condition):
                 if not isinstance(one, dict):
                     raise InvalidPattern("$or takes patterns")
                 _check(mapping_in(one), depth + 1)
         elif isinstance(condition, dict):
             _check(mapping_in(condition), depth + 1)
         elif isinstance(condition, list) and condition:
-            for matcher in _several(condition):
+            for matcher in _list_several(condition):
                 _check_matcher(matcher)
-            _check_wildcards(_several(condition))
+            _check_wildcards(_list_several(condition))
         else:
             raise InvalidPattern(f"{name} must be an object or a non-empty list")
 
@@ -233,7 +233,7 @@ def _check_matcher(matcher: Any) -> None:
 
 def _check_wildcards(matchers: list[Any]) -> None:
     """Refuse a member's wildcard patterns if one is malformed, or if they are too complex together."""
-    texts = [text for matcher in matchers for text in _wildcards_of(matcher)]
+    texts = [text for matcher in matchers for text in _list_wildcards(matcher)]
     try:
         wildcards = [parse_wildcard(text) for text in texts]
     except BadWildcard as error:
@@ -245,11 +245,11 @@ def _check_wildcards(matchers: list[Any]) -> None:
         )
 
 
-def _wildcards_of(matcher: Any) -> list[str]:
+def _list_wildcards(matcher: Any) -> list[str]:
     members = mapping_in(matcher)
     inner = mapping_in(members.get("anything-but"))
     wildcards = members.get("wildcard", inner.get("wildcard", []))
-    return [text for text in _several(wildcards) if isinstance(text, str)]
+    return [text for text in _list_several(wildcards) if isinstance(text, str)]
 
 
 def _is_valid(kind: str, operand: Any) -> bool:
@@ -257,7 +257,7 @@ def _is_valid(kind: str, operand: Any) -> bool:
         case "exists":
             return isinstance(operand, bool)
         case "numeric":
-            return isinstance(operand, list) and _is_range(_several(operand))
+            return isinstance(operand, list) and _is_range(_list_several(operand))
         case "anything-but":
             return _is_valid_exclusion(operand)
         case "prefix" | "suffix" if isinstance(operand, dict):
@@ -287,14 +287,14 @@ def _is_range(operand: list[Any]) -> bool:
 def _is_valid_exclusion(operand: Any) -> bool:
     if isinstance(operand, dict):
         members = mapping_in(operand)
-        texts = [text for value in members.values() for text in _several(value)]
+        texts = [text for value in members.values() for text in _list_several(value)]
         return (
             len(members) == 1
             and next(iter(members)) in _TEXT_OPERATORS
             and bool(texts)
             and all(isinstance(text, str) for text in texts)
         )
-    values = _several(operand)
+    values = _list_several(operand)
     return bool(values) and all(
         isinstance(value, str | int | float) and not isinstance(value, bool) for value in values
     )

@@ -10,11 +10,11 @@ from typing import Any
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, backlog
+from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, describe_backlog
 from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.report import mapping_report
+from headrace.services.lambda_.mappings.report import build_mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
 
 # New shards of a reshard are seen at once, when the poller of a parent reaches its end. This interval is for streams
@@ -176,7 +176,7 @@ class Mappings:
         with self._lock:
             runner = self._runners.get(mapping.uuid)
             if mapping.enabled and runner is None:
-                self._runners[mapping.uuid] = self._runner(mapping)
+                self._runners[mapping.uuid] = self._build_runner(mapping)
             elif mapping.enabled and runner is not None:
                 runner.wake()
             elif runner is not None:
@@ -184,7 +184,7 @@ class Mappings:
                 runner.stop()
                 runner.join(_JOIN_S)
 
-    def _runner(self, mapping: Mapping) -> MappingRunner | QueueRunner:
+    def _build_runner(self, mapping: Mapping) -> MappingRunner | QueueRunner:
         if mapping.service == "sqs":
             return QueueRunner(mapping, self._ports, self._supervisor.start)
         return MappingRunner(mapping, self._ports, self._supervisor)
@@ -270,7 +270,7 @@ class Mappings:
                 if name in (mapping.uuid, mapping.function_arn, mapping.function_arn.split(":")[6])
             ]
         return [
-            mapping_report(
+            build_mapping_report(
                 mapping,
                 trace=ports.trace,
                 store=ports.store,
@@ -286,7 +286,7 @@ class Mappings:
         with self._lock:
             mappings = list(self._mappings.values())
         return [
-            backlog(
+            describe_backlog(
                 mapping, store=ports.store, streams=ports.streams, queues=ports.queues, most=most
             )
             for mapping in mappings

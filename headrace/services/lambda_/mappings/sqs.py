@@ -106,7 +106,7 @@ class QueuePoller:
         room = settings.batch_size - len(self._gathered)
         messages: list[QueueMessage] = []
         try:
-            problem = self._problem(room)
+            problem = self._find_problem(room)
             if problem:
                 mapping.last_result = problem
                 return self._rest(_LONGEST_IDLE_S)
@@ -129,10 +129,10 @@ class QueuePoller:
         if not full and waited_s < settings.window_s:
             return 0.0 if messages else min(_FIRST_IDLE_S, settings.window_s - waited_s)
         batch, self._gathered = self._cut()
-        self._gathered_bytes = sum(map(_size_bytes, self._gathered))
+        self._gathered_bytes = sum(map(_count_size_bytes, self._gathered))
         return self._invoke(batch)
 
-    def _problem(self, room: int) -> str:
+    def _find_problem(self, room: int) -> str:
         """Return why the function's role may not read the queue, or "" when it may or there is no room for messages."""
         ports, arn = self._ports, self._mapping.stream_arn
         if room <= 0 or self._queues.is_empty(arn):
@@ -164,12 +164,12 @@ class QueuePoller:
         if messages and not self._gathered:
             self._since_s = self._ports.clock.monotonic_s()
         self._gathered.extend(messages)
-        self._gathered_bytes += sum(map(_size_bytes, messages))
+        self._gathered_bytes += sum(map(_count_size_bytes, messages))
 
     def _cut(self) -> tuple[list[QueueMessage], list[QueueMessage]]:
         size_bytes = _ENVELOPE_BYTES
         for count, message in enumerate(self._gathered):
-            size_bytes += _size_bytes(message)
+            size_bytes += _count_size_bytes(message)
             if count and size_bytes > SYNC_PAYLOAD_BYTES:
                 return self._gathered[:count], self._gathered[count:]
         return self._gathered, []
@@ -228,14 +228,14 @@ def _render_message(message: QueueMessage, *, batches: bool) -> dict[str, Any]:
         "body": message.body,
         "attributes": dict(message.attributes),
         "messageAttributes": {
-            name: _attribute(value) for name, value in message.message_attributes.items()
+            name: _render_attribute(value) for name, value in message.message_attributes.items()
         },
         **(hashed if batches or message.attributes_md5 else {}),
         "md5OfBody": message.body_md5,
     }
 
 
-def _attribute(value: Any) -> dict[str, Any]:
+def _render_attribute(value: Any) -> dict[str, Any]:
     shown: dict[str, Any] = {"stringListValues": [], "binaryListValues": []}
     shown["dataType"] = value.get("DataType", "String")
     if "StringValue" in value:
@@ -245,7 +245,7 @@ def _attribute(value: Any) -> dict[str, Any]:
     return shown
 
 
-def _size_bytes(message: QueueMessage) -> int:
+def _count_size_bytes(message: QueueMessage) -> int:
     return len(json.dumps(message.body)) + _MESSAGE_OVERHEAD_BYTES
 
 

@@ -166,9 +166,9 @@ class Trace:
             " attempts FROM lambda_trace WHERE mapping = ? ORDER BY number",
             (mapping,),
         )
-        return [_node(row) for row in rows]
+        return [_build_node(row) for row in rows]
 
 
-def _node(row: tuple[Any, ...]) -> Node:
+def _build_node(row: tuple[Any, ...]) -> Node:
     attempts = tuple(Attempt(**attempt) for attempt in json.loads(row[-1]))
     return Node(*row[:-1], attempts=attempts)

@@ -33,11 +33,11 @@ from headrace.services.lambda_.runtime.environment import (
     ProcessPaths,
     RuntimeMissing,
     SandboxSpec,
+    build_command,
     build_environment,
-    command,
-    wrapper,
+    list_wrapper,
 )
-from headrace.services.lambda_.runtime.namespaces import OwnMounts, Walls
+from headrace.services.lambda_.runtime.namespaces import Namespaces, OwnMounts
 from headrace.services.lambda_.runtime.outcome import AnswerParts, AnswerSink, Outcome
 from headrace.services.lambda_.runtime.own_mounts import plan
 from headrace.services.lambda_.runtime.platform_log import (
@@ -46,9 +46,9 @@ from headrace.services.lambda_.runtime.platform_log import (
     ProcessBroken,
     Usage,
     answer_too_large,
+    build_error_document,
     build_exit_error,
     build_timeout_error,
-    error_document,
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
@@ -77,7 +77,7 @@ class Sandbox:
         clock: Clock,
         ids: Ids,
         reaper: ReaperClient,
-        walls: Walls,
+        walls: Namespaces,
         credentials: Credentials,
     ) -> None:
         self.spec = spec
@@ -254,7 +254,7 @@ class Sandbox:
             process = self._start_plain() if view is None else self._start_walled(view)
         except RuntimeMissing as missing:
             raise ProcessBroken(
-                error_document(kind, str(missing)), str(missing), error_type=kind
+                build_error_document(kind, str(missing)), str(missing), error_type=kind
             ) from missing
         except NotStarted as error:
             status = _SHELL_STATUS.get(str(error))
@@ -263,7 +263,9 @@ class Sandbox:
                 why = f"Runtime exited with error: exit status {status}"
                 raise build_exit_error(request_id, why) from error
             message = f"RequestId: unknown Error: fork/exec: {error}"
-            raise ProcessBroken(error_document(kind, message), message, error_type=kind) from error
+            raise ProcessBroken(
+                build_error_document(kind, message), message, error_type=kind
+            ) from error
         self._process = process
         self._channel.attach(
             output=process.output, end_signal=process.end_signal, only_pid=process.top_pid
@@ -292,7 +294,7 @@ class Sandbox:
 
     def _prepare(self, places: ProcessPaths) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and the environment of a process, and log its start. Raises RuntimeMissing."""
-        arguments = [*wrapper(self.spec, places), *command(self.spec, places)]
+        arguments = [*list_wrapper(self.spec, places), *build_command(self.spec, places)]
         environment = build_environment(
             self.spec,
             runtime_api=self._channel.address,

@@ -7,21 +7,21 @@ import os
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_bytes(pid: int) -> int:
+def count_memory_bytes(pid: int) -> int:
     """Return the memory of a process and its descendants without mapped files, or 0 where it is unknown."""
-    return _memory_bytes([pid])
+    return _sum_memory_bytes([pid])
 
 
-def children_memory_bytes(pid: int) -> int:
+def count_children_memory_bytes(pid: int) -> int:
     """Return the memory of a process's descendants alone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123
-            return _memory_bytes([int(child) for child in file.read().split()])
+            return _sum_memory_bytes([int(child) for child in file.read().split()])
     except OSError:
         return 0
 
 
-def _memory_bytes(family: list[int]) -> int:
+def _sum_memory_bytes(family: list[int]) -> int:
     total = 0
     # the list grows during this loop
     for process_id in family:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.services.lambda_.runtime.memory import children_memory_bytes
+from headrace.services.lambda_.runtime.memory import count_children_memory_bytes
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.visible_files import OPT, TASK, TMP, View, make_view
 from headrace.walls.launching import command_of
@@ -59,7 +59,7 @@ class OwnMounts:
     tmp_mib: int
 
 
-class Walls:
+class Namespaces:
     """Starts processes behind walls, through one launcher. Thread-safe."""
 
     def __init__(self, data_dir: Path, folders: Sequence[Path] = ()) -> None:
@@ -382,4 +382,4 @@ class WalledProcess:
 
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
-        return children_memory_bytes(self.pid)
+        return count_children_memory_bytes(self.pid)

@@ -215,17 +215,17 @@ class PlatformLog:
     def _event(self, level: str, kind: str, **record: Any) -> None:
         if _LEVELS.index(level) < self._least:
             return
-        event = {"time": iso_time(self._clock.now_ms()), "type": kind, "record": record}
+        event = {"time": format_iso_time(self._clock.now_ms()), "type": kind, "record": record}
         self._output.platform(json.dumps(event, separators=(",", ":")))
 
 
-def iso_time(now_ms: int) -> str:
+def format_iso_time(now_ms: int) -> str:
     """Return a time in the format of Lambda's logs: `2026-01-31T12:00:00.000Z`."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     return f"{now:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
 
 
-def error_document(kind: str, message: str) -> bytes:
+def build_error_document(kind: str, message: str) -> bytes:
     """Return the error document that a caller gets."""
     return json.dumps({"errorType": kind, "errorMessage": message}).encode()
 
@@ -233,21 +233,21 @@ def error_document(kind: str, message: str) -> bytes:
 def build_timeout_error(request_id: str, limit_s: float, now_ms: int) -> ProcessBroken:
     """Return the error for a function that timed out."""
     text = f"Task timed out after {limit_s:.2f} seconds"
-    payload = error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
-    line = f"{iso_time(now_ms)} {request_id} {text}"
+    payload = build_error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
+    line = f"{format_iso_time(now_ms)} {request_id} {text}"
     return ProcessBroken(payload, line, status="timeout")
 
 
 def build_exit_error(request_id: str, why: str, kind: str = "Runtime.ExitError") -> ProcessBroken:
     """Return the error for a process that ended or was killed."""
     message = f"RequestId: {request_id} Error: {why}"
-    return ProcessBroken(error_document(kind, message), message, kind, error_type=kind)
+    return ProcessBroken(build_error_document(kind, message), message, kind, error_type=kind)
 
 
 def answer_too_large(*, streamed: bool = False) -> bytes:
     """Return the error for a response that exceeds the size limit."""
     most_bytes = STREAM_BYTES if streamed else RESPONSE_PAYLOAD_BYTES
-    return error_document(
+    return build_error_document(
         "Function.ResponseSizeTooLarge",
         f"Response payload size exceeded maximum allowed payload size ({most_bytes} bytes).",
     )

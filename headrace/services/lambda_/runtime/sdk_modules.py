@@ -33,7 +33,7 @@ _SHOWN_CHARACTERS = 400
 _installing = threading.Lock()
 
 
-def sdk_folder() -> Path:
+def find_sdk_folder() -> Path:
     """Return the cache, which a user's clouds share: HEADRACE_NODE_CACHE, or `headrace/node` in the user's cache."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
@@ -60,7 +60,7 @@ def install(package: str) -> str:
     """
     if not is_brought(package):
         return f"{package} is not a package that Lambda's runtimes bring"
-    folder = sdk_folder() / package.removeprefix(_SCOPE)
+    folder = find_sdk_folder() / package.removeprefix(_SCOPE)
     # Only one installation runs at a time; npm's own cache makes the next one quick.
     with _installing:
         return "" if folder.is_dir() else _install(package, folder)

@@ -60,7 +60,7 @@ def _find_allowed_origin(cors: Cors, origin: str) -> str | None:
     return None
 
 
-def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
+def build_cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
     """Return the CORS headers of a response to a page of an allowed origin, or [] for any other request."""
     sent = request.headers.get("origin")
     origin = None if sent is None else _find_allowed_origin(cors, sent)
@@ -75,9 +75,9 @@ def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
     return headers
 
 
-def preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
+def answer_preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
     """Answer a browser's preflight request without invoking the function."""
-    headers = cors_headers(cors, request)
+    headers = build_cors_headers(cors, request)
     if headers:
         for allowed, name in (
             (cors.get("AllowMethods"), "Access-Control-Allow-Methods"),
