@@ -116,7 +116,7 @@ class Verdict:
     delay_s: float = 0.0
 
 
-def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
+def decide_batch(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
     """Decide what to do after a function's response to a batch."""
     records = batch.records
     if isinstance(answer, Succeeded):

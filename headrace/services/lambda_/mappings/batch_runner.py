@@ -28,7 +28,7 @@ from headrace.services.lambda_.mappings.batch import (
     Verdict,
     count_done,
     count_fitting,
-    judge,
+    decide_batch,
     note_failure,
     read_answer,
     retry_delay_s,
@@ -79,7 +79,7 @@ class BatchRunner:
         self._settings = self._settings_of.now()
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._events = self._build_writer(ports.role_of(mapping.function_arn))
-        self._disposal = FailedBatches(mapping, source, ports, self._counts)
+        self._failed_batches = FailedBatches(mapping, source, ports, self._counts)
         self.buffer: deque[StreamRecord] = deque()
         self._buffer_since_s = 0.0
         self.buffered_bytes = 0
@@ -193,7 +193,7 @@ class BatchRunner:
         if expired is not None:
             if alive is not None and history.attempts:
                 history = self._ports.trace.begin(history, "expired part")
-            self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
+            self._failed_batches.give_up(expired.of(history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
         gone: Batch | None = None
@@ -201,7 +201,7 @@ class BatchRunner:
             streams, read_arn = self._ports.streams, self._settings.read_arn
             gone, alive = split_gone(batch, streams, read_arn, self._place.shard_id, now_ms=now_ms)
         if gone is not None:
-            self._disposal.note_expired(gone.of(history))
+            self._failed_batches.note_expired(gone.of(history))
             self._replace(() if alive is None else (alive,), gone.records[-1])
             return 0.0
         batch = self.batches[0] = batch.of(history)
@@ -227,7 +227,7 @@ class BatchRunner:
             raise WorkerDone
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         note_failure(history, answer, result.payload, result.function_error)
-        verdict = judge(batch, answer, self._settings.rules)
+        verdict = decide_batch(batch, answer, self._settings.rules)
         self.window = window
         if succeeded:
             self._ports.trace.write(self._place, history, batch, trace.SUCCESS)
@@ -239,7 +239,7 @@ class BatchRunner:
             given_up = self._split(batch, Verdict(rest=(verdict.discarded,)))[0]
             # Store the progress first: if the destination fails, only this batch is retried.
             self._replace((replace(given_up, attempts=batch.attempts),), verdict.done)
-            self._disposal.give_up(given_up, RETRIES_EXHAUSTED, self._events, result=result)
+            self._failed_batches.give_up(given_up, RETRIES_EXHAUSTED, self._events, result=result)
             self._replace((), given_up.records[-1])
         else:
             self._replace(self._split(batch, verdict), verdict.done)

@@ -52,7 +52,7 @@ from headrace.services.lambda_.runtime.platform_log import (
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.runtime.visible_files import TASK, TMP, View
+from headrace.services.lambda_.runtime.visible_files import TASK, TMP, VisibleFiles
 
 log = logging.getLogger(__name__)
 
@@ -271,7 +271,7 @@ class Sandbox:
             output=process.output, end_signal=process.end_signal, only_pid=process.top_pid
         )
 
-    def _start_walled(self, view: View) -> FunctionProcess:
+    def _start_walled(self, view: VisibleFiles) -> FunctionProcess:
         spec = self.spec
         places = ProcessPaths(TASK, spec.opt_dir and OPT, TMP, view.path)
         arguments, environment = self._prepare(places)

@@ -1,8 +1,8 @@
 """A program that starts function processes in Linux namespaces ("behind walls"). Each cloud runs one.
 
 It uses only the standard library and `headrace.walls.namespaces`. At its start it enters a user and a mount namespace,
-and mounts there the files that every function may see (`walls.py` lists them). For each function process it clones
-itself into new namespaces (mounts, processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`, removes the
+and mounts there the files that every function may see (`visible_files.py` lists them). For each function process it
+clones itself into new namespaces (mounts, processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`, removes the
 machine's other files with `pivot_root`, drops every capability, and then runs the function's interpreter. A clone takes
 a millisecond; `unshare` and `mount` would each be a program to start.
 

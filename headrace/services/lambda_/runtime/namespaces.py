@@ -27,7 +27,13 @@ from typing import Any
 
 from headrace.services.lambda_.runtime.memory import count_children_memory_bytes
 from headrace.services.lambda_.runtime.process import NotStarted
-from headrace.services.lambda_.runtime.visible_files import OPT, TASK, TMP, View, make_view
+from headrace.services.lambda_.runtime.visible_files import (
+    OPT,
+    TASK,
+    TMP,
+    VisibleFiles,
+    find_visible_files,
+)
 from headrace.walls.launching import command_of
 
 log = logging.getLogger(__name__)
@@ -69,7 +75,7 @@ class Namespaces:
         self._folders = tuple(folders)
         self._lock = threading.Lock()
         self._launcher: _Launcher | None = None
-        self._view: View | None = None
+        self._view: VisibleFiles | None = None
         self._is_closed = False
 
     @property
@@ -82,7 +88,7 @@ class Namespaces:
         """Whether this machine is known to permit no walls."""
         return _Known.refusal is not None
 
-    def view(self) -> View | None:
+    def view(self) -> VisibleFiles | None:
         """Start the launcher if needed, and return the view; None where walls are impossible. Raises NotStarted."""
         if self.are_missing:
             return None
@@ -95,7 +101,7 @@ class Namespaces:
 
     def _start_launcher(self) -> None:
         """Start the launcher. If the machine refuses the first one, functions run without walls. Raises NotStarted."""
-        view = self._view or make_view(self._data_dir, self._folders)
+        view = self._view or find_visible_files(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
             self._launcher = _Launcher(_plan(view, self._stage))
@@ -172,7 +178,7 @@ class _Known:
             log.warning("%s: this machine permits no walls around them (%s).", NO_WALLS, reason)
 
 
-def _plan(view: View, stage: Path) -> dict[str, Any]:
+def _plan(view: VisibleFiles, stage: Path) -> dict[str, Any]:
     """Return the launcher's first message: the mounts for all functions. Those in /tmp and /opt come per process."""
     return {
         "stage": str(stage),
@@ -187,7 +193,7 @@ def _is_late(path: Path) -> bool:
     return path.is_relative_to(TMP) or path.is_relative_to(OPT)
 
 
-def _process_mounts(view: View, mounts: OwnMounts, data_dir: Path) -> dict[str, Any]:
+def _process_mounts(view: VisibleFiles, mounts: OwnMounts, data_dir: Path) -> dict[str, Any]:
     """Return the mounts of one process for the launcher's message, as pairs of mount point and source."""
     own = [(TASK, mounts.code_dir)]
     late = [path for path in view.seen if _is_late(path)]

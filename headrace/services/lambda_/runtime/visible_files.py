@@ -42,7 +42,7 @@ _OF_A_PREFIX = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class VisibleFiles:
     """The files that all functions of a cloud see.
 
     Attributes:
@@ -75,7 +75,7 @@ def covers(folders: Iterable[Path], path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
+def find_visible_files(data_dir: Path, folders: Sequence[Path] = ()) -> VisibleFiles:
     """Return the view for functions of the cloud with this `data_dir`, which may also write to `folders`."""
     system = [Path(name) for name in _SYSTEM]
     links = tuple((path, str(path.readlink())) for path in system if path.is_symlink())
@@ -91,7 +91,9 @@ def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
     hidden = [Path("/etc") / name for name in _SYSTEM_SECRETS]
     hidden += [home / name for home in _list_homes() for name in _HOME_SECRETS]
     hidden += _list_spellings(data_dir)
-    return View(tuple(seen), links, tuple(path.resolve() for path in folders), tuple(hidden))
+    return VisibleFiles(
+        tuple(seen), links, tuple(path.resolve() for path in folders), tuple(hidden)
+    )
 
 
 def _list_runtime_links() -> tuple[tuple[Path, str], ...]:
