@@ -2,9 +2,9 @@
 
 It uses only the standard library and `headrace.walls.namespaces`. At its start it enters a user and a mount namespace,
 and mounts there the files that every function may see (`visible_files.py` lists them). For each function process it
-clones itself into new namespaces (mounts, processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`, removes the
-machine's other files with `pivot_root`, drops every capability, and then runs the function's interpreter. A clone takes
-a millisecond; `unshare` and `mount` would each be a program to start.
+clones itself into new namespaces (mounts, processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`,
+removes the machine's other files with `pivot_root`, drops every capability, and then runs the function's interpreter.
+A clone takes a millisecond; `unshare` and `mount` would each be a program to start.
 
 The clone is process 1 of its process namespace. It waits for the function and reports how the function ended. When the
 clone ends, the kernel ends every process of the function. The launcher ends when its socket closes, which happens
