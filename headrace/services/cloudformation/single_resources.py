@@ -58,12 +58,12 @@ class SingleResources:
         return not kind.startswith(_OF_STACKS) and self.is_known(kind)
 
     def create(
-        self, resource_place: ResourcePlace, kind: str, properties: Mapping[str, Any]
+        self, place: ResourcePlace, kind: str, properties: Mapping[str, Any]
     ) -> KnownResource:
         """See `ResourceTypes.create`."""
         kind_found, context, new = (
             self._type(kind),
-            self._context(resource_place, kind),
+            self._context(place, kind),
             dict(properties),
         )
         with _refusals(kind, kind_found.name_of(new)):
@@ -75,7 +75,7 @@ class SingleResources:
 
     def update(
         self,
-        resource_place: ResourcePlace,
+        place: ResourcePlace,
         kind: str,
         before: KnownResource,
         properties: Mapping[str, Any],
@@ -97,16 +97,16 @@ class SingleResources:
             result = ResourceResult(before.identifier, dict(before.attributes))
             if changed and kind_found.update is not None:
                 result = kind_found.update(
-                    self._context(resource_place, kind), before.identifier, old, new
+                    self._context(place, kind), before.identifier, old, new
                 )
             return self._build_known_resource(kind_found, result, new)
 
-    def delete(self, resource_place: ResourcePlace, kind: str, resource: KnownResource) -> None:
+    def delete(self, place: ResourcePlace, kind: str, resource: KnownResource) -> None:
         """See `ResourceTypes.delete`."""
         with _refusals(kind, resource.identifier):
             properties = dict(resource.properties)
             self._type(kind).delete(
-                self._context(resource_place, kind), resource.identifier, properties
+                self._context(place, kind), resource.identifier, properties
             )
 
     def in_stacks(self, account: str, region: str, kind: str) -> list[KnownResource]:
@@ -138,14 +138,14 @@ class SingleResources:
             self._ports.clock.now_ms(),
         )
 
-    def _context(self, resource_place: ResourcePlace, kind: str) -> Context:
+    def _context(self, place: ResourcePlace, kind: str) -> Context:
         ports = self._ports
         return Context(
             control=ports.control,
             clock=ports.clock,
             ids=ports.ids,
-            account=resource_place.account,
-            region=resource_place.region,
+            account=place.account,
+            region=place.region,
             stack_name=_NAME,
             stack_id="",
             logical_id=kind.rpartition("::")[2],
@@ -153,8 +153,8 @@ class SingleResources:
             endpoint_url=ports.endpoint_url(),
             responses=ports.responses,
             functions=ports.functions,
-            stop=resource_place.stop,
-            note_made=resource_place.note_made,
+            stop=place.stop,
+            note_made=place.note_made,
         )
 
 
