@@ -96,18 +96,14 @@ class SingleResources:
                 )
             result = ResourceResult(before.identifier, dict(before.attributes))
             if changed and kind_found.update is not None:
-                result = kind_found.update(
-                    self._context(place, kind), before.identifier, old, new
-                )
+                result = kind_found.update(self._context(place, kind), before.identifier, old, new)
             return self._build_known_resource(kind_found, result, new)
 
     def delete(self, place: ResourcePlace, kind: str, resource: KnownResource) -> None:
         """See `ResourceTypes.delete`."""
         with _refusals(kind, resource.identifier):
             properties = dict(resource.properties)
-            self._type(kind).delete(
-                self._context(place, kind), resource.identifier, properties
-            )
+            self._type(kind).delete(self._context(place, kind), resource.identifier, properties)
 
     def in_stacks(self, account: str, region: str, kind: str) -> list[KnownResource]:
         """See `ResourceTypes.in_stacks`."""
