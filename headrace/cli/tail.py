@@ -1,8 +1,7 @@
-"""`headrace tail`: prints the records of a stream as they come, here or on AWS (`--aws`)."""
+"""`headrace tail`: prints the records of a stream, or of a queue, as they come, here or on AWS (`--aws`)."""
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from typing import Any
 import click
 
 from headrace.cli.interrupts import reader_is_gone
-from headrace.cli.options import client_options, endpoint_option, explain, fail
+from headrace.cli.options import client, client_options, endpoint_option, explain, fail
+from headrace.cli.tail_queue import data_shown, tail_queue
 from headrace.client.group import ConsumerGroup, GroupError
 from headrace.client.leases.stores import MemoryLeaseStore
 from headrace.client.records import Record
@@ -24,6 +24,12 @@ POLL_AWS_EVERY_S = 0.25
 
 @click.command()
 @click.argument("stream")
+@click.option(
+    "--queue",
+    "from_queue",
+    is_flag=True,
+    help="STREAM is a queue, by name or ARN: receive its records, and acknowledge those that were printed.",
+)
 @click.option(
     "--from",
     "start",
@@ -42,6 +48,7 @@ def tail(
     start: str,
     limit: int | None,
     *,
+    from_queue: bool,
     drain: bool,
     as_json: bool,
     endpoint_url: str,
@@ -52,6 +59,12 @@ def tail(
     from botocore.exceptions import BotoCoreError, ClientError
 
     position = _position(start)
+    if from_queue:
+        if start != "LATEST":
+            raise fail("A queue has its own position: --from does not go with --queue.")
+        kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+        tail_queue(kinesis, stream, limit, drain=drain, as_json=as_json)
+        return
     options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
     records = _follow(stream, position, options, drain=drain, aws=aws)
     try:
@@ -101,10 +114,7 @@ def _line(shard_id: str, record: Record, *, as_json: bool) -> str | bytes:
     data = record.data
     if not as_json:
         return data
-    try:
-        shown = {"data": data.decode()}
-    except UnicodeDecodeError:
-        shown = {"dataBase64": base64.b64encode(data).decode()}
+    shown = data_shown(data)
     return json.dumps(
         {
             "shardId": shard_id,

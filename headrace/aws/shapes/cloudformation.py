@@ -32,6 +32,7 @@ class ContinueUpdateRollbackInput(TypedDict):
     RoleARN: NotRequired[str]
     ResourcesToSkip: NotRequired[list[str]]
     ClientRequestToken: NotRequired[str]
+    ForceRollback: NotRequired[bool]
 
 class ContinueUpdateRollbackOutput(TypedDict): ...
 
@@ -520,6 +521,7 @@ class Stack(TypedDict):
     DeletionMode: NotRequired[str]
     DetailedStatus: NotRequired[str]
     LastOperations: NotRequired[list["OperationEntry"]]
+    AliasName: NotRequired[str]
 
 class StackDriftInformation(TypedDict):
     StackDriftStatus: str

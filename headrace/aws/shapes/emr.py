@@ -921,6 +921,11 @@ class Step(TypedDict, total=False):
     ExecutionRoleArn: str
     LogUri: str
     EncryptionKeyArn: str
+    AdditionalInfo: "StepAdditionalInfo"
+
+class StepAdditionalInfo(TypedDict, total=False):
+    ResourceManagerApplicationIds: list[str]
+    ResourceManager: str
 
 class StepConfig(TypedDict):
     Name: str
@@ -960,6 +965,7 @@ class StepSummary(TypedDict, total=False):
     Status: "StepStatus"
     LogUri: str
     EncryptionKeyArn: str
+    AdditionalInfo: "StepAdditionalInfo"
 
 class StepTimeline(TypedDict, total=False):
     CreationDateTime: datetime

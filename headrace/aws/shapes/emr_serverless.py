@@ -109,6 +109,9 @@ class DiskEncryptionConfiguration(TypedDict, total=False):
     encryptionContext: dict[str, str]
     encryptionKeyArn: str
 
+class FlexExecution(TypedDict, total=False):
+    enabled: bool
+
 class GetApplicationRequest(TypedDict):
     applicationId: str
 
@@ -202,6 +205,7 @@ class JobRun(TypedDict):
     queuedDurationMilliseconds: NotRequired[int]
     imageConfiguration: NotRequired["ImageConfiguration"]
     workerTypeSpecifications: NotRequired[dict[str, "WorkerTypeSpecification"]]
+    flexExecution: NotRequired["FlexExecution"]
 
 class JobRunAttemptSummary(TypedDict):
     applicationId: str
@@ -219,6 +223,7 @@ class JobRunAttemptSummary(TypedDict):
     releaseLabel: str
     type: NotRequired[str]
     attempt: NotRequired[int]
+    flexExecution: NotRequired["FlexExecution"]
 
 class JobRunExecutionIamPolicy(TypedDict, total=False):
     policy: str
@@ -241,6 +246,7 @@ class JobRunSummary(TypedDict):
     attempt: NotRequired[int]
     attemptCreatedAt: NotRequired[datetime]
     attemptUpdatedAt: NotRequired[datetime]
+    flexExecution: NotRequired["FlexExecution"]
 
 class ListApplicationsRequest(TypedDict, total=False):
     nextToken: str
@@ -339,6 +345,7 @@ class StartJobRunRequest(TypedDict):
     name: NotRequired[str]
     mode: NotRequired[str]
     retryPolicy: NotRequired["RetryPolicy"]
+    flexExecution: NotRequired["FlexExecution"]
 
 class StartJobRunResponse(TypedDict):
     applicationId: str

@@ -3,6 +3,44 @@
 from datetime import datetime
 from typing import NotRequired, TypedDict
 
+class AcknowledgeDeadLetterQueueRecordsErrorEntry(TypedDict):
+    ReceiptHandle: str
+    ErrorCode: str
+    ErrorMessage: NotRequired[str]
+
+class AcknowledgeDeadLetterQueueRecordsInput(TypedDict):
+    QueueARN: str
+    Entries: list["AcknowledgeDeadLetterQueueRecordsRequestEntry"]
+
+class AcknowledgeDeadLetterQueueRecordsOutput(TypedDict):
+    Successful: list["AcknowledgeDeadLetterQueueRecordsResultEntry"]
+    Failed: list["AcknowledgeDeadLetterQueueRecordsErrorEntry"]
+
+class AcknowledgeDeadLetterQueueRecordsRequestEntry(TypedDict):
+    ReceiptHandle: str
+
+class AcknowledgeDeadLetterQueueRecordsResultEntry(TypedDict):
+    ReceiptHandle: str
+
+class AcknowledgeQueueRecordsErrorEntry(TypedDict):
+    ReceiptHandle: str
+    ErrorCode: str
+    ErrorMessage: NotRequired[str]
+
+class AcknowledgeQueueRecordsInput(TypedDict):
+    QueueARN: str
+    Entries: list["AcknowledgeQueueRecordsRequestEntry"]
+
+class AcknowledgeQueueRecordsOutput(TypedDict):
+    Successful: list["AcknowledgeQueueRecordsResultEntry"]
+    Failed: list["AcknowledgeQueueRecordsErrorEntry"]
+
+class AcknowledgeQueueRecordsRequestEntry(TypedDict):
+    ReceiptHandle: str
+
+class AcknowledgeQueueRecordsResultEntry(TypedDict):
+    ReceiptHandle: str
+
 class AddTagsToStreamInput(TypedDict):
     StreamName: NotRequired[str]
     Tags: dict[str, str]
@@ -27,6 +65,15 @@ class ConsumerDescription(TypedDict):
     ConsumerCreationTimestamp: datetime
     StreamARN: str
 
+class CreateQueueInput(TypedDict):
+    QueueName: str
+    StreamConfigurationList: list["QueueStreamConfiguration"]
+    QueueAttributes: NotRequired["QueueAttributes"]
+    Tags: NotRequired[dict[str, str]]
+
+class CreateQueueOutput(TypedDict):
+    QueueDescription: "QueueDescription"
+
 class CreateStreamInput(TypedDict):
     StreamName: str
     ShardCount: NotRequired[int]
@@ -36,11 +83,18 @@ class CreateStreamInput(TypedDict):
     MaxRecordSizeInKiB: NotRequired[int]
     RecordDistributionStrategy: NotRequired[str]
 
+class DeadLetterConfiguration(TypedDict):
+    TargetType: str
+    MaxReceiveCount: NotRequired[int]
+
 class DecreaseStreamRetentionPeriodInput(TypedDict):
     StreamName: NotRequired[str]
     RetentionPeriodHours: int
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
+
+class DeleteQueueInput(TypedDict):
+    QueueARN: str
 
 class DeleteResourcePolicyInput(TypedDict):
     ResourceARN: str
@@ -72,6 +126,12 @@ class DescribeLimitsOutput(TypedDict):
     OnDemandStreamCountLimit: int
     ChannelCount: NotRequired[int]
     ChannelCountLimit: NotRequired[int]
+
+class DescribeQueueInput(TypedDict):
+    QueueARN: str
+
+class DescribeQueueOutput(TypedDict):
+    QueueDescription: "QueueDescription"
 
 class DescribeStreamConsumerInput(TypedDict, total=False):
     StreamARN: str
@@ -163,6 +223,15 @@ class IncreaseStreamRetentionPeriodInput(TypedDict):
     RetentionPeriodHours: int
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
+
+class ListQueuesInput(TypedDict, total=False):
+    MaxResults: int
+    NextToken: str
+    StreamFilter: list["QueueStreamFilter"]
+
+class ListQueuesOutput(TypedDict):
+    QueueSummaries: list["QueueSummary"]
+    NextToken: NotRequired[str]
 
 class ListShardsInput(TypedDict, total=False):
     StreamName: str
@@ -277,6 +346,68 @@ class PutResourcePolicyInput(TypedDict):
     StreamId: NotRequired[str]
     Policy: str
 
+class QueueAttributes(TypedDict, total=False):
+    VisibilityTimeoutSeconds: int
+    DeadLetterConfiguration: "DeadLetterConfiguration"
+
+class QueueDescription(TypedDict):
+    QueueName: str
+    QueueARN: str
+    QueueStatus: str
+    QueueCreationTimestamp: datetime
+    StreamConfigurationList: list["QueueStreamConfiguration"]
+    QueueAttributes: NotRequired["QueueAttributes"]
+
+class QueueRecord(TypedDict):
+    ReceiptHandle: str
+    RecordId: str
+    PartitionKey: NotRequired[str]
+    Data: bytes
+    ApproximateArrivalTimestamp: datetime
+    FirstReceiveTimestamp: datetime
+    ReceiveCount: int
+
+class QueueStartingPosition(TypedDict):
+    Type: str
+    Timestamp: NotRequired[datetime]
+
+class QueueStreamConfiguration(TypedDict):
+    StreamARN: str
+    StartingPosition: NotRequired["QueueStartingPosition"]
+
+class QueueStreamFilter(TypedDict):
+    StreamARN: str
+    StreamCreationTimestamp: NotRequired[datetime]
+
+class QueueStreamIdentifier(TypedDict):
+    StreamARN: str
+    StreamCreationTimestamp: datetime
+
+class QueueSummary(TypedDict):
+    QueueName: str
+    QueueARN: str
+    QueueStatus: str
+    QueueCreationTimestamp: datetime
+    Streams: list["QueueStreamIdentifier"]
+
+class ReceiveDeadLetterQueueRecordsInput(TypedDict):
+    QueueARN: str
+    Limit: NotRequired[int]
+    WaitTimeSeconds: NotRequired[int]
+    VisibilityTimeoutSeconds: NotRequired[int]
+
+class ReceiveDeadLetterQueueRecordsOutput(TypedDict):
+    QueueRecords: list["QueueRecord"]
+
+class ReceiveQueueRecordsInput(TypedDict):
+    QueueARN: str
+    Limit: NotRequired[int]
+    WaitTimeSeconds: NotRequired[int]
+    VisibilityTimeoutSeconds: NotRequired[int]
+
+class ReceiveQueueRecordsOutput(TypedDict):
+    QueueRecords: list["QueueRecord"]
+
 class Record(TypedDict):
     SequenceNumber: str
     ApproximateArrivalTimestamp: NotRequired[datetime]
@@ -298,6 +429,25 @@ class RemoveTagsFromStreamInput(TypedDict):
     TagKeys: list[str]
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
+
+class RestoreDeadLetterQueueRecordsErrorEntry(TypedDict):
+    ReceiptHandle: str
+    ErrorCode: str
+    ErrorMessage: NotRequired[str]
+
+class RestoreDeadLetterQueueRecordsInput(TypedDict):
+    QueueARN: str
+    Entries: list["RestoreDeadLetterQueueRecordsRequestEntry"]
+
+class RestoreDeadLetterQueueRecordsOutput(TypedDict):
+    Successful: list["RestoreDeadLetterQueueRecordsResultEntry"]
+    Failed: list["RestoreDeadLetterQueueRecordsErrorEntry"]
+
+class RestoreDeadLetterQueueRecordsRequestEntry(TypedDict):
+    ReceiptHandle: str
+
+class RestoreDeadLetterQueueRecordsResultEntry(TypedDict):
+    ReceiptHandle: str
 
 class SequenceNumberRange(TypedDict):
     StartingSequenceNumber: str
@@ -371,6 +521,7 @@ class StreamDescriptionSummary(TypedDict):
     MaxRecordSizeInKiB: NotRequired[int]
     ChannelCount: NotRequired[int]
     RecordDistributionStrategy: NotRequired[str]
+    QueueCount: NotRequired[int]
 
 class StreamModeDetails(TypedDict):
     StreamMode: str
@@ -409,10 +560,57 @@ class UpdateAccountSettingsInput(TypedDict):
 class UpdateAccountSettingsOutput(TypedDict, total=False):
     MinimumThroughputBillingCommitment: "MinimumThroughputBillingCommitmentOutput"
 
+class UpdateDeadLetterQueueRecordsVisibilityErrorEntry(TypedDict):
+    ReceiptHandle: str
+    ErrorCode: str
+    ErrorMessage: NotRequired[str]
+
+class UpdateDeadLetterQueueRecordsVisibilityInput(TypedDict):
+    QueueARN: str
+    Entries: list["UpdateDeadLetterQueueRecordsVisibilityRequestEntry"]
+
+class UpdateDeadLetterQueueRecordsVisibilityOutput(TypedDict):
+    Successful: list["UpdateDeadLetterQueueRecordsVisibilityResultEntry"]
+    Failed: list["UpdateDeadLetterQueueRecordsVisibilityErrorEntry"]
+
+class UpdateDeadLetterQueueRecordsVisibilityRequestEntry(TypedDict):
+    ReceiptHandle: str
+    VisibilityTimeoutSeconds: int
+
+class UpdateDeadLetterQueueRecordsVisibilityResultEntry(TypedDict):
+    ReceiptHandle: str
+
 class UpdateMaxRecordSizeInput(TypedDict):
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
     MaxRecordSizeInKiB: int
+
+class UpdateQueueInput(TypedDict):
+    QueueARN: str
+    QueueAttributes: "QueueAttributes"
+
+class UpdateQueueOutput(TypedDict):
+    QueueDescription: "QueueDescription"
+
+class UpdateQueueRecordsVisibilityErrorEntry(TypedDict):
+    ReceiptHandle: str
+    ErrorCode: str
+    ErrorMessage: NotRequired[str]
+
+class UpdateQueueRecordsVisibilityInput(TypedDict):
+    QueueARN: str
+    Entries: list["UpdateQueueRecordsVisibilityRequestEntry"]
+
+class UpdateQueueRecordsVisibilityOutput(TypedDict):
+    Successful: list["UpdateQueueRecordsVisibilityResultEntry"]
+    Failed: list["UpdateQueueRecordsVisibilityErrorEntry"]
+
+class UpdateQueueRecordsVisibilityRequestEntry(TypedDict):
+    ReceiptHandle: str
+    VisibilityTimeoutSeconds: int
+
+class UpdateQueueRecordsVisibilityResultEntry(TypedDict):
+    ReceiptHandle: str
 
 class UpdateShardCountInput(TypedDict):
     StreamName: NotRequired[str]

@@ -3,6 +3,9 @@
 from datetime import datetime
 from typing import NotRequired, TypedDict
 
+class AcceleratorConfig(TypedDict):
+    AcceleratorMemorySize: int
+
 class AccountLimit(TypedDict, total=False):
     TotalCodeSize: int
     CodeSizeUnzipped: int
@@ -162,6 +165,8 @@ class CreateFunctionInput(TypedDict):
     TenancyConfig: NotRequired["TenancyConfig"]
     CapacityProviderConfig: NotRequired["CapacityProviderConfig"]
     DurableConfig: NotRequired["DurableConfig"]
+    RuntimeConfig: NotRequired["FunctionRuntimeConfig"]
+    AcceleratorConfig: NotRequired["AcceleratorConfig"]
 
 class CreateFunctionUrlConfigInput(TypedDict):
     FunctionName: str
@@ -367,6 +372,8 @@ class FunctionConfiguration(TypedDict, total=False):
     CapacityProviderConfig: "CapacityProviderConfig"
     ConfigSha256: str
     DurableConfig: "DurableConfig"
+    RuntimeConfig: "FunctionRuntimeConfig"
+    AcceleratorConfig: "AcceleratorConfig"
 
 class FunctionEventInvokeConfig(TypedDict, total=False):
     LastModified: datetime
@@ -374,6 +381,10 @@ class FunctionEventInvokeConfig(TypedDict, total=False):
     MaximumRetryAttempts: int
     MaximumEventAgeInSeconds: int
     DestinationConfig: "DestinationConfig"
+
+class FunctionRuntimeConfig(TypedDict):
+    RuntimeArn: str
+    RuntimeAlias: str
 
 class FunctionUrlConfig(TypedDict):
     FunctionUrl: str
@@ -853,6 +864,7 @@ class SelfManagedEventSource(TypedDict, total=False):
 class SelfManagedKafkaEventSourceConfig(TypedDict, total=False):
     ConsumerGroupId: str
     SchemaRegistryConfig: "KafkaSchemaRegistryConfig"
+    ConsumptionMode: str
 
 class SnapStart(TypedDict, total=False):
     ApplyOn: str
@@ -964,6 +976,8 @@ class UpdateFunctionConfigurationInput(TypedDict):
     LoggingConfig: NotRequired["LoggingConfig"]
     CapacityProviderConfig: NotRequired["CapacityProviderConfig"]
     DurableConfig: NotRequired["DurableConfig"]
+    RuntimeConfig: NotRequired["FunctionRuntimeConfig"]
+    AcceleratorConfig: NotRequired["AcceleratorConfig"]
 
 class UpdateFunctionEventInvokeConfigInput(TypedDict):
     FunctionName: str

@@ -76,6 +76,7 @@ class DescribeStatementResponse(TypedDict):
     ResultRows: NotRequired[int]
     ResultSize: NotRequired[int]
     RedshiftQueryId: NotRequired[int]
+    RedshiftQueryUuid: NotRequired[str]
     QueryParameters: NotRequired[list["SqlParameter"]]
     SubStatements: NotRequired[list["SubStatementData"]]
     WorkgroupName: NotRequired[str]
@@ -278,6 +279,7 @@ class SubStatementData(TypedDict):
     ResultRows: NotRequired[int]
     ResultSize: NotRequired[int]
     RedshiftQueryId: NotRequired[int]
+    RedshiftQueryUuid: NotRequired[str]
     HasResultSet: NotRequired[bool]
 
 class TableMember(TypedDict, total=False):

@@ -343,6 +343,7 @@ class CreateMultipartUploadOutput(TypedDict, total=False):
     RequestCharged: str
     ChecksumAlgorithm: str
     ChecksumType: str
+    VersionId: str
 
 class DefaultRetention(TypedDict, total=False):
     Mode: str
@@ -486,6 +487,7 @@ class Encryption(TypedDict):
 
 class EncryptionConfiguration(TypedDict, total=False):
     ReplicaKmsKeyID: str
+    UseSourceMultiRegionKey: "UseSourceMultiRegionKey"
 
 class Error(TypedDict, total=False):
     Key: str
@@ -1121,6 +1123,7 @@ class ListPartsOutput(TypedDict, total=False):
     RequestCharged: str
     ChecksumAlgorithm: str
     ChecksumType: str
+    VersionId: str
 
 class LocationInfo(TypedDict, total=False):
     Type: str
@@ -1164,6 +1167,7 @@ class MultipartUpload(TypedDict, total=False):
     Initiator: "Initiator"
     ChecksumAlgorithm: str
     ChecksumType: str
+    VersionId: str
 
 class NoncurrentVersionExpiration(TypedDict, total=False):
     NoncurrentDays: int
@@ -1606,11 +1610,22 @@ class ReplicationRule(TypedDict):
 class ReplicationRuleAndOperator(TypedDict, total=False):
     Prefix: str
     Tags: list["Tag"]
+    Not: "ReplicationRuleNotOperator"
 
 class ReplicationRuleFilter(TypedDict, total=False):
     Prefix: str
     Tag: "Tag"
     And: "ReplicationRuleAndOperator"
+    Not: "ReplicationRuleNotOperator"
+
+class ReplicationRuleNotOperator(TypedDict, total=False):
+    Prefix: str
+    Tag: "Tag"
+    Or: "ReplicationRuleOrOperator"
+
+class ReplicationRuleOrOperator(TypedDict, total=False):
+    Prefixes: list[str]
+    Tags: list["Tag"]
 
 class ReplicationTime(TypedDict):
     Status: str
@@ -1760,6 +1775,7 @@ class UploadPartCopyOutput(TypedDict, total=False):
     SSEKMSKeyId: str
     BucketKeyEnabled: bool
     RequestCharged: str
+    VersionId: str
 
 class UploadPartInput(TypedDict):
     Body: NotRequired[bytes]
@@ -1804,6 +1820,10 @@ class UploadPartOutput(TypedDict, total=False):
     SSEKMSKeyId: str
     BucketKeyEnabled: bool
     RequestCharged: str
+    VersionId: str
+
+class UseSourceMultiRegionKey(TypedDict):
+    Status: str
 
 class VersioningConfiguration(TypedDict, total=False):
     MFADelete: str
