@@ -18,7 +18,7 @@ import msgspec
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from headrace.core.ports import StreamRecord, TrimHorizon
-from headrace.services.firehose.aggregates import taken_apart
+from headrace.services.firehose.aggregates import split_aggregate
 from headrace.testing import ROUGH, Chances, simulation
 from headrace.testing.simulated.world import SimulatedCloud
 from scripts.simulated_deployment import (
@@ -295,7 +295,7 @@ class _Flights:
 
 
 def _user_records(data: bytes) -> list[bytes]:
-    users = taken_apart(data)
+    users = split_aggregate(data)
     return [data] if users is None else [payload for _, payload in users]
 
 

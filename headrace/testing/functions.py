@@ -36,10 +36,10 @@ from headrace.services.lambda_.runtime.platform_log import (
     PlatformLog,
     ProcessBroken,
     Usage,
-    error_document,
-    exited,
-    iso_time,
-    timed_out,
+    build_error_document,
+    build_exit_error,
+    build_timeout_error,
+    format_iso_time,
 )
 from headrace.testing import environment as variables_of
 from headrace.testing.function_variables import FunctionVariables, default_session_of
@@ -142,7 +142,7 @@ class _LogHandler(logging.Handler):
         """See logging.Handler."""
         if record.thread != self._thread:
             return
-        line = f"[{record.levelname}]\t{iso_time(self._now_ms())}\t{self._request_id}\t{self.format(record)}\n"
+        line = f"[{record.levelname}]\t{format_iso_time(self._now_ms())}\t{self._request_id}\t{self.format(record)}\n"
         self._log.feed(line.encode("utf-8", "replace"))
 
 
@@ -172,7 +172,7 @@ class InProcessEnvironment:
         self.spec = spec
         self._rules = rules
         self._credentials = credentials
-        stamp = iso_time(rules.clock.now_ms())[:10].replace("-", "/")
+        stamp = format_iso_time(rules.clock.now_ms())[:10].replace("-", "/")
         self.log_stream = f"{stamp}/[{spec.version}]{rules.ids.hex(32)}"
         self.is_killed = False
         self.idle_since_s = rules.clock.monotonic_s()
@@ -215,7 +215,7 @@ class InProcessEnvironment:
         request_id = invocation.request_id
         # Another function that runs may take its whole timeout.
         if not _RUNNING.acquire(timeout=self.spec.timeout_s + 60):
-            payload = error_document(
+            payload = build_error_document(
                 "Runtime.Busy", "Another function has been running in this process for too long."
             )
             return Outcome(payload, "Unhandled", 0.0)
@@ -282,19 +282,21 @@ class InProcessEnvironment:
                 answer = self._handler(event, context)
         except FunctionDied as died:
             why = "Runtime exited with error: signal: killed"
-            raise exited(invocation.request_id, why) from died
+            raise build_exit_error(invocation.request_id, why) from died
         except SystemExit as error:
             why = f"Runtime exited with error: exit status {error.code}"
-            raise exited(invocation.request_id, why) from error
+            raise build_exit_error(invocation.request_id, why) from error
         except Exception as error:  # noqa: BLE001 - any exception of a handler is its answer
-            self._output.feed(f"{log_line(error, iso_time(rules.clock.now_ms()))}\n".encode())
+            self._output.feed(
+                f"{log_line(error, format_iso_time(rules.clock.now_ms()))}\n".encode()
+            )
             payload = error_payload(error, invocation.request_id)
             if rules.elapsed_s() - started_s <= spec.timeout_s:
                 return payload, "Unhandled"
             answer = None
         if rules.elapsed_s() - started_s > spec.timeout_s:
             # Python code on a thread cannot be interrupted: it has run to its end, and still counts as timed out.
-            raise timed_out(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
+            raise build_timeout_error(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
         return encode_answer(answer, invocation.request_id)
 
     @contextlib.contextmanager

@@ -16,7 +16,7 @@ from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.platform_log import (
     ProcessBroken,
     answer_too_large,
-    error_document,
+    build_error_document,
 )
 
 
@@ -82,7 +82,7 @@ def check_handler(handler: str, folder: Path) -> None:
 def not_loadable(error: FunctionNotLoadable) -> ProcessBroken:
     """Return the error of an environment whose handler cannot be imported."""
     return ProcessBroken(
-        error_document("Runtime.ImportModuleError", str(error)),
+        build_error_document("Runtime.ImportModuleError", str(error)),
         f"[ERROR] Runtime.ImportModuleError: {error}",
         error_type="Runtime.ImportModuleError",
     )

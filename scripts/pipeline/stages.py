@@ -22,7 +22,7 @@ from headrace.cli import flights
 from headrace.cli.record_batches import Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
-from headrace.services.firehose.aggregates import taken_apart
+from headrace.services.firehose.aggregates import split_aggregate
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 from scripts.pipeline.run import ROOT, Check, Run, StageError, command
@@ -149,7 +149,7 @@ def replay(
 
 def flights_in(data: bytes) -> list[dict[str, Any]]:
     """Return the flights in a record of the enriched stream: several flights of a carrier may share a record."""
-    users = taken_apart(data)
+    users = split_aggregate(data)
     payloads = [data] if users is None else [payload for _, payload in users]
     return [json.loads(payload) for payload in payloads]
 

@@ -134,7 +134,7 @@ class Deployer:
         server.client("ssm").put_parameter(
             Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
         )
-        probe = namespaces.Walls(place / "probe")
+        probe = namespaces.Namespaces(place / "probe")
         # BucketDeployment's AWS CLI looks for Python where functions have it behind walls.
         self.deploys = probe.view() is not None
         probe.close()

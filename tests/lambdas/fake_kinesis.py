@@ -49,6 +49,6 @@ class FakeKinesis:
 def taken_apart(data: bytes) -> list[bytes]:
     """Return the data of what a record holds, as `lambdas/aggregate` and Firehose see it."""
     users = user_records(data)
-    firehoses = aggregates.taken_apart(data)
+    firehoses = aggregates.split_aggregate(data)
     assert users == ([data] if firehoses is None else [payload for _, payload in firehoses])
     return users

@@ -24,7 +24,7 @@ from headrace.services.cloudformation.stacks.exports import Exports
 from headrace.services.cloudformation.stacks.notifications import Notifications
 from headrace.services.cloudformation.stacks.scope import Lookups
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template.template_source import included_text
+from headrace.services.cloudformation.template.template_source import read_included_text
 from headrace.services.cloudformation.transforms.run import Transforms
 from headrace.store.database import Database
 
@@ -71,7 +71,7 @@ def build_cloudformation(
             control=control,
             functions=functions,
             ids=ids,
-            read_object=lambda url: included_text(_as_https(url), objects, endpoint_url()),
+            read_object=lambda url: read_included_text(_as_https(url), objects, endpoint_url()),
         ),
         endpoint_url=endpoint_url,
         strict=strict,

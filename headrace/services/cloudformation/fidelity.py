@@ -76,7 +76,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
                     "remark": remark,
                 }
             )
-        dropped = _dropped(kind, properties)
+        dropped = _list_dropped(kind, properties)
         rows += [
             {"resource": logical_id, "type": kind.name, "property": path, "level": "ignored"}
             for path in (*dropped, *_policies_dropped(kind.name, resource))
@@ -95,7 +95,7 @@ def fidelity_of(template: Template) -> list[dict[str, str]]:
     return rows
 
 
-def _dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
+def _list_dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
     try:
         return kind.dropped(properties) if kind.dropped is not None else ()
     except ResourceFailed:

@@ -48,10 +48,10 @@ class Signals:
     def send(self, receiver: str, signal: Signal) -> bool:
         """Keep a signal; return False for a known id, unless the signal is a failure, which replaces the old one."""
         with self._lock:
-            found = self._received.setdefault(receiver, {})
-            if signal.unique_id in found and signal.status != "FAILURE":
+            signals = self._received.setdefault(receiver, {})
+            if signal.unique_id in signals and signal.status != "FAILURE":
                 return False
-            found[signal.unique_id] = signal
+            signals[signal.unique_id] = signal
             return True
 
     def of(self, receiver: str) -> list[Signal]:
@@ -80,15 +80,15 @@ def signal_in(body: bytes) -> Signal | None:
         return None
     if not isinstance(value, dict):
         return None
-    given = cast("dict[str, Any]", value)
-    status, unique_id = given.get("Status"), given.get("UniqueId")
+    members = cast("dict[str, Any]", value)
+    status, unique_id = members.get("Status"), members.get("UniqueId")
     if status not in ("SUCCESS", "FAILURE") or not isinstance(unique_id, str) or not unique_id:
         return None
-    data = given.get("Data", "")
+    data = members.get("Data", "")
     return Signal(
         unique_id,
         str(status),
-        str(given.get("Reason", "")),
+        str(members.get("Reason", "")),
         data if isinstance(data, str) else json.dumps(data),
     )
 
@@ -111,10 +111,10 @@ def creation_policy(
     signal: Any = cast("dict[str, Any]", policy).get("ResourceSignal") if policy else None
     if signal is None:
         return None
-    given = cast("dict[str, Any]", signal)
+    members = cast("dict[str, Any]", signal)
     return ExpectedSignals(
-        whole_number("Count", given.get("Count", 1), 0, limits.SIGNALS),
-        _duration_s(str(given.get("Timeout", "PT5M"))),
+        whole_number("Count", members.get("Count", 1), 0, limits.SIGNALS),
+        _duration_s(str(members.get("Timeout", "PT5M"))),
     )
 
 
@@ -154,7 +154,7 @@ def _duration_s(text: str) -> int:
 def wait_for(
     signals: Signals,
     receiver: str,
-    wanted: ExpectedSignals,
+    expected: ExpectedSignals,
     *,
     monotonic_s: Callable[[], float],
     pause: Callable[[float], None],
@@ -164,44 +164,44 @@ def wait_for(
 
     `pause` waits and raises Cancelled when the operation is cancelled; `on_signal` is called once for each signal.
     """
-    deadline_s = monotonic_s() + wanted.timeout_s
+    deadline_s = monotonic_s() + expected.timeout_s
     seen: set[str] = set()
     while True:
-        found = signals.of(receiver)
-        for signal in found:
+        signals_received = signals.of(receiver)
+        for signal in signals_received:
             if signal.unique_id not in seen:
                 seen.add(signal.unique_id)
                 on_signal(signal)
-        failed = any(signal.status == "FAILURE" for signal in found)
+        failed = any(signal.status == "FAILURE" for signal in signals_received)
         left_s = deadline_s - monotonic_s()
-        if failed or len(found) >= wanted.count or left_s <= 0:
-            return found
+        if failed or len(signals_received) >= expected.count or left_s <= 0:
+            return signals_received
         pause(min(_LOOK_EVERY_S, left_s))
 
 
-def check_policy(found: list[Signal], wanted: ExpectedSignals) -> None:
+def check_policy(received: list[Signal], expected: ExpectedSignals) -> None:
     """Raise ResourceFailed when a CreationPolicy has not been met."""
-    failures = [signal for signal in found if signal.status == "FAILURE"]
+    failures = [signal for signal in received if signal.status == "FAILURE"]
     if failures:
         raise ResourceFailed(
-            f"Received {len(failures)} FAILURE signal(s) out of {wanted.count}. Unable to satisfy 100%"
+            f"Received {len(failures)} FAILURE signal(s) out of {expected.count}. Unable to satisfy 100%"
             " MinSuccessfulInstancesPercent requirement"
         )
-    missing = wanted.count - len(found)
+    missing = expected.count - len(received)
     if missing > 0:
         raise ResourceFailed(
             f"Failed to receive {missing} resource signal(s) within the specified duration"
         )
 
 
-def check_condition(found: list[Signal], wanted: ExpectedSignals) -> None:
+def check_condition(received: list[Signal], expected: ExpectedSignals) -> None:
     """Raise ResourceFailed when a wait condition has not been met."""
-    for signal in found:
+    for signal in received:
         if signal.status == "FAILURE":
             raise ResourceFailed(
                 f"WaitCondition received failed message: '{signal.reason}' for uniqueId: {signal.unique_id}"
             )
-    if len(found) < wanted.count:
+    if len(received) < expected.count:
         raise ResourceFailed(
-            f"WaitCondition timed out. Received {len(found)} conditions when expecting {wanted.count}"
+            f"WaitCondition timed out. Received {len(received)} conditions when expecting {expected.count}"
         )

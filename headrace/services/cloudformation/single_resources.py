@@ -29,7 +29,7 @@ from headrace.services.cloudformation.resources.base import (
     Context,
     ResourceResult,
     ResourceType,
-    changed_properties,
+    list_changed_properties,
 )
 from headrace.services.cloudformation.store import Stacks
 
@@ -61,24 +61,32 @@ class SingleResources:
         self, place: ResourcePlace, kind: str, properties: Mapping[str, Any]
     ) -> KnownResource:
         """See `ResourceTypes.create`."""
-        found, context, wanted = self._type(kind), self._context(place, kind), dict(properties)
-        with _refusals(kind, found.name_of(wanted)):
-            found.check(kind, wanted)
-            existing = found.find(context, wanted) if found.find is not None else None
+        kind_found, context, new = (
+            self._type(kind),
+            self._context(place, kind),
+            dict(properties),
+        )
+        with _refusals(kind, kind_found.name_of(new)):
+            kind_found.check(kind, new)
+            existing = kind_found.find(context, new) if kind_found.find is not None else None
             if existing:
                 raise _exists(kind, existing)
-            return self._known(found, found.create(context, wanted), wanted)
+            return self._build_known_resource(kind_found, kind_found.create(context, new), new)
 
     def update(
-        self, place: ResourcePlace, kind: str, before: KnownResource, properties: Mapping[str, Any]
+        self,
+        place: ResourcePlace,
+        kind: str,
+        before: KnownResource,
+        properties: Mapping[str, Any],
     ) -> KnownResource:
         """See `ResourceTypes.update`."""
-        found, old, new = self._type(kind), dict(before.properties), dict(properties)
+        kind_found, old, new = self._type(kind), dict(before.properties), dict(properties)
         with _refusals(kind, before.identifier):
-            found.check(kind, new)
-            changed = changed_properties(old, new)
-            fixed = [name for name in changed if found.replaces(name)]
-            if not fixed and found.is_replaced((), old, new):
+            kind_found.check(kind, new)
+            changed = list_changed_properties(old, new)
+            fixed = [name for name in changed if kind_found.replaces(name)]
+            if not fixed and kind_found.is_replaced((), old, new):
                 fixed = changed
             if fixed:
                 shown = ", ".join(f"/properties/{name}" for name in fixed)
@@ -86,10 +94,10 @@ class SingleResources:
                     "NotUpdatable",
                     f"Invalid patch update: createOnlyProperties [{shown}] cannot be updated",
                 )
-            made = ResourceResult(before.identifier, dict(before.attributes))
-            if changed and found.update is not None:
-                made = found.update(self._context(place, kind), before.identifier, old, new)
-            return self._known(found, made, new)
+            result = ResourceResult(before.identifier, dict(before.attributes))
+            if changed and kind_found.update is not None:
+                result = kind_found.update(self._context(place, kind), before.identifier, old, new)
+            return self._build_known_resource(kind_found, result, new)
 
     def delete(self, place: ResourcePlace, kind: str, resource: KnownResource) -> None:
         """See `ResourceTypes.delete`."""
@@ -108,19 +116,22 @@ class SingleResources:
         ]
 
     def _type(self, kind: str) -> ResourceType:
-        found = resource_type(kind)
-        if found is None:
+        known = resource_type(kind)
+        if known is None:
             raise ResourceRefused("InvalidRequest", f"The type {kind} is not known")
-        return found
+        return known
 
-    def _known(
-        self, kind: ResourceType, made: ResourceResult, properties: Mapping[str, Any]
+    def _build_known_resource(
+        self, kind: ResourceType, result: ResourceResult, properties: Mapping[str, Any]
     ) -> KnownResource:
         # A generated name is also a property of the resource.
-        name = {kind.named_by[0]: made.physical_id} if len(kind.named_by) == 1 else {}
+        name = {kind.named_by[0]: result.physical_id} if len(kind.named_by) == 1 else {}
         shown = name if name and kind.named_by[0] not in properties else {}
         return KnownResource(
-            made.physical_id, {**properties, **shown}, made.attributes, self._ports.clock.now_ms()
+            result.physical_id,
+            {**properties, **shown},
+            result.attributes,
+            self._ports.clock.now_ms(),
         )
 
     def _context(self, place: ResourcePlace, kind: str) -> Context:

@@ -14,7 +14,7 @@ from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
-from headrace.services.cloudformation.stacks.change_details import without_values
+from headrace.services.cloudformation.stacks.change_details import remove_values
 from headrace.services.cloudformation.state import (
     STACK_TYPE,
     ChangeSet,
@@ -29,32 +29,32 @@ log = logging.getLogger(__name__)
 
 def resource_document(resource: Resource) -> dict[str, Any]:
     """Return the stored form of a resource; it shares the resource's values."""
-    return {each.name: getattr(resource, each.name) for each in fields(resource)}
+    return {column.name: getattr(resource, column.name) for column in fields(resource)}
 
 
 def stack_document(stack: Stack) -> dict[str, Any]:
     """Return the stored form of a stack, without its resources and `previous`."""
     apart = ("resources", "previous")
-    value = {each.name: getattr(stack, each.name) for each in fields(stack)}
+    value = {column.name: getattr(stack, column.name) for column in fields(stack)}
     value["obsolete"] = [resource_document(resource) for resource in stack.obsolete]
     return {name: item for name, item in value.items() if name not in apart}
 
 
 def _stack(document: dict[str, Any]) -> Stack:
     """Return the stack in a stored document; resources are stored separately, except in old documents."""
-    given = dict(document)
-    given["resources"] = {
+    members = dict(document)
+    members["resources"] = {
         name: Resource(**resource) for name, resource in document.get("resources", {}).items()
     }
-    given["obsolete"] = [Resource(**resource) for resource in document["obsolete"]]
-    return Stack(**given)
+    members["obsolete"] = [Resource(**resource) for resource in document["obsolete"]]
+    return Stack(**members)
 
 
 def _change_set(document: dict[str, Any]) -> ChangeSet:
     """Return the change set in a stored document; an old one has one view of its changes, each wrapped."""
     if "plain_changes" not in document:
         changes = [change["ResourceChange"] for change in document["changes"]]
-        plain = [without_values(change) for change in changes]
+        plain = [remove_values(change) for change in changes]
         document = {**document, "changes": changes, "plain_changes": plain}
     return ChangeSet(**document)
 
@@ -176,7 +176,7 @@ class Stacks:
     def save_change_set(self, change_set: ChangeSet) -> None:
         """Store a change set."""
         self._sets[change_set.change_set_id] = change_set
-        document = {each.name: getattr(change_set, each.name) for each in fields(change_set)}
+        document = {column.name: getattr(change_set, column.name) for column in fields(change_set)}
         self._change_sets.put(change_set.change_set_id, document)
 
     def delete_change_set(self, change_set: ChangeSet) -> None:
@@ -202,8 +202,8 @@ class Stacks:
 
     def detection(self, detection_id: str) -> DriftDetection | None:
         """Return a drift detection by its id."""
-        found = self._detections.get(detection_id)
-        return None if found is None else DriftDetection(**found)
+        detection = self._detections.get(detection_id)
+        return None if detection is None else DriftDetection(**detection)
 
     def new(self, name: str, account: str, region: str, status: str, now_ms: int) -> Stack:
         """Return a new stack, which is not stored yet."""

@@ -17,7 +17,7 @@ _MOST_KEY_CHARS = 256
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-def taken_apart(data: bytes) -> list[tuple[str, bytes]] | None:
+def split_aggregate(data: bytes) -> list[tuple[str, bytes]] | None:
     """Return the partition keys and data of the user records in `data`; None if it is not an aggregate."""
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
@@ -25,21 +25,21 @@ def taken_apart(data: bytes) -> list[tuple[str, bytes]] | None:
     if md5(body, usedforsecurity=False).digest() != digest:
         return None
     keys: list[str] = []
-    found: list[tuple[int, bytes]] = []
+    user_records: list[tuple[int, bytes]] = []
     try:
-        for number, value in _fields(body):
+        for number, value in _iterate_fields(body):
             if number == 1 and isinstance(value, bytes):
                 keys.append(value.decode()[:_MOST_KEY_CHARS])
             elif number == 3 and isinstance(value, bytes):
-                found.append(_record(value))
-        return [(keys[index], payload) for index, payload in found]
+                user_records.append(_record(value))
+        return [(keys[index], payload) for index, payload in user_records]
     except (IndexError, ValueError):
         return None
 
 
 def _record(body: bytes) -> tuple[int, bytes]:
     key, payload = 0, b""
-    for number, value in _fields(body):
+    for number, value in _iterate_fields(body):
         if number == 1 and isinstance(value, int):
             key = value
         elif number == 3 and isinstance(value, bytes):
@@ -47,33 +47,33 @@ def _record(body: bytes) -> tuple[int, bytes]:
     return key, payload
 
 
-def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _iterate_fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield a message's fields: number and value. Raises ValueError, IndexError."""
-    place = 0
-    while place < len(body):
-        tag, place = _varint(body, place)
+    offset = 0
+    while offset < len(body):
+        tag, offset = _parse_varint(body, offset)
         kind, size = tag & 7, 0
         if kind == _VARINT:
-            value, place = _varint(body, place)
+            value, offset = _parse_varint(body, offset)
             yield tag >> 3, value
             continue
         if kind == _BYTES:
-            size, place = _varint(body, place)
+            size, offset = _parse_varint(body, offset)
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError("not a protobuf message")
-        if place + size > len(body):
+        if offset + size > len(body):
             raise ValueError("a field goes beyond the end")
-        yield tag >> 3, body[place : place + size]
-        place += size
+        yield tag >> 3, body[offset : offset + size]
+        offset += size
 
 
-def _varint(body: bytes, place: int) -> tuple[int, int]:
+def _parse_varint(body: bytes, offset: int) -> tuple[int, int]:
     value = 0
     for turn in range(_MOST_VARINT_BYTES):
-        byte = body[place + turn]
+        byte = body[offset + turn]
         value |= (byte & 0x7F) << (7 * turn)
         if byte < 0x80:
-            return value, place + turn + 1
+            return value, offset + turn + 1
     raise ValueError("a number is too long")

@@ -31,7 +31,7 @@ from headrace.services.firehose.fidelity import FIDELITY
 from headrace.services.firehose.keys import StreamKeys
 from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
-from headrace.services.firehose.quotas import Throttle, rated
+from headrace.services.firehose.quotas import Throttle, limit_rate
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
@@ -96,7 +96,7 @@ def build_firehose(
 def firehose_api(firehose: Firehose) -> ServiceApi:
     """Return the service for the gateway."""
     throttle = firehose.throttle
-    actions = ACTIONS if throttle is None else [rated(action, throttle) for action in ACTIONS]
+    actions = ACTIONS if throttle is None else [limit_rate(action, throttle) for action in ACTIONS]
     return ServiceApi(
         name="firehose",
         backend=firehose,

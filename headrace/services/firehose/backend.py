@@ -19,9 +19,9 @@ from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_glue import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
 from headrace.services.firehose.errors import busy, invalid, not_found
-from headrace.services.firehose.permits import check_domain, domain_of, no_domain
+from headrace.services.firehose.permits import check_domain, find_domain, no_domain
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processors import query_of
+from headrace.services.firehose.processors import find_query
 from headrace.services.firehose.quotas import Throttle
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
@@ -127,7 +127,7 @@ class Firehose:
                 log.warning("how far the journal reaches is not noted: %s", error)
             running.source.close()
 
-    def _source(self, stream: DeliveryStream) -> Source:
+    def _open_source(self, stream: DeliveryStream) -> Source:
         if stream.source_arn:
             return KinesisSource(self._reader, stream.source_arn)
         folder = self._folder / stream.stream_id
@@ -143,7 +143,7 @@ class Firehose:
         return source
 
     def _run(self, stream: DeliveryStream) -> None:
-        source = self._source(stream)
+        source = self._open_source(stream)
         holder: list[_Running] = []
         delivery = Delivery(stream, source, self._store, self._ports, lambda: holder[0].current)
         running = _Running(stream, source, delivery)
@@ -161,13 +161,13 @@ class Firehose:
 
     def check_query(self, destination: Mapping[str, Any]) -> None:
         """Raise AwsError for a query that JQ does not compile."""
-        query = query_of(destination)
+        query = find_query(destination)
         if query:
             self._ports.queries.check(query)
 
     def check_domain(self, stream: DeliveryStream) -> None:
         """Raise AwsError for an OpenSearch domain that does not exist or that the role may not describe."""
-        arn = domain_of(stream)
+        arn = find_domain(stream)
         if not arn:
             return
         region, account, resource = arn.split(":", 5)[3:]
@@ -181,18 +181,18 @@ class Firehose:
 
     def find_vpc(self, stream: DeliveryStream) -> None:
         """Set the VpcId of a VpcConfiguration's subnets; leave it out for subnets that EC2 does not know."""
-        given: dict[str, Any] | None = stream.destination.get("VpcConfiguration")
+        configuration: dict[str, Any] | None = stream.destination.get("VpcConfiguration")
         control = self._ports.control
-        if not given or control is None:
+        if not configuration or control is None:
             return
-        asked = {"SubnetIds": given["SubnetIds"]}
+        asked = {"SubnetIds": configuration["SubnetIds"]}
         with contextlib.suppress(AwsError):
-            found = control.call(
+            answer = control.call(
                 "ec2", "DescribeSubnets", asked, account=stream.account, region=stream.region
             )
             stream.destination["VpcConfiguration"] = {
-                **given,
-                "VpcId": found["Subnets"][0]["VpcId"],
+                **configuration,
+                "VpcId": answer["Subnets"][0]["VpcId"],
             }
 
     def check_tables(self, stream: DeliveryStream) -> None:
@@ -278,7 +278,7 @@ class Firehose:
 
     def add(self, stream: DeliveryStream) -> None:
         """Create a delivery stream. Its first positions are stored before the stream."""
-        source = self._source(stream)
+        source = self._open_source(stream)
         self._store.save_progress(stream.stream_id, Progress(source.first_positions()))
         if isinstance(source, JournalSource):
             source.close()
@@ -319,16 +319,16 @@ class Firehose:
         """Write records to the journal, durably, and return their ids. Raises LogFull, OSError."""
         texts = [base64.b64encode(data).decode() for data in datas]
         number = self.put_texts(stream, texts, sum(map(len, datas)), now_ms, operation)
-        return [f"{number}{place:03}" for place in range(len(datas))]
+        return [f"{number}{index:03}" for index in range(len(datas))]
 
-    def admitted(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
+    def admit(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
         """Return for each record whether the quotas of `limits=aws` admit it; all, without these quotas."""
         if self.throttle is None:
             return [True] * len(datas)
         admitted = self.throttle.admit(stream, list(map(len, datas)), now_ms)
         refused = admitted.count(False)
         if refused:
-            self.reports(stream).throttled(refused)
+            self.reports(stream).report_throttled(refused)
         return admitted
 
     def reports(self, stream: DeliveryStream) -> Reports:

@@ -50,15 +50,15 @@ class Buffer:
 
     def add(
         self,
-        made: ProcessedRecords,
+        processed: ProcessedRecords,
         size_bytes: int,
         by_shard: Mapping[str, list[StreamRecord]],
         since_s: float,
     ) -> None:
         """Add everything made from the source's records; each shard has at least one."""
-        self.records += made.records
-        self.failed += made.failed
-        self.sources += made.sources
+        self.records += processed.records
+        self.failed += processed.failed
+        self.sources += processed.sources
         self.size_bytes += size_bytes
         for shard_id, records in by_shard.items():
             self._note(shard_id, records, since_s)

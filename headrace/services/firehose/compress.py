@@ -27,21 +27,23 @@ _SNAPPY_JAVA_BLOCK_BYTES = 32 * 1024
 _HADOOP_BLOCK_BYTES = 256 * 1024
 
 
-def compressed(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]:
+def compress_body(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]:
     """Compress a body; return it and its Content-Encoding. `name` gives the file name inside a ZIP archive."""
     match kind:
         case "GZIP":
             # A fixed time in the header, so that the bytes are always the same.
-            made = gzip.compress(body, compresslevel=6, mtime=0)
+            compressed = gzip.compress(body, compresslevel=6, mtime=0)
         case "ZIP":
-            made = _zip(body, str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
+            compressed = _zip(body, str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
         case "Snappy":
-            made = _SNAPPY_JAVA_HEADER + b"".join(_blocks(body, _SNAPPY_JAVA_BLOCK_BYTES))
+            compressed = _SNAPPY_JAVA_HEADER + b"".join(
+                _compress_blocks(body, _SNAPPY_JAVA_BLOCK_BYTES)
+            )
         case "HADOOP_SNAPPY":
-            made = b"".join(_hadoop_blocks(body))
+            compressed = b"".join(_build_hadoop_blocks(body))
         case _:
             return body, None
-    return made, _ENCODINGS[kind]
+    return compressed, _ENCODINGS[kind]
 
 
 def _zip(body: bytes, entry: str) -> bytes:
@@ -51,15 +53,15 @@ def _zip(body: bytes, entry: str) -> bytes:
     return file.getvalue()
 
 
-def _blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
+def _compress_blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
     compress: Callable[[bytes], bytes] = lambda part: bytes(cramjam.snappy.compress_raw(part))  # noqa: E731
     for start in range(0, len(body), block_bytes):
-        made = compress(body[start : start + block_bytes])
-        yield len(made).to_bytes(4) + made
+        block = compress(body[start : start + block_bytes])
+        yield len(block).to_bytes(4) + block
 
 
-def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
+def _build_hadoop_blocks(body: bytes) -> Iterator[bytes]:
     """Return Hadoop's blocks: the uncompressed length, then chunks (here one) of length and compressed bytes."""
     for start in range(0, len(body), _HADOOP_BLOCK_BYTES):
         part = body[start : start + _HADOOP_BLOCK_BYTES]
-        yield len(part).to_bytes(4) + b"".join(_blocks(part, len(part)))
+        yield len(part).to_bytes(4) + b"".join(_compress_blocks(part, len(part)))

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from headrace.core.ports import TableSchema
 from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.hive import Column, WrongValue, column
+from headrace.services.firehose.hive import Column, WrongValue, build_column
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.serde import JsonReadOptions, OrcWriting, ParquetWriteOptions
 
@@ -60,14 +60,14 @@ def convert(
     """
     reading, writing = reading or JsonReadOptions(), writing or ParquetWriteOptions()
     formats = reading.time_formats
-    columns = [(name.lower(), column(kind, formats)) for name, kind in schema.columns]
+    columns = [(name.lower(), build_column(kind, formats)) for name, kind in schema.columns]
     items, owners, refused = _parse(records)
-    items = _renamed(items, reading)
+    items = _rename_keys(items, reading)
     arrays: list[Any] = []
     for name, kind in columns:
         key = reading.key_of.get(name, name)
         key = key.lower() if reading.case_insensitive else key
-        array, wrong = _array(_cells(items, key), kind)
+        array, wrong = _build_array(_read_cells(items, key), kind)
         arrays.append(array)
         for row, message in wrong.items():
             refused.setdefault(owners[row], (DOES_NOT_FIT, f"{name}: {message}"))
@@ -75,10 +75,10 @@ def convert(
     if refused:
         table = table.filter(pa.array([owner not in refused for owner in owners], pa.bool_()))
     failed = [FailedRecord(records[owner], *refused[owner]) for owner in sorted(refused)]
-    return ConvertedFile(_written(table, writing), table.num_rows, failed)
+    return ConvertedFile(_write_file(table, writing), table.num_rows, failed)
 
 
-def _written(table: Any, writing: ParquetWriteOptions | OrcWriting) -> bytes:
+def _write_file(table: Any, writing: ParquetWriteOptions | OrcWriting) -> bytes:
     file = io.BytesIO()
     if isinstance(writing, OrcWriting):
         _write_orc(table, writing, file)
@@ -117,17 +117,17 @@ def _parse(
 ) -> tuple[list[Item], Sequence[int], dict[int, tuple[str, str]]]:
     """Return all objects, each object's record number, and by record number why a record was refused."""
     try:
-        found = [_decode(record.data) for record in records]
+        parsed = [_decode(record.data) for record in records]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        found = []
-    if len(found) == len(records) and set(map(type, found)) <= {dict}:
-        return cast("list[Item]", found), range(len(records)), {}
+        parsed = []
+    if len(parsed) == len(records) and set(map(type, parsed)) <= {dict}:
+        return cast("list[Item]", parsed), range(len(records)), {}
     items: list[Item] = []
     owners: list[int] = []
     refused: dict[int, tuple[str, str]] = {}
     for number, record in enumerate(records):
         try:
-            objects = _objects(record.data)
+            objects = _parse_objects(record.data)
         except (ValueError, RecursionError) as error:
             refused[number] = (NOT_JSON, f"Encountered malformed JSON: {error}")
             continue
@@ -136,51 +136,51 @@ def _parse(
     return items, owners, refused
 
 
-def _objects(data: bytes) -> list[Item]:
+def _parse_objects(data: bytes) -> list[Item]:
     """Return the JSON objects in a record, one or several in sequence. Raises ValueError."""
     try:
-        found = [_decode(data)]
+        items = [_decode(data)]
     except msgspec.DecodeError:
-        found = []
-        text, place = data.decode(), 0
-        while place < len(text):
-            if text[place].isspace():
-                place += 1
+        items = []
+        text, offset = data.decode(), 0
+        while offset < len(text):
+            if text[offset].isspace():
+                offset += 1
                 continue
-            value, place = _scan(text, place)
-            found.append(value)
-        if not found:
+            value, offset = _scan(text, offset)
+            items.append(value)
+        if not items:
             raise ValueError("the record is empty") from None
-    if not all(isinstance(value, dict) for value in found):
+    if not all(isinstance(value, dict) for value in items):
         raise ValueError("the record is not a JSON object")
-    return cast("list[Item]", found)
+    return cast("list[Item]", items)
 
 
-def _renamed(items: list[Item], reading: JsonReadOptions) -> list[Item]:
+def _rename_keys(items: list[Item], reading: JsonReadOptions) -> list[Item]:
     """Return the objects with their keys renamed by `reading`; usually nothing changes."""
     keys: set[str] = set()
     for item in items:
         keys.update(item)
 
-    def wanted(key: str) -> str:
+    def convert_key(key: str) -> str:
         if reading.dots_to_underscores:
             key = key.replace(".", "_")
         return key.lower() if reading.case_insensitive else key
 
-    names = {key: wanted(key) for key in keys}
+    names = {key: convert_key(key) for key in keys}
     if all(key == name for key, name in names.items()):
         return items
     return [{names[key]: value for key, value in item.items()} for item in items]
 
 
-def _cells(items: list[Item], key: str) -> list[Any]:
+def _read_cells(items: list[Item], key: str) -> list[Any]:
     try:
         return list(map(itemgetter(key), items))
     except KeyError:
         return [item.get(key) for item in items]
 
 
-def _array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
+def _build_array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
     """Return an Arrow array of a column's values, and by row why a value does not fit; such a value is null."""
     if set(map(type, cells)) <= kind.plain:
         try:
@@ -188,22 +188,22 @@ def _array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
         except _REFUSALS:
             pass  # Some value is out of the type's range; the code below finds it.
     wrong: dict[int, str] = {}
-    made: list[Any] = []
+    values: list[Any] = []
     for row, cell in enumerate(cells):
         try:
-            made.append(None if cell is None else kind.convert(cell))
+            values.append(None if cell is None else kind.convert(cell))
         except _REFUSALS as error:
-            made.append(None)
+            values.append(None)
             wrong[row] = str(error) if isinstance(error, WrongValue) else f"refused: {error}"
     try:
-        return pa.array(made, kind.arrow), wrong
+        return pa.array(values, kind.arrow), wrong
     except _REFUSALS:
         pass
-    fits = [_fits(value, kind) for value in made]
-    for row in compress(range(len(made)), [not fit for fit in fits]):
-        made[row] = None
+    fits = [_fits(value, kind) for value in values]
+    for row in compress(range(len(values)), [not fit for fit in fits]):
+        values[row] = None
         wrong[row] = f"a value is out of the range of {kind.name}"
-    return pa.array(made, kind.arrow), wrong
+    return pa.array(values, kind.arrow), wrong
 
 
 def _fits(value: Any, kind: Column) -> bool:

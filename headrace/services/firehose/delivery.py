@@ -23,13 +23,13 @@ from typing import Any
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
-from headrace.services.firehose.delivery_plan import intend, renamed
+from headrace.services.firehose.delivery_plan import intend, rename_keys
 from headrace.services.firehose.destinations.base import MIB, Hints
-from headrace.services.firehose.execution import PendingDelivery, execute, objects_of
+from headrace.services.firehose.execution import PendingDelivery, execute, list_objects
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reading import Intake, SourceReader
-from headrace.services.firehose.recovery import read_again, still_beyond, with_marks
+from headrace.services.firehose.recovery import merge_marks, read_again, still_beyond
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
@@ -66,9 +66,9 @@ class Delivery:
         self._reading = SourceReader(source, self._progress.saved.positions)
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
         self._as_of = as_held(self._stream, self._progress.saved)
-        self._sorter = self._made_sorter()
+        self._sorter = self._build_sorter()
 
-    def _made_sorter(self) -> Sorter:
+    def _build_sorter(self) -> Sorter:
         routes = self._streams.routes(self._stream.stream_id)
         return Sorter(self._as_of, self._ports, self._progress, routes)
 
@@ -102,8 +102,8 @@ class Delivery:
 
     def _has_unread(self) -> bool:
         """Return whether the source has records after the stored positions."""
-        found = read_shards(self._source, self._progress.saved.positions, READ_BYTES)
-        return any(read.records for read in found)
+        reads = read_shards(self._source, self._progress.saved.positions, READ_BYTES)
+        return any(read.records for read in reads)
 
     # --- the worker ---------------------------------------------------------------------------
 
@@ -135,13 +135,13 @@ class Delivery:
         more = self._fill()
         intake, now_s = self._reading.intake, self._ports.clock.monotonic_s()
         if intake.records and (
-            self._sorter.is_batch_due(intake, self._hints().interval_s, now_s)
+            self._sorter.is_batch_due(intake, self._read_hints().interval_s, now_s)
             or self._is_changed
-            or self._room_bytes() <= 0
+            or self._count_room_bytes() <= 0
         ):
-            made = self._sorter.take(intake)
+            processed = self._sorter.take(intake)
             self._reading.intake = Intake()
-            self.reports.measure(*made.measured)
+            self.reports.measure(*processed.measured)
         if not self._reading.intake.records and not self._sorter.buffers:
             if self._is_changed and self._settle_change():
                 return 0.0
@@ -159,7 +159,7 @@ class Delivery:
         self.wants_waking = False
         return min(wait_s, LOOK_EVERY_S)
 
-    def _hints(self, partition: str = WHOLE) -> Hints:
+    def _read_hints(self, partition: str = WHOLE) -> Hints:
         if partition == BACKUP and self._stream.backup is not None:
             return Hints.of(self._stream.backup)
         return Hints.of(self._stream.destination)
@@ -174,7 +174,7 @@ class Delivery:
         if self._progress.saved.passed:
             return False
         self._as_of = replace(self._stream)
-        self._sorter = self._made_sorter()
+        self._sorter = self._build_sorter()
         return True
 
     def _fill(self) -> bool:
@@ -186,7 +186,7 @@ class Delivery:
             self._settle_change()
         if self._sorter.must_empty:
             return False
-        room_bytes = self._room_bytes()
+        room_bytes = self._count_room_bytes()
         more = False
         for read in self._reading.fill(room_bytes, self._ports.clock.monotonic_s()):
             more |= read.more
@@ -194,17 +194,17 @@ class Delivery:
                 self.reports.read(len(read.records), read.size_bytes, read.behind_ms)
         return more
 
-    def _room_bytes(self) -> int:
+    def _count_room_bytes(self) -> int:
         if self._sorter.is_partitioned:
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
         sizes = {name: buffer.size_bytes for name, buffer in self._sorter.buffers.items()}
         names = (WHOLE, BACKUP) if self._sorter.has_own_backup else (WHOLE,)
-        rooms = [self._hints(name).size_bytes - sizes.get(name, 0) for name in names]
+        rooms = [self._read_hints(name).size_bytes - sizes.get(name, 0) for name in names]
         return max(0, min(rooms) - self._reading.intake.size_bytes)
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next one may be."""
-        hints, now_s = self._hints(), self._ports.clock.monotonic_s()
+        hints, now_s = self._read_hints(), self._ports.clock.monotonic_s()
         wait_s = math.inf
         if self._reading.intake.records:
             function = self._sorter.function
@@ -212,7 +212,7 @@ class Delivery:
             wait_s = max(0.001, self._reading.intake.since_s + interval_s - now_s)
         empty_all = self._sorter.must_empty or (self._is_changed and self._sorter.has_several)
         for partition, buffer in self._sorter.buffers.items():
-            hints = self._hints(partition)
+            hints = self._read_hints(partition)
             left_s = buffer.since_s + hints.interval_s - now_s
             if empty_all or buffer.size_bytes >= hints.size_bytes or left_s <= 0:
                 if not buffer.is_last or len(self._sorter.buffers) == 1:
@@ -228,7 +228,7 @@ class Delivery:
     # --- delivering ---------------------------------------------------------------------------
 
     def _deliver(self, partition: str) -> None:
-        buffer, held = self._sorter.buffers[partition], self._held()
+        buffer, held = self._sorter.buffers[partition], self._build_held_state()
         intent = self._intend(partition, buffer)
         # Only when the intent is stored does the buffer leave the others.
         self._progress.save(replace(self._progress.saved, intent=intent, held=held))
@@ -236,7 +236,7 @@ class Delivery:
         self._pending = PendingDelivery(buffer, buffer.records, again=False)
         self._finish(intent)
 
-    def _held(self) -> dict[str, Any] | None:
+    def _build_held_state(self) -> dict[str, Any] | None:
         if not self._sorter.has_several:
             return None
         return {"version": self._as_of.version, "destination": self._as_of.destination}
@@ -278,10 +278,10 @@ class Delivery:
             # Documented: a retry goes to the current destination.
             self._rename(again)
             return max(0.001, pending.retry_at_s - self._ports.clock.monotonic_s())
-        self._done(intent, pending)
+        self._complete(intent, pending)
         return 0.0
 
-    def _done(self, intent: Intent, pending: PendingDelivery) -> None:
+    def _complete(self, intent: Intent, pending: PendingDelivery) -> None:
         buffer, done = pending.buffer, self._progress.saved
         if not pending.is_empty:
             self._sorter.exceeded = 0
@@ -300,21 +300,21 @@ class Delivery:
         self._pending = None
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
         for shard_id in intent.last:
-            self._source.delivered(shard_id, up_to_ms)
+            self._source.release_delivered(shard_id, up_to_ms)
 
     def _rename(self, intent: Intent) -> None:
         """After a failure, change the intent to the stream's current destination, if that has changed."""
         stream = self._stream
         if intent.version == stream.version:
             return
-        keys = renamed(stream, intent, self._ports)
+        keys = rename_keys(stream, intent, self._ports)
         moved = replace(
             intent,
             version=stream.version,
             destination=stream.destination,
             kind=stream.destination_kind,
             keys=keys,
-            renamed=[*intent.renamed, *objects_of(self._stream, intent)],
+            renamed=[*intent.renamed, *list_objects(self._stream, intent)],
         )
         self._progress.save(replace(self._progress.saved, intent=moved))
 
@@ -329,7 +329,7 @@ class Delivery:
         for shard_id in intent.last:
             batch[shard_id], gone = read_again(self._source, intent, shard_id)
             if gone:
-                self.reports.gone(shard_id, gone)
+                self.reports.report_gone(shard_id, gone)
         intake = Intake({shard: records for shard, records in batch.items() if records})
         intake.since_s = self._ports.clock.monotonic_s()
         # Its partition is active, regardless of the limit.
@@ -354,7 +354,7 @@ class Delivery:
     ) -> None:
         """Store the progress: reading continues at `after`, and the marks tell what was delivered."""
         positions = {**progress.positions, **after}
-        passed = still_beyond(with_marks(progress.passed, marks or {}), positions)
+        passed = still_beyond(merge_marks(progress.passed, marks or {}), positions)
         for shard_id in after:
             if positions[shard_id] != progress.positions.get(shard_id):
                 self._reading.starts[shard_id] = positions[shard_id]
@@ -364,7 +364,7 @@ class Delivery:
                 positions=positions,
                 intent=None,
                 passed=passed,
-                held=self._held() if passed else None,
+                held=self._build_held_state() if passed else None,
             )
         )
         if self._sorter.routes is not None:

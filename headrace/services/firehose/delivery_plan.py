@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import DELIVERED, PROCESSING_FAILED, SOURCE_BACKUP
-from headrace.services.firehose.partitions import LIMIT_OUTPUT, values_of
+from headrace.services.firehose.partitions import LIMIT_OUTPUT, list_values
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import name_objects
 from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
@@ -33,8 +33,8 @@ def intend(
     """
     if len(buffer.first) > 1:
         buffer.records.sort(key=lambda record: record.shard_id)
-    kinds = _kinds_of(stream, partition, buffer)
-    naming, values = stream.naming, values_of(partition)
+    kinds = _list_kinds(stream, partition, buffer)
+    naming, values = stream.naming, list_values(partition)
     now_ms = ports.clock.now_ms()
     return Intent(
         version=stream.version,
@@ -52,7 +52,7 @@ def intend(
     )
 
 
-def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
+def _list_kinds(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
     """Return the kinds of objects that a delivery may write: see `failures`."""
     if partition == BACKUP:
         return [SOURCE_BACKUP]
@@ -71,9 +71,9 @@ def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[st
     return kinds
 
 
-def renamed(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
+def rename_keys(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
     """Return the object keys under another destination; unchanged if its prefix has other partition keys."""
-    naming, values = stream.naming, values_of(intent.partition)
+    naming, values = stream.naming, list_values(intent.partition)
     now_ms = ports.clock.now_ms()
     try:
         return name_objects(naming, list(intent.keys), intent.oldest_ms, ports.ids, now_ms, values)

@@ -73,16 +73,16 @@ def execute(
     destination = DESTINATIONS[intent.kind]
     is_empty, number = pending.is_empty, intent.attempts + 1
     attempt = Attempt(stream, intent, pending.left, ports, number, pending.again or number > 1)
-    outcome = _outcome(destination, attempt, pending)
+    outcome = _deliver_remaining(destination, attempt, pending)
     before = len(pending.refused), pending.size_bytes, pending.objects
     pending.size_bytes += outcome.size_bytes
     pending.objects += outcome.objects
     pending.refused += outcome.failed
     reports.measure(*outcome.measured)
     if outcome.dropped:
-        reports.dropped(outcome.dropped)
+        reports.report_dropped(outcome.dropped)
     if outcome.retry:
-        again = _again(destination, intent, outcome, pending, ports)
+        again = _plan_retry(destination, intent, outcome, pending, ports)
         if again is not None:
             reports.will_retry(outcome.retry)
             return again
@@ -102,9 +102,9 @@ def execute(
             ports.objects.delete(bucket, key)
     failed = [*pending.buffer.failed, *pending.refused]
     if failed:
-        reports.refused(failed)
+        reports.report_refused(failed)
     if not is_empty:
-        reports.delivered(
+        reports.report_delivered(
             DeliveryFigures(
                 records=len(pending.buffer.records) - len(pending.refused),
                 size_bytes=pending.size_bytes,
@@ -122,7 +122,9 @@ def execute(
     return None
 
 
-def _outcome(destination: Destination, attempt: Attempt, pending: PendingDelivery) -> Outcome:
+def _deliver_remaining(
+    destination: Destination, attempt: Attempt, pending: PendingDelivery
+) -> Outcome:
     """Deliver the remaining records, unless an earlier try did and only the error output is left."""
     if pending.outcome is not None and pending.outcome[0] == attempt.stream.version:
         return pending.outcome[1]
@@ -131,7 +133,7 @@ def _outcome(destination: Destination, attempt: Attempt, pending: PendingDeliver
     return destination.deliver(attempt) if has_work else Outcome()
 
 
-def _again(
+def _plan_retry(
     destination: Destination,
     intent: Intent,
     outcome: Outcome,
@@ -149,7 +151,7 @@ def _again(
     return replace(intent, attempts=intent.attempts + 1, failing_since_ms=since_ms)
 
 
-def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
+def list_objects(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
     """Return the bucket and key of every object of an intent."""
     stream = replace(stream, destination=intent.destination, destination_kind=intent.kind)
     backup = str((stream.backup or stream.s3)["BucketARN"]).rpartition(":")[2]

@@ -48,7 +48,7 @@ def common_members(failure: FailedRecord, now_ms: int, raw: bytes) -> dict[str, 
     }
 
 
-def processing_line(failure: FailedRecord, now_ms: int) -> dict[str, Any]:
+def build_processing_line(failure: FailedRecord, now_ms: int) -> dict[str, Any]:
     """Return the error line of a record whose processing failed, with the source's data.
 
     Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation-failure-handling.html (documented). Only
@@ -79,6 +79,6 @@ def conversion_line(failure: FailedRecord, now_ms: int, table: Mapping[str, str]
     }
 
 
-def as_lines(objects: Iterable[Mapping[str, Any]]) -> bytes:
+def render_lines(objects: Iterable[Mapping[str, Any]]) -> bytes:
     """Return JSON lines."""
     return "".join(json.dumps(item) + "\n" for item in objects).encode()

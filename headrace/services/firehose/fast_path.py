@@ -66,7 +66,7 @@ class RawRequests:
     def _put(self, name: str, datas: list[str], call: Call, *, is_batch: bool) -> RawAnswer:
         firehose = self._firehose
         stream = firehose.usual(call.account, call.region, name, call.now_ms)
-        size_bytes = _decoded_bytes(datas)
+        size_bytes = _count_decoded_bytes(datas)
         if stream is None or size_bytes is None or size_bytes > BATCH_BYTES:
             return None
         operation = "PutRecordBatch" if is_batch else "PutRecord"
@@ -87,7 +87,7 @@ class RawRequests:
         return HttpResponse(200, [_CONTENT_TYPE], body.encode())
 
 
-def _decoded_bytes(datas: list[str]) -> int | None:
+def _count_decoded_bytes(datas: list[str]) -> int | None:
     """Return the decoded size of all texts; None when the action must check further."""
     if not 0 < len(datas) <= BATCH_RECORDS:
         return None

@@ -29,8 +29,8 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
             f"ExtendedS3DestinationConfiguration.{name}": _DESTINATION[name]
             for name in _DESTINATION
         },
-        **destinations.of_creation(),
+        **destinations.list_creation_rows(),
     },
-    "UpdateDestination": {**_S3_UPDATE, **destinations.of_update()},
+    "UpdateDestination": {**_S3_UPDATE, **destinations.list_update_rows()},
     "StartDeliveryStreamEncryption": {"DeliveryStreamEncryptionConfigurationInput": "stored"},
 }

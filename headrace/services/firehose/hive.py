@@ -61,12 +61,12 @@ class Column:
     plain: frozenset[type]
 
 
-def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
+def build_column(kind: str, time_formats: Sequence[str] = ()) -> Column:
     """Return the column for a Hive type; see `Reading` for `time_formats`. Raises UnknownType."""
     text = kind.strip().lower()
-    arrow, convert = _type(text)
+    arrow, convert = _parse_type(text)
     if time_formats and text == "timestamp":
-        convert = _formatted(time_formats)
+        convert = _build_time_converter(time_formats)
     base = text.partition("(")[0]
     plain: tuple[type, ...] = ()
     if base in _TEXTS:
@@ -80,57 +80,66 @@ def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
     return Column(text, arrow, convert, frozenset((*plain, _NOTHING)))
 
 
-def _type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
+def _parse_type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
     if depth > MOST_NESTED:
         raise UnknownType(f"types nest {MOST_NESTED} deep at most")
     text = text.strip()
     base = text.partition("(")[0]
     if base in _TEXTS:
-        return pa.string(), _text
+        return pa.string(), _convert_text
     if base in _INTEGERS:
         arrow, bits = _INTEGERS[base]
-        return arrow, _integer(bits)
+        return arrow, _build_integer_converter(bits)
     if base in ("double", "float"):
-        return (pa.float64() if base == "double" else pa.float32()), _float
+        return (pa.float64() if base == "double" else pa.float32()), _convert_float
     if base == "boolean":
-        return pa.bool_(), _boolean
+        return pa.bool_(), _convert_boolean
     if base == "timestamp":
-        return pa.timestamp("ns"), _timestamp
+        return pa.timestamp("ns"), _convert_timestamp
     if base == "date":
-        return pa.date32(), _date
+        return pa.date32(), _convert_date
     if base == "binary":
-        return pa.binary(), lambda value: _text(value).encode()
+        return pa.binary(), lambda value: _convert_text(value).encode()
     if base == "decimal":
-        return _decimal(text)
-    return _nested(text, depth + 1)
+        return _build_decimal(text)
+    return _parse_nested(text, depth + 1)
 
 
-def _nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
+def _parse_nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
     name, _, inner = text.partition("<")
     name = name.strip()
     if not inner.endswith(">"):
         raise UnknownType(text)
     parts = _split(inner[:-1])
     if name == "array" and len(parts) == 1:
-        arrow, convert = _type(parts[0], depth)
-        return pa.list_(arrow), lambda value: [_or_none(convert, v) for v in _is(list, value)]
+        arrow, convert = _parse_type(parts[0], depth)
+        return pa.list_(arrow), lambda value: [
+            _convert_or_none(convert, v) for v in _is(list, value)
+        ]
     if name == "map" and len(parts) == 2:
-        key_arrow, key_convert = _type(parts[0], depth)
-        arrow, convert = _type(parts[1], depth)
+        key_arrow, key_convert = _parse_type(parts[0], depth)
+        arrow, convert = _parse_type(parts[1], depth)
 
         def as_map(value: Any) -> Any:
-            return [(key_convert(key), _or_none(convert, v)) for key, v in _is(dict, value).items()]
+            return [
+                (key_convert(key), _convert_or_none(convert, v))
+                for key, v in _is(dict, value).items()
+            ]
 
         return pa.map_(key_arrow, arrow), as_map
     if name == "struct":
         fields = [
-            (part.partition(":")[0].strip(), _type(part.partition(":")[2], depth)) for part in parts
+            (part.partition(":")[0].strip(), _parse_type(part.partition(":")[2], depth))
+            for part in parts
         ]
         arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
 
         def as_struct(value: Any) -> Any:
-            given = {key.lower(): item for key, item in _is(dict, value).items()}
-            return {field: _or_none(convert, given.get(field)) for field, (_, convert) in fields}
+            members = {key.lower(): item for key, item in _is(dict, value).items()}
+            return {
+                field: _convert_or_none(convert, members.get(field))
+                for field, (_, convert) in fields
+            }
 
         return arrow, as_struct
     raise UnknownType(text)
@@ -138,36 +147,38 @@ def _nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
 
 def _split(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]]
 
 
-def _or_none(convert: Convert, value: Any) -> Any:
+def _convert_or_none(convert: Convert, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
 def _is(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise WrongValue(f"{_shown(value)} is not {'a list' if kind is list else 'an object'}")
+        raise WrongValue(
+            f"{_render_value(value)} is not {'a list' if kind is list else 'an object'}"
+        )
     return value
 
 
-def _shown(value: Any) -> str:
+def _render_value(value: Any) -> str:
     return json.dumps(value, default=str)[:100]
 
 
-def _text(value: Any) -> str:
+def _convert_text(value: Any) -> str:
     # As in the OpenX SerDe, a value that is not text becomes its JSON.
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _integer(bits: int) -> Convert:
+def _build_integer_converter(bits: int) -> Convert:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def convert(value: Any) -> int:
@@ -179,49 +190,49 @@ def _integer(bits: int) -> Convert:
                 return int(number)
         except (TypeError, ValueError, OverflowError):
             pass
-        raise WrongValue(f"{_shown(value)} is not an integer of {bits} bits")
+        raise WrongValue(f"{_render_value(value)} is not an integer of {bits} bits")
 
     return convert
 
 
-def _float(value: Any) -> float:
+def _convert_float(value: Any) -> float:
     if isinstance(value, bool):
-        raise WrongValue(f"{_shown(value)} is not a number")
+        raise WrongValue(f"{_render_value(value)} is not a number")
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise WrongValue(f"{_shown(value)} is not a number") from error
+        raise WrongValue(f"{_render_value(value)} is not a number") from error
 
 
-def _boolean(value: Any) -> bool:
+def _convert_boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise WrongValue(f"{_shown(value)} is not a boolean")
+    raise WrongValue(f"{_render_value(value)} is not a boolean")
 
 
-def _timestamp(value: Any) -> datetime:
+def _convert_timestamp(value: Any) -> datetime:
     if isinstance(value, int | float) and not isinstance(value, bool):
         # Epoch seconds, or milliseconds when the number is too large for seconds.
         seconds = value / 1000 if abs(value) >= 10**11 else float(value)
         try:
             return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
         except (ValueError, OverflowError, OSError) as error:
-            raise WrongValue(f"{_shown(value)} is not a timestamp") from error
+            raise WrongValue(f"{_render_value(value)} is not a timestamp") from error
     text = str(value).strip()
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        at = _short_time(text)
+        at = _parse_short_time(text)
     if at.tzinfo is None or at.tzinfo is UTC:
         return at.replace(tzinfo=None)
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
-def _formatted(formats: Sequence[str]) -> Convert:
+def _build_time_converter(formats: Sequence[str]) -> Convert:
     """Return a converter that tries the Hive SerDe's formats and then the default."""
-    read = [joda.reader(pattern) for pattern in formats if pattern != joda.MILLIS]
+    read = [joda.build_reader(pattern) for pattern in formats if pattern != joda.MILLIS]
     in_millis = joda.MILLIS in formats
 
     def convert(value: Any) -> datetime:
@@ -235,12 +246,12 @@ def _formatted(formats: Sequence[str]) -> Convert:
             at = reader(str(value))
             if at is not None:
                 return at
-        return _timestamp(value)
+        return _convert_timestamp(value)
 
     return convert
 
 
-def _short_time(text: str) -> datetime:
+def _parse_short_time(text: str) -> datetime:
     match = _SHORT_TIME.fullmatch(text)
     try:
         if match is None:
@@ -248,17 +259,17 @@ def _short_time(text: str) -> datetime:
         year, month, day, rest = match.groups(default="")
         return datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{rest}")
     except ValueError as error:
-        raise WrongValue(f"{_shown(text)} is not a timestamp") from error
+        raise WrongValue(f"{_render_value(text)} is not a timestamp") from error
 
 
-def _date(value: Any) -> date:
+def _convert_date(value: Any) -> date:
     try:
         return date.fromisoformat(str(value)[:10])
     except ValueError as error:
-        raise WrongValue(f"{_shown(value)} is not a date") from error
+        raise WrongValue(f"{_render_value(value)} is not a date") from error
 
 
-def _decimal(text: str) -> tuple[pa.DataType, Convert]:
+def _build_decimal(text: str) -> tuple[pa.DataType, Convert]:
     numbers = text.partition("(")[2].rstrip(")").split(",")
     precision = int(numbers[0]) if numbers[0] else 10
     scale = int(numbers[1]) if len(numbers) > 1 else 0
@@ -267,6 +278,6 @@ def _decimal(text: str) -> tuple[pa.DataType, Convert]:
         try:
             return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale))
         except (InvalidOperation, ValueError) as error:
-            raise WrongValue(f"{_shown(value)} is not a decimal") from error
+            raise WrongValue(f"{_render_value(value)} is not a decimal") from error
 
     return cast("pa.DataType", pa.decimal128(precision, scale)), convert

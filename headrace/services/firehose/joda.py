@@ -28,16 +28,16 @@ _NUMBERS = {
 }
 
 
-def checked(pattern: str) -> str:
+def check_pattern(pattern: str) -> str:
     """Return a valid pattern. Raises AwsError."""
     try:
-        _expression(pattern)
+        _build_expression(pattern)
     except ValueError as error:
         raise invalid(f"Invalid timestamp format: {pattern}") from error  # assumed
     return pattern
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
+def _build_expression(pattern: str) -> re.Pattern[str]:
     parts: list[str] = []
     for match in _RUN.finditer(pattern):
         text, letter = match.group(0), match.group(2)
@@ -67,39 +67,39 @@ def _expression(pattern: str) -> re.Pattern[str]:
         raise ValueError(pattern) from error
 
 
-def reader(pattern: str) -> Callable[[str], datetime | None]:
+def build_reader(pattern: str) -> Callable[[str], datetime | None]:
     """Return a parser for a pattern; it returns a UTC time without a zone, or None for text that does not match."""
-    expression = _expression(pattern)
+    expression = _build_expression(pattern)
 
     def read(text: str) -> datetime | None:
         match = expression.fullmatch(text.strip())
         if match is None:
             return None
         try:
-            return _time(match.groupdict())
+            return _build_time(match.groupdict())
         except ValueError:
             return None
 
     return read
 
 
-def _time(found: dict[str, str | None]) -> datetime:
+def _build_time(fields: dict[str, str | None]) -> datetime:
     def number(name: str, default: int) -> int:
-        value = found.get(name)
+        value = fields.get(name)
         return default if value is None else int(value)
 
     year = number("year", 1970)
-    if len(found.get("year") or "1970") <= 2:
+    if len(fields.get("year") or "1970") <= 2:
         year += 2000 if year < 70 else 1900
     month = number("month", 1)
-    name = found.get("name")
+    name = fields.get("name")
     if name:
         month = _MONTHS.index(name[:3].lower()) + 1
     hour = number("hour", 0)
-    if found.get("half") is not None:
-        hour = number("half", 12) % 12 + (12 if (found.get("noon") or "").lower() == "pm" else 0)
-    micros = int((found.get("part") or "0").ljust(6, "0")[:6])
-    zone = found.get("zone") or "Z"
+    if fields.get("half") is not None:
+        hour = number("half", 12) % 12 + (12 if (fields.get("noon") or "").lower() == "pm" else 0)
+    micros = int((fields.get("part") or "0").ljust(6, "0")[:6])
+    zone = fields.get("zone") or "Z"
     offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
     day, minute, second = number("day", 1), number("minute", 0), number("second", 0)
     at = datetime(year, month, day, hour, minute, second, micros, UTC).replace(tzinfo=None)

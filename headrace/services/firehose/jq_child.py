@@ -27,13 +27,13 @@ try ([
 """
 
 
-def _results(program: Any, documents: Sequence[str]) -> list[str]:
+def _run_program(program: Any, documents: Sequence[str]) -> list[str]:
     try:
-        found = list(program.input_text("\n".join(documents)))
+        outputs = list(program.input_text("\n".join(documents)))
     except ValueError:
-        found = []
-    if len(found) == len(documents):
-        return list(map(_line, found))
+        outputs = []
+    if len(outputs) == len(documents):
+        return list(map(_line, outputs))
     # A record stops the parser, for example one that is nested too deeply: parse each by itself.
     lines: list[str] = []
     for document in documents:
@@ -50,14 +50,14 @@ def _line(result: Any) -> str:
 
 
 @functools.lru_cache(maxsize=16)
-def _program(query: str) -> Any:
+def _compile_program(query: str) -> Any:
     return jq.compile(_WRAPPED % query)
 
 
-def _problem(query: str) -> str:
+def _find_problem(query: str) -> str:
     try:
         jq.compile(query)
-        _program(query)
+        _compile_program(query)
     except ValueError as error:
         return str(error) or "it cannot be compiled"
     return ""
@@ -67,11 +67,15 @@ def answer(request: bytes) -> bytes:
     """Answer a batch of records, or the check of a query."""
     (count,) = struct.unpack_from("<I", request)
     lengths = struct.unpack_from(f"<{count}I", request, 4)
-    place = 4 + 4 * count
+    offset = 4 + 4 * count
     texts: list[str] = []
     for length in lengths:
-        texts.append(request[place : place + length].decode())
-        place += length
+        texts.append(request[offset : offset + length].decode())
+        offset += length
     query, *documents = texts
-    text = "\n".join(_results(_program(query), documents)) if documents else _problem(query)
+    text = (
+        "\n".join(_run_program(_compile_program(query), documents))
+        if documents
+        else _find_problem(query)
+    )
     return text.encode("utf-8", "replace")

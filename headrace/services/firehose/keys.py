@@ -39,19 +39,21 @@ class StreamKeys:
 
     def check(self, stream: DeliveryStream, arn: str | None = None) -> None:
         """Raise KeyUnusable unless a stream's key, or the key of this ARN, can be used; AWS-owned keys always can."""
-        wanted = arn or str(stream.encryption.get("KeyARN") or "")
-        if not wanted:
+        key_arn = arn or str(stream.encryption.get("KeyARN") or "")
+        if not key_arn:
             return
-        found, state = self._keys.state_of_key(wanted, stream.account, stream.region)
-        if not found or wanted.split(":", 5)[3] != stream.region:
+        key_found, state = self._keys.state_of_key(key_arn, stream.account, stream.region)
+        if not key_found or key_arn.split(":", 5)[3] != stream.region:
             raise KeyUnusable(
-                "NotFoundException", f"Key '{wanted}' does not exist", "KMSKeyNotFound"
+                "NotFoundException", f"Key '{key_arn}' does not exist", "KMSKeyNotFound"
             )
         if state == "Disabled":
-            raise KeyUnusable("DisabledException", f"{found} is disabled.", "KMSKeyDisabled")
+            raise KeyUnusable("DisabledException", f"{key_found} is disabled.", "KMSKeyDisabled")
         if state != "Enabled":
             words = "pending deletion" if state == "PendingDeletion" else f"in the state {state}"
-            raise KeyUnusable("InvalidStateException", f"{found} is {words}.", "KMSKeyInvalidState")
+            raise KeyUnusable(
+                "InvalidStateException", f"{key_found} is {words}.", "KMSKeyInvalidState"
+            )
 
     def require(self, stream: DeliveryStream, arn: str | None = None) -> None:
         """Do `check` for a request. Raises AwsError InvalidKMSResourceException."""

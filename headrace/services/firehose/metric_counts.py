@@ -19,17 +19,17 @@ class Tally:
     def note(self, *values: tuple[str, float]) -> None:
         """Add metric values."""
         with self._lock:
-            found = self._found
+            tally = self._found
             for name, value in values:
-                known = found.get(name)
+                known = tally.get(name)
                 if known is None:
-                    found[name] = (1, value, value, value)
+                    tally[name] = (1, value, value, value)
                     continue
                 count, total, least, most = known
-                found[name] = (count + 1, total + value, min(least, value), max(most, value))
+                tally[name] = (count + 1, total + value, min(least, value), max(most, value))
 
     def take(self) -> list[tuple[Measure, Statistics]]:
         """Return the values since the last call, and reset them."""
         with self._lock:
-            found, self._found = self._found, {}
-        return [((name, 0.0, EMITTED[name]), statistics) for name, statistics in found.items()]
+            tally, self._found = self._found, {}
+        return [((name, 0.0, EMITTED[name]), statistics) for name, statistics in tally.items()]

@@ -16,12 +16,14 @@ Measure = tuple[str, float, str]
 _COUNT, _BYTES, _SECONDS, _MS = "Count", "Bytes", "Seconds", "Milliseconds"
 
 
-def _of(start: str, **units: str) -> dict[str, str]:
+def _list_metrics(start: str, **units: str) -> dict[str, str]:
     return {f"{start}.{name}": unit for name, unit in units.items()}
 
 
-def _delivery(start: str) -> dict[str, str]:
-    return _of(start, Bytes=_BYTES, Records=_COUNT, Success=_COUNT, DataFreshness=_SECONDS)
+def _list_delivery_metrics(start: str) -> dict[str, str]:
+    return _list_metrics(
+        start, Bytes=_BYTES, Records=_COUNT, Success=_COUNT, DataFreshness=_SECONDS
+    )
 
 
 # The unit by name, for metrics that do not belong to one destination and for those that do.
@@ -35,24 +37,24 @@ EMITTED: Final[Mapping[str, str]] = {
     "RecordsPerSecondLimit": _COUNT,
     "PutRequestsPerSecondLimit": _COUNT,
     # Calls.
-    **_of("PutRecord", Bytes=_BYTES, Latency=_MS, Requests=_COUNT),
-    **_of("PutRecordBatch", Bytes=_BYTES, Latency=_MS, Records=_COUNT, Requests=_COUNT),
-    **_of("DescribeDeliveryStream", Latency=_MS, Requests=_COUNT),
-    **_of("UpdateDeliveryStream", Latency=_MS, Requests=_COUNT),
+    **_list_metrics("PutRecord", Bytes=_BYTES, Latency=_MS, Requests=_COUNT),
+    **_list_metrics("PutRecordBatch", Bytes=_BYTES, Latency=_MS, Records=_COUNT, Requests=_COUNT),
+    **_list_metrics("DescribeDeliveryStream", Latency=_MS, Requests=_COUNT),
+    **_list_metrics("UpdateDeliveryStream", Latency=_MS, Requests=_COUNT),
     # A Kinesis stream as the source.
-    **_of("DataReadFromKinesisStream", Bytes=_BYTES, Records=_COUNT),
+    **_list_metrics("DataReadFromKinesisStream", Bytes=_BYTES, Records=_COUNT),
     "KinesisMillisBehindLatest": _MS,
     # An unusable customer-managed key.
     "KMSKeyDisabled": _COUNT,
     "KMSKeyInvalidState": _COUNT,
     "KMSKeyNotFound": _COUNT,
     # Processing.
-    **_of("ExecuteProcessing", Duration=_MS, Success=_COUNT),
-    **_of("SucceedProcessing", Records=_COUNT, Bytes=_BYTES),
-    **_of("OutputDecompressedBytes", Success=_BYTES, Failed=_BYTES),
-    **_of("OutputDecompressedRecords", Success=_COUNT, Failed=_COUNT),
-    **_of("SucceedConversion", Records=_COUNT, Bytes=_BYTES),
-    **_of("FailedConversion", Records=_COUNT, Bytes=_BYTES),
+    **_list_metrics("ExecuteProcessing", Duration=_MS, Success=_COUNT),
+    **_list_metrics("SucceedProcessing", Records=_COUNT, Bytes=_BYTES),
+    **_list_metrics("OutputDecompressedBytes", Success=_BYTES, Failed=_BYTES),
+    **_list_metrics("OutputDecompressedRecords", Success=_COUNT, Failed=_COUNT),
+    **_list_metrics("SucceedConversion", Records=_COUNT, Bytes=_BYTES),
+    **_list_metrics("FailedConversion", Records=_COUNT, Bytes=_BYTES),
     # Dynamic partitioning.
     "ActivePartitionsLimit": _COUNT,
     "PartitionCount": _COUNT,
@@ -61,21 +63,25 @@ EMITTED: Final[Mapping[str, str]] = {
     "JQProcessing.Duration": _MS,
     "DeliveryToS3.ObjectCount": _COUNT,
     # Deliveries.
-    **_delivery("DeliveryToS3"),
-    **_delivery("BackupToS3"),
-    **_delivery("DeliveryToAmazonOpenSearchService"),
-    **_of("DeliveryToAmazonOpenSearchService", AuthFailure=_COUNT, DeliveryRejected=_COUNT),
-    **_delivery("DeliveryToElasticsearch"),
-    **_delivery("DeliveryToAmazonOpenSearchServerless"),
-    **_of("DeliveryToAmazonOpenSearchServerless", AuthFailure=_COUNT, DeliveryRejected=_COUNT),
-    **_delivery("DeliveryToHttpEndpoint"),
-    **_of("DeliveryToHttpEndpoint", ProcessedBytes=_BYTES, ProcessedRecords=_COUNT),
-    **_delivery("DeliveryToSplunk"),
-    **_of("DeliveryToSplunk", DataAckLatency=_SECONDS),
+    **_list_delivery_metrics("DeliveryToS3"),
+    **_list_delivery_metrics("BackupToS3"),
+    **_list_delivery_metrics("DeliveryToAmazonOpenSearchService"),
+    **_list_metrics(
+        "DeliveryToAmazonOpenSearchService", AuthFailure=_COUNT, DeliveryRejected=_COUNT
+    ),
+    **_list_delivery_metrics("DeliveryToElasticsearch"),
+    **_list_delivery_metrics("DeliveryToAmazonOpenSearchServerless"),
+    **_list_metrics(
+        "DeliveryToAmazonOpenSearchServerless", AuthFailure=_COUNT, DeliveryRejected=_COUNT
+    ),
+    **_list_delivery_metrics("DeliveryToHttpEndpoint"),
+    **_list_metrics("DeliveryToHttpEndpoint", ProcessedBytes=_BYTES, ProcessedRecords=_COUNT),
+    **_list_delivery_metrics("DeliveryToSplunk"),
+    **_list_metrics("DeliveryToSplunk", DataAckLatency=_SECONDS),
     # DeliveryToS3 counts its objects in S3.
-    **_of("DeliveryToRedshift", Bytes=_BYTES, Records=_COUNT, Success=_COUNT),
-    **_of("DeliveryToIceberg", Bytes=_BYTES, Success=_COUNT, DataFreshness=_SECONDS),
-    **_of(
+    **_list_metrics("DeliveryToRedshift", Bytes=_BYTES, Records=_COUNT, Success=_COUNT),
+    **_list_metrics("DeliveryToIceberg", Bytes=_BYTES, Success=_COUNT, DataFreshness=_SECONDS),
+    **_list_metrics(
         "DeliveryToIceberg",
         IncomingRowCount=_COUNT,
         SuccessfulRowCount=_COUNT,

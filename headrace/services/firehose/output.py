@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.ports import BucketNotFound, KeyRefused
 from headrace.services.firehose import serde
-from headrace.services.firehose.permits import RoleDenied, check_object, check_table, key_of
+from headrace.services.firehose.permits import RoleDenied, check_object, check_table, find_key
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.services.firehose.convert import ConvertedFile
 
 
-def delimiter_of(destination: Mapping[str, Any]) -> bytes:
+def find_delimiter(destination: Mapping[str, Any]) -> bytes:
     """Return the delimiter that AppendDelimiterToRecord puts between two records; empty without that processor.
 
     It is always a newline, whatever the processor's parameters are, and no delimiter follows the last record (observed
@@ -25,18 +25,18 @@ def delimiter_of(destination: Mapping[str, Any]) -> bytes:
     return b"\n" if "AppendDelimiterToRecord" in processors_of(destination) else b""
 
 
-def compressed_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
+def compress_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
     """Compress a body in the stream's CompressionFormat; return it and its Content-Encoding."""
     kind = str(stream.destination.get("CompressionFormat") or "UNCOMPRESSED")
-    return (body, None) if kind == "UNCOMPRESSED" else compressed_as(kind, body, key)
+    return (body, None) if kind == "UNCOMPRESSED" else compress_as(kind, body, key)
 
 
-def compressed_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
+def compress_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
     """Compress a body; return it and its Content-Encoding."""
     # Import its library on use: a cloud must be healthy within a second.
-    from headrace.services.firehose.compress import compressed
+    from headrace.services.firehose.compress import compress_body
 
-    return compressed(body, kind, key)
+    return compress_body(body, kind, key)
 
 
 class NotPut(Exception):
@@ -81,27 +81,29 @@ def put(
             body,
             content_type="application/octet-stream",
             content_encoding=encoding,
-            kms_key=key_of(s3),
+            kms_key=find_key(s3),
         )
     except KeyRefused as error:
         # Documented: monitoring-with-cloudwatch-logs.html has S3.KMS.NotFoundException; the other codes are assumed.
         raise RoleDenied(f"S3.{error.code}", error.message) from error
 
 
-def table_of(stream: DeliveryStream) -> dict[str, str]:
+def describe_table(stream: DeliveryStream) -> dict[str, str]:
     """Return a conversion's Glue table in the form of AWS's error output."""
     assert stream.conversion is not None
-    given = stream.conversion["SchemaConfiguration"]
+    schema = stream.conversion["SchemaConfiguration"]
     return {
-        "catalogId": given.get("CatalogId") or stream.account,
-        "databaseName": given["DatabaseName"],
-        "tableName": given["TableName"],
-        "region": given.get("Region") or stream.region,
-        "versionId": given.get("VersionId") or "LATEST",
+        "catalogId": schema.get("CatalogId") or stream.account,
+        "databaseName": schema["DatabaseName"],
+        "tableName": schema["TableName"],
+        "region": schema.get("Region") or stream.region,
+        "versionId": schema.get("VersionId") or "LATEST",
     }
 
 
-def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -> ConvertedFile:
+def convert_records(
+    stream: DeliveryStream, records: Sequence[Record], ports: Ports
+) -> ConvertedFile:
     """Convert records to a file of the conversion's format. Raises SchemaNotFound."""
     # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one second.
     serde.check_can_convert()
@@ -109,7 +111,7 @@ def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -
 
     assert stream.conversion is not None
     check_table(ports.guard, stream)
-    table = table_of(stream)
+    table = describe_table(stream)
     schema = ports.schemas.table(
         table["databaseName"],
         table["tableName"],

@@ -16,7 +16,7 @@ from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.prefix import LAMBDA, QUERY, partition_names
 from headrace.services.firehose.queries import Found, Queries, is_json
-from headrace.services.firehose.query_keys import keys_in
+from headrace.services.firehose.query_keys import find_keys
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, is_partitioned, processors_of
 
@@ -32,7 +32,7 @@ _MOST_KNOWN = 20_000
 _encode = msgspec.json.Encoder().encode
 
 
-def keys_of(stream: DeliveryStream, queries: Queries) -> Keys | None:
+def build_keys(stream: DeliveryStream, queries: Queries) -> Keys | None:
     """Return a stream's `Keys`; None without dynamic partitioning."""
     if not is_partitioned(stream.destination):
         return None
@@ -56,37 +56,37 @@ class Keys:
         """Whether the stream has a query."""
         return bool(self._query)
 
-    def given_to(self, records: list[Record]) -> tuple[list[Record], list[FailedRecord]]:
+    def assign(self, records: list[Record]) -> tuple[list[Record], list[FailedRecord]]:
         """Return the records with their partition set, and the failed records."""
         failed: list[FailedRecord] = []
-        found: list[Found] = []
+        results: list[Found] = []
         if self._query:
             good = [record for record in records if is_json(record.data)]
             if len(good) < len(records):
                 kept = set(map(id, good))
-                failed += [_failed(r, _NOT_JSON) for r in records if id(r) not in kept]
+                failed += [_build_failed_record(r, _NOT_JSON) for r in records if id(r) not in kept]
             records = good
-            found = self._queries.run(self._query, [record.data for record in records])
+            results = self._queries.run(self._query, [record.data for record in records])
         else:
-            found = [{}] * len(records)
-        made: list[Record] = []
-        for record, keys in zip(records, found, strict=True):
+            results = [{}] * len(records)
+        partitioned: list[Record] = []
+        for record, keys in zip(records, results, strict=True):
             if isinstance(keys, str):
-                failed.append(_failed(record, keys))
+                failed.append(_build_failed_record(record, keys))
                 continue
-            partition = self._partition(record, keys)
+            partition = self._render_partition(record, keys)
             if partition is None:
-                failed.append(_failed(record, _EMPTY))
+                failed.append(_build_failed_record(record, _EMPTY))
                 continue
             record.partition = partition
-            made.append(record)
-        return made, failed
+            partitioned.append(record)
+        return partitioned, failed
 
-    def _partition(self, record: Record, found: dict[str, str | None]) -> str | None:
-        given = record.keys or {}
+    def _render_partition(self, record: Record, query_values: dict[str, str | None]) -> str | None:
+        function_keys = record.keys or {}
         values = tuple(
             [
-                found.get(name) if namespace == QUERY else given.get(name)
+                query_values.get(name) if namespace == QUERY else function_keys.get(name)
                 for namespace, name in self._names
             ]
         )
@@ -101,7 +101,7 @@ class Keys:
         return known
 
 
-def values_of(partition: str) -> list[str]:
+def list_values(partition: str) -> list[str]:
     """Return the values of a partition, in the order of the prefix's expressions."""
     return msgspec.json.decode(partition, type=list[str]) if is_values(partition) else []
 
@@ -111,28 +111,30 @@ def is_values(partition: str) -> bool:
     return partition.startswith("[")
 
 
-def _failed(record: Record, message: str) -> FailedRecord:
+def _build_failed_record(record: Record, message: str) -> FailedRecord:
     return FailedRecord(record, EXTRACTION_FAILED, message)
 
 
 def check_keys(destination: Mapping[str, Any]) -> None:
     """Raise AwsError for a prefix with keys that neither the query nor the function sets."""
     names = partition_names(str(destination.get("Prefix") or ""))
-    found = processors_of(destination)
-    wanted = {namespace for namespace, _ in names}
+    processors = processors_of(destination)
+    namespaces = {namespace for namespace, _ in names}
     # The sentences are from aws-cdk's source (aws-kinesisfirehose/lib/private/helpers.ts, observed by others, 2025).
     if not get_mapping(destination, "ProcessingConfiguration").get("Enabled"):
         raise invalid("Processing Configuration is not enabled when DataPartitioning is enabled")
-    if QUERY in wanted and "MetadataExtraction" not in found:
+    if QUERY in namespaces and "MetadataExtraction" not in processors:
         raise invalid(
             "MetadataExtraction processor should be present when S3 Prefix has partitionKeyFromQuery namespace."
         )
-    if LAMBDA in wanted and "Lambda" not in found:
+    if LAMBDA in namespaces and "Lambda" not in processors:
         raise invalid(
             "Lambda should be present when S3 Prefix contains keys from partitionKeyFromLambda namespace"
         )
-    given = keys_in(found.get("MetadataExtraction", {}).get("MetadataExtractionQuery", ""))
-    if given and not given <= {name for namespace, name in names if namespace == QUERY}:
+    query_keys = find_keys(
+        processors.get("MetadataExtraction", {}).get("MetadataExtractionQuery", "")
+    )
+    if query_keys and not query_keys <= {name for namespace, name in names if namespace == QUERY}:
         raise invalid(
             "MetaDataExtraction JQ Query can't contain keys that are not present in the S3 Prefix expression"
         )

@@ -53,15 +53,17 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
 
     For an update, check only roles and permissions that the stream did not need `before`.
     """
-    known = set(_roles(before)) if before is not None else set[str]()
-    for role in sorted({role for role in _roles(stream) if role} - known):
+    known = set(_list_roles(before)) if before is not None else set[str]()
+    for role in sorted({role for role in _list_roles(stream) if role} - known):
         acting = CallerIdentity(SERVICE, source_arn=stream.arn)
         if guard.denial(acting, "sts:AssumeRole", role):
             raise invalid(
                 f"Firehose is unable to assume role {role}. Please check the role provided."
             )
-    met = set(_required_permissions(before)) if before is not None else set[RequiredPermission]()
-    for role, action, resource in _required_permissions(stream):
+    met = (
+        set(_list_required_permissions(before)) if before is not None else set[RequiredPermission]()
+    )
+    for role, action, resource in _list_required_permissions(stream):
         if (role, action, resource) in met:
             continue
         if guard.denial(CallerIdentity(role, SESSION), action, resource):
@@ -72,13 +74,13 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
 
 def check_domain(guard: Guard, stream: DeliveryStream) -> None:
     """Raise AwsError for an OpenSearch domain that the role may not describe."""
-    arn = domain_of(stream)
-    acting = CallerIdentity(_role(stream), SESSION)
+    arn = find_domain(stream)
+    acting = CallerIdentity(_find_role(stream), SESSION)
     if arn and all(guard.denial(acting, f"es:{name}", arn) for name in _SEES_DOMAIN):
         raise no_domain(arn)
 
 
-def domain_of(stream: DeliveryStream) -> str:
+def find_domain(stream: DeliveryStream) -> str:
     """Return the ARN of a delivery stream's OpenSearch domain; empty for none."""
     return str(stream.destination.get("DomainARN") or "")
 
@@ -94,12 +96,12 @@ def no_domain(arn: str) -> AwsError:
 
 def check_source(guard: Guard, stream: DeliveryStream) -> None:
     """Raise Denied when the role may not read the stream."""
-    _check(guard, _source_permissions(stream), "Kinesis.AccessDenied")
+    _check(guard, _list_source_permissions(stream), "Kinesis.AccessDenied")
 
 
 def check_table(guard: Guard, stream: DeliveryStream) -> None:
     """Raise Denied when the role may not read the table of a conversion."""
-    _check(guard, _table_permissions(stream), "DataFormatConversion.AccessDenied")
+    _check(guard, _list_table_permissions(stream), "DataFormatConversion.AccessDenied")
 
 
 def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
@@ -107,7 +109,7 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
 
     What else AWS documents as needed is noted only.
     """
-    role, bucket, key_arn = str(s3.get("RoleARN") or ""), str(s3["BucketARN"]), key_of(s3)
+    role, bucket, key_arn = str(s3.get("RoleARN") or ""), str(s3["BucketARN"]), find_key(s3)
     for action in _OF_BUCKET:
         guard.denial(CallerIdentity(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
@@ -123,15 +125,15 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         _check(guard, permissions, "S3.KMS.AccessDeniedException", context)
 
 
-def key_of(s3: Mapping[str, Any]) -> str:
+def find_key(s3: Mapping[str, Any]) -> str:
     """Return the ARN of the KMS key of an S3 configuration; empty for none."""
     kms = get_mapping(get_mapping(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
     return str(kms.get("AWSKMSKeyARN") or "")
 
 
-def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
+def find_function_denial(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
     """Return why the role may not invoke the function of a transformation; empty when it may."""
-    acting = CallerIdentity(_role(stream), SESSION)
+    acting = CallerIdentity(_find_role(stream), SESSION)
     guard.denial(acting, "lambda:GetFunctionConfiguration", function_arn)
     return guard.denial(acting, "lambda:InvokeFunction", function_arn)
 
@@ -140,29 +142,31 @@ def may_log(guard: Guard, stream: DeliveryStream, group: str, log_stream: str) -
     """Return whether the role may write the delivery stream's log; otherwise AWS drops the lines."""
     name = f"log-group:{group}:log-stream:{log_stream}"
     resource = make_arn("logs", stream.region, stream.account, name)
-    return not guard.denial(CallerIdentity(_role(stream), SESSION), "logs:PutLogEvents", resource)
-
-
-def denied_secret(guard: Guard, stream: DeliveryStream, arn: str) -> str:
-    """Return why no role may read a destination's secret; empty when one may."""
-    return guard.denial(
-        CallerIdentity(_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn
+    return not guard.denial(
+        CallerIdentity(_find_role(stream), SESSION), "logs:PutLogEvents", resource
     )
 
 
-def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
+def find_secret_denial(guard: Guard, stream: DeliveryStream, arn: str) -> str:
+    """Return why no role may read a destination's secret; empty when one may."""
+    return guard.denial(
+        CallerIdentity(_find_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn
+    )
+
+
+def find_domain_denial(guard: Guard, stream: DeliveryStream, arn: str) -> str:
     """Return why the role may not write to an OpenSearch domain; empty when it may.
 
     What else AWS documents as needed is noted only.
     """
-    acting = CallerIdentity(_role(stream), SESSION)
+    acting = CallerIdentity(_find_role(stream), SESSION)
     for name in _OF_DOMAIN:
         guard.denial(acting, f"es:{name}", arn)
     sentences = [guard.denial(acting, f"es:{name}", f"{arn}/_bulk") for name in _WRITES_DOMAIN]
     return next(filter(None, sentences), "")
 
 
-def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
+def find_collection_denial(guard: Guard, stream: DeliveryStream) -> str:
     """Return why the role may not use OpenSearch Serverless' collections; empty when it may.
 
     A collection's endpoint contains its id but not its account, which is assumed to be the delivery stream's.
@@ -170,7 +174,7 @@ def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
     endpoint = str(stream.destination.get("CollectionEndpoint") or "")
     name = endpoint.partition("://")[2].partition(".")[0]
     arn = make_arn("aoss", stream.region, stream.account, f"collection/{name}")
-    return guard.denial(CallerIdentity(_role(stream), SESSION), "aoss:APIAccessAll", arn)
+    return guard.denial(CallerIdentity(_find_role(stream), SESSION), "aoss:APIAccessAll", arn)
 
 
 def _check(
@@ -188,21 +192,21 @@ def _check(
         raise RoleDenied(code, f"Access was denied. {sentence}")
 
 
-def _role(stream: DeliveryStream) -> str:
+def _find_role(stream: DeliveryStream) -> str:
     """Return the destination's role; Splunk has only its backup's role."""
     return str(stream.destination.get("RoleARN") or stream.s3.get("RoleARN") or "")
 
 
-def _secret_role(stream: DeliveryStream) -> str:
-    given = get_mapping(stream.destination, "SecretsManagerConfiguration")
-    return str(given.get("RoleARN") or "") or _role(stream)
+def _find_secret_role(stream: DeliveryStream) -> str:
+    secret_configuration = get_mapping(stream.destination, "SecretsManagerConfiguration")
+    return str(secret_configuration.get("RoleARN") or "") or _find_role(stream)
 
 
-def _roles(stream: DeliveryStream) -> Iterator[str]:
+def _list_roles(stream: DeliveryStream) -> Iterator[str]:
     yield stream.source_role_arn
-    yield _role(stream)
+    yield _find_role(stream)
     yield str(stream.s3.get("RoleARN") or "")
-    yield _secret_role(stream)
+    yield _find_secret_role(stream)
     if stream.backup is not None:
         yield str(stream.backup.get("RoleARN") or "")
     if stream.conversion is not None:
@@ -211,25 +215,25 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
         yield str(stream.destination["RoleARN"])
 
 
-def _required_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
-    yield from _source_permissions(stream)
-    yield from _table_permissions(stream)
+def _list_required_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
+    yield from _list_source_permissions(stream)
+    yield from _list_table_permissions(stream)
 
 
-def _source_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
+def _list_source_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     if stream.source_arn:
         for name in _READS:
             yield stream.source_role_arn, f"kinesis:{name}", stream.source_arn
 
 
-def _table_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
+def _list_table_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     if stream.conversion is None:
         return
-    given = get_mapping(stream.conversion, "SchemaConfiguration")
-    region = str(given.get("Region") or stream.region)
-    account = str(given.get("CatalogId") or stream.account)
-    database, table = given.get("DatabaseName"), given.get("TableName")
+    schema = get_mapping(stream.conversion, "SchemaConfiguration")
+    region = str(schema.get("Region") or stream.region)
+    account = str(schema.get("CatalogId") or stream.account)
+    database, table = schema.get("DatabaseName"), schema.get("TableName")
     for name in _OF_TABLE:
         for resource in ("catalog", f"database/{database}", f"table/{database}/{table}"):
             arn = make_arn("glue", region, account, resource)
-            yield str(given.get("RoleARN") or ""), f"glue:{name}", arn
+            yield str(schema.get("RoleARN") or ""), f"glue:{name}", arn

@@ -27,7 +27,7 @@ from headrace.services.firehose.queries import Queries
 SecretReader = Callable[[str, str, str], str | None]
 
 
-def no_secret(arn: str, account: str, region: str) -> str | None:
+def find_no_secret(arn: str, account: str, region: str) -> str | None:
     """Return None: the lookup for a cloud without Secrets Manager."""
     return None
 
@@ -61,7 +61,7 @@ class Ports:
     guard: Guard = field(default_factory=NoGuard)
     queries: Queries = field(default_factory=Queries)
     search: SearchDomains = field(default_factory=NoSearchDomains)
-    secrets: SecretReader = no_secret
+    secrets: SecretReader = find_no_secret
     control: ControlPlane | None = None
     warehouses: Warehouses = field(default_factory=NoWarehouses)
     keys: StreamKeys = field(default_factory=StreamKeys)

@@ -64,23 +64,23 @@ def name_objects(
     """
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
     name = f"{naming.begin}-{at}-{ids.uuid()}"
-    extension = _extension(naming)
+    extension = _find_extension(naming)
     keys: dict[str, str] = {}
     for kind in kinds:
-        text, given, error_type = naming.prefix, list(values), ""
+        text, prefix_parts, error_type = naming.prefix, list(values), ""
         if kind == SOURCE_BACKUP:
-            text, given = str(naming.backup.get("Prefix") or ""), []
+            text, prefix_parts = str(naming.backup.get("Prefix") or ""), []
         elif kind:
             error_type = kind.partition(":")[0]
             own = naming.own_errors.get(kind) or naming.error_prefix
-            text, given = error_prefix(naming.prefix, own, error_type), []
+            text, prefix_parts = build_error_prefix(naming.prefix, own, error_type), []
         folder = evaluate(
             text,
             oldest_ms,
             time_zone=naming.time_zone,
             random=lambda: ids.hex(RANDOM_CHARS),
             error_type=error_type,
-            values=given,
+            values=prefix_parts,
         )
         suffix = ""
         if kind == DELIVERED:
@@ -91,10 +91,10 @@ def name_objects(
     return keys
 
 
-def _extension(naming: ObjectNaming) -> str:
-    given = naming.s3.get("FileExtension")
-    if given:
-        return str(given)
+def _find_extension(naming: ObjectNaming) -> str:
+    extension = naming.s3.get("FileExtension")
+    if extension:
+        return str(extension)
     if naming.conversion is not None:
         serializer = section(naming.conversion, "OutputFormatConfiguration", "Serializer")
         return ".orc" if "OrcSerDe" in serializer else ".parquet"
@@ -103,8 +103,8 @@ def _extension(naming: ObjectNaming) -> str:
 
 def partition_names(prefix: str) -> list[tuple[str, str]]:
     """Return the partition expressions of a prefix, in order: namespace and key."""
-    found = [match.group(1).partition(":") for match in _EXPRESSION.finditer(prefix)]
-    return [(namespace, name) for namespace, _, name in found if namespace in (QUERY, LAMBDA)]
+    expressions = [match.group(1).partition(":") for match in _EXPRESSION.finditer(prefix)]
+    return [(namespace, name) for namespace, _, name in expressions if namespace in (QUERY, LAMBDA)]
 
 
 def check(
@@ -132,7 +132,7 @@ def check(
         raise invalid(
             "S3 Prefix should contain Dynamic Partitioning namespaces when Dynamic Partitioning is enabled"
         )
-    zone(time_zone)
+    find_zone(time_zone)
     sample = datetime(2026, 1, 2, tzinfo=UTC)
     for label, name, text in (
         ("prefix", "Prefix", prefix),
@@ -156,7 +156,7 @@ class _BadValue(ValueError):
     """The value of an expression is not valid in its namespace."""
 
 
-def zone(name: str) -> ZoneInfo:
+def find_zone(name: str) -> ZoneInfo:
     """Return a time zone. Raises AwsError."""
     try:
         return ZoneInfo(name)
@@ -178,28 +178,29 @@ def evaluate(
     A prefix without a timestamp expression is followed by `yyyy/MM/dd/HH/`, as on AWS; an error prefix only when it
     has no expression at all. `random` is called for each random string; `values` are those of partition expressions.
     """
-    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone(time_zone))
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(find_zone(time_zone))
     filled = _fill(text, at, random, error_type, values)
     if "!{timestamp:" in text or (error_type and _EXPRESSION.search(text)):
         return filled
     return filled + at.strftime("%Y/%m/%d/%H/")
 
 
-def error_prefix(prefix: str, given: str, error_type: str) -> str:
-    """Return the error prefix to evaluate: `given`, or else the error type as a folder under the prefix."""
-    return given or f"{prefix}{error_type}/"
+def build_error_prefix(prefix: str, prefix_text: str, error_type: str) -> str:
+    """Return the error prefix to evaluate: `prefix_text`, or else the error type as a folder under the prefix."""
+    return prefix_text or f"{prefix}{error_type}/"
 
 
 def _fill(
     text: str, at: datetime, random: Callable[[], str], error_type: str, values: Sequence[str]
 ) -> str:
-    given = iter(values)
+    values_left = iter(values)
     return _EXPRESSION.sub(
-        lambda match: _value(match.group(1), at, random, error_type, given), text
+        lambda match: _evaluate_expression(match.group(1), at, random, error_type, values_left),
+        text,
     )
 
 
-def _value(
+def _evaluate_expression(
     expression: str,
     at: datetime,
     random: Callable[[], str],
@@ -211,7 +212,7 @@ def _value(
         raise invalid("Invalid expression usage")
     match namespace:
         case "timestamp":
-            return java_format(argument, at)
+            return format_java_time(argument, at)
         case "firehose" if argument == "random-string":
             return random()
         case "firehose" if argument == "error-output-type":
@@ -224,7 +225,7 @@ def _value(
             raise invalid(f"Namespace to the left of colon ({namespace}) is an invalid keyword!")
 
 
-def java_format(pattern: str, at: datetime) -> str:
+def format_java_time(pattern: str, at: datetime) -> str:
     """Return a time in a pattern of Java's DateTimeFormatter. Raises ValueError."""
     parts: list[str] = []
     for match in _RUN.finditer(pattern):

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 import msgspec
 
 from headrace.core.ports import StreamRecord
-from headrace.services.firehose.aggregates import taken_apart
+from headrace.services.firehose.aggregates import split_aggregate
 from headrace.services.firehose.failures import DECOMPRESSION_FAILED, FailedRecord
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.partitions import Keys, keys_of
+from headrace.services.firehose.partitions import Keys, build_keys
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.splitting import (
     UnsplittableRecord,
-    checked_logs,
-    delimited_parts,
     delimiter_of_parameter,
-    inflated,
+    inflate_logs,
     json_parts,
     messages_of,
+    parse_logs,
+    split_at_delimiter,
 )
 from headrace.services.firehose.state import DeliveryStream, processors_of
 from headrace.services.firehose.transform import Function, function_of, transform
@@ -55,8 +55,8 @@ class RecordProcessor:
         self._stream = stream
         self._ports = ports
         self._processors = processors_of(stream.destination)
-        self._keys: Keys | None = keys_of(stream, ports.queries)
-        self._stages = self._made_stages()
+        self._keys: Keys | None = build_keys(stream, ports.queries)
+        self._stages = self._build_stages()
         parameters = self._processors.get("Lambda")
         self.function: Function | None = function_of(parameters) if parameters else None
 
@@ -65,35 +65,37 @@ class RecordProcessor:
 
         Raises Stopping: the records must be processed later.
         """
-        made = ProcessedRecords()
-        made.records = self._taken_apart(batch)
+        processed = ProcessedRecords()
+        processed.records = self._split_aggregates(batch)
         if backup:
-            made.sources = made.records
+            processed.sources = processed.records
         for stage in self._stages:
-            given, before = made.records, len(made.failed)
-            made.records = _staged(given, stage, made.failed)
+            counts, before = processed.records, len(processed.failed)
+            processed.records = _run_stage(counts, stage, processed.failed)
             if stage[1] == DECOMPRESSION_FAILED:
-                made.measured += _inflation(made.records, made.failed[before:])
+                processed.measured += _measure_inflation(
+                    processed.records, processed.failed[before:]
+                )
         if self.function is not None:
-            made.records, failed = transform(
-                made.records, self._stream, self.function, self._ports, made.measured
+            processed.records, failed = transform(
+                processed.records, self._stream, self.function, self._ports, processed.measured
             )
-            made.failed += failed
+            processed.failed += failed
         if self._keys is not None:
             began_s = self._ports.clock.monotonic_s()
-            made.records, failed = self._keys.given_to(made.records)
-            made.failed += failed
+            processed.records, failed = self._keys.assign(processed.records)
+            processed.failed += failed
             if self._keys.has_query:
                 took_ms = (self._ports.clock.monotonic_s() - began_s) * 1000
-                made.measured.append(("JQProcessing.Duration", took_ms, "Milliseconds"))
-        return made
+                processed.measured.append(("JQProcessing.Duration", took_ms, "Milliseconds"))
+        return processed
 
-    def _taken_apart(self, batch: Mapping[str, Sequence[StreamRecord]]) -> list[Record]:
+    def _split_aggregates(self, batch: Mapping[str, Sequence[StreamRecord]]) -> list[Record]:
         of_kinesis = bool(self._stream.source_arn)
         records: list[Record] = []
         for shard_id in sorted(batch):
             for source in batch[shard_id]:
-                users = taken_apart(source.data) if of_kinesis else None
+                users = split_aggregate(source.data) if of_kinesis else None
                 if users is None:
                     records.append(Record(source.data, source, shard_id))
                     continue
@@ -108,25 +110,29 @@ class RecordProcessor:
                 ]
         return records
 
-    def _made_stages(self) -> list[tuple[str, str, Callable[[bytes], list[bytes]]]]:
+    def _build_stages(self) -> list[tuple[str, str, Callable[[bytes], list[bytes]]]]:
         stages: list[tuple[str, str, Callable[[bytes], list[bytes]]]] = []
         if "Decompression" in self._processors:
             parameters = self._processors.get("CloudWatchLogProcessing", {})
-            wanted = parameters.get("DataMessageExtraction", "false").lower() == "true"
+            messages_only = parameters.get("DataMessageExtraction", "false").lower() == "true"
             stages.append(
-                (_NOT_INFLATED, DECOMPRESSION_FAILED, lambda data: [_unpacked(data, wanted)])
+                (
+                    _NOT_INFLATED,
+                    DECOMPRESSION_FAILED,
+                    lambda data: [_unpack_logs(data, messages_only)],
+                )
             )
         parameters = self._processors.get("RecordDeAggregation")
         if parameters is not None:
             if parameters.get("SubRecordType") == "DELIMITED":
                 delimiter = delimiter_of_parameter(parameters)
-                stages.append((_NOT_SPLIT, "", lambda data: delimited_parts(data, delimiter)))
+                stages.append((_NOT_SPLIT, "", lambda data: split_at_delimiter(data, delimiter)))
             else:
                 stages.append((_NOT_SPLIT, "", json_parts))
         return stages
 
 
-def _inflation(records: Sequence[Record], failed: Sequence[FailedRecord]) -> list[Measure]:
+def _measure_inflation(records: Sequence[Record], failed: Sequence[FailedRecord]) -> list[Measure]:
     return [
         ("OutputDecompressedRecords.Success", len(records), "Count"),
         ("OutputDecompressedBytes.Success", sum(len(r.data) for r in records), "Bytes"),
@@ -135,13 +141,13 @@ def _inflation(records: Sequence[Record], failed: Sequence[FailedRecord]) -> lis
     ]
 
 
-def _staged(
+def _run_stage(
     records: list[Record],
     stage: tuple[str, str, Callable[[bytes], list[bytes]]],
     failed: list[FailedRecord],
 ) -> list[Record]:
     code, error_type, split = stage
-    made: list[Record] = []
+    split_records: list[Record] = []
     for record in records:
         try:
             parts = split(record.data)
@@ -150,22 +156,22 @@ def _staged(
             continue
         if len(parts) == 1:
             record.data = parts[0]
-            made.append(record)
+            split_records.append(record)
             continue
         # Each part fails alone. If the whole record failed, a replay of the error output would repeat the other parts.
-        made += [
+        split_records += [
             Record(
                 part,
                 msgspec.structs.replace(record.source, data=part),
                 record.shard_id,
-                record.sub * 1000 + place,
+                record.sub * 1000 + index,
             )
-            for place, part in enumerate(parts)
+            for index, part in enumerate(parts)
         ]
-    return made
+    return split_records
 
 
-def _unpacked(data: bytes, messages_only: bool) -> bytes:
-    text = inflated(data)
-    envelope = checked_logs(text)
+def _unpack_logs(data: bytes, messages_only: bool) -> bytes:
+    text = inflate_logs(data)
+    envelope = parse_logs(text)
     return messages_of(envelope) if messages_only else text

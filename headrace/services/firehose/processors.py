@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import get_list, get_mapping
+from headrace.core.values import get_mapping
 from headrace.services.firehose import transform
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import MOST_PROCESSORS
@@ -22,29 +22,29 @@ def check_processors(destination: Mapping[str, Any], *, has_queries: bool = Fals
     processing = get_mapping(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return
-    given = get_list(processing, "Processors")
-    if not 1 <= len(given) <= MOST_PROCESSORS:
+    processors = get_list(processing, "Processors")
+    if not 1 <= len(processors) <= MOST_PROCESSORS:
         raise invalid(
             f"A maximum of {MOST_PROCESSORS} and a minimum of 1 processor needs to be supplied when processing is"
             " enabled."
         )
-    kinds = [processor["Type"] for processor in given]
+    kinds = [processor["Type"] for processor in processors]
     if kinds.count("Lambda") > 1:
         raise invalid("Only one Lambda processor is allowed.")  # assumed
-    found = processors_of(destination)
-    if "Lambda" in found:
-        transform.function_of(found["Lambda"])
+    parameters_by_type = processors_of(destination)
+    if "Lambda" in parameters_by_type:
+        transform.function_of(parameters_by_type["Lambda"])
     if not is_partitioned(destination):
         for kind in _PARTITIONED_ONLY:
-            if kind in found and not (has_queries and kind == "MetadataExtraction"):
+            if kind in parameters_by_type and not (has_queries and kind == "MetadataExtraction"):
                 raise invalid(
                     f"{_MODEL}.{kind}Processor can only be present when Dynamic Partitioning is enabled."
                 )
-    if "RecordDeAggregation" in found:
-        _check_de_aggregation(found["RecordDeAggregation"])
-    if "MetadataExtraction" in found:
-        _check_extraction(found["MetadataExtraction"])
-    _check_logs(found)
+    if "RecordDeAggregation" in parameters_by_type:
+        _check_de_aggregation(parameters_by_type["RecordDeAggregation"])
+    if "MetadataExtraction" in parameters_by_type:
+        _check_extraction(parameters_by_type["MetadataExtraction"])
+    _check_logs(parameters_by_type)
 
 
 def _check_de_aggregation(parameters: Mapping[str, str]) -> None:
@@ -62,20 +62,20 @@ def _check_extraction(parameters: Mapping[str, str]) -> None:
         raise invalid("MetadataExtractionQuery should be present for MetadataExtraction")  # assumed
 
 
-def _check_logs(found: Mapping[str, Mapping[str, str]]) -> None:
-    if "CloudWatchLogProcessing" in found:
-        if "Decompression" not in found:
+def _check_logs(parameters_by_type: Mapping[str, Mapping[str, str]]) -> None:
+    if "CloudWatchLogProcessing" in parameters_by_type:
+        if "Decompression" not in parameters_by_type:
             raise invalid(
                 "CloudWatchLogProcessingProcessor can only be enabled with DecompressionProcessor"
             )
-        value = found["CloudWatchLogProcessing"].get("DataMessageExtraction", "")
+        value = parameters_by_type["CloudWatchLogProcessing"].get("DataMessageExtraction", "")
         if value.lower() not in ("true", "false"):
             raise invalid("DataMessageExtraction has to be one of true, false")  # assumed
-    if found.get("Decompression", {}).get("CompressionFormat", "GZIP") != "GZIP":
+    if parameters_by_type.get("Decompression", {}).get("CompressionFormat", "GZIP") != "GZIP":
         raise invalid("CompressionFormat has to be one of GZIP")  # assumed
 
 
-def query_of(destination: Mapping[str, Any]) -> str:
+def find_query(destination: Mapping[str, Any]) -> str:
     """Return the query of a destination's MetadataExtraction, empty without one."""
     return (
         processors_of(destination).get("MetadataExtraction", {}).get("MetadataExtractionQuery", "")

@@ -32,7 +32,7 @@ _decode_any = msgspec.json.Decoder().decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def _found(line: str) -> Found:
+def _parse_result(line: str) -> Found:
     if not line.startswith("["):
         problem = _decode_any(line).get("e")
         return problem if isinstance(problem, str) else f"the query fails: {problem}"
@@ -42,10 +42,10 @@ def _found(line: str) -> Found:
         return "the query gives no object"
     if not results:
         return "the query gives nothing"
-    return {name: _text(bytes(value)) for name, value in results[0].items()}
+    return {name: _render_key(bytes(value)) for name, value in results[0].items()}
 
 
-def _text(value: bytes) -> str | None:
+def _render_key(value: bytes) -> str | None:
     """Return a key's text in a prefix: a string's text, another value's JSON; None for null or an empty string."""
     if value.startswith(b'"'):
         return _decode_text(value) or None
@@ -74,25 +74,25 @@ class Queries:
 
     def run(self, query: str, datas: Sequence[bytes]) -> list[Found]:
         """Return a query's result for each record; records must be JSON. Its time is limited for any query."""
-        found: list[Found] = []
+        results: list[Found] = []
         start = 0
         while start < len(datas):
             end, size = start, 0
             while end < len(datas) and end - start < _BATCH_RECORDS and size < _BATCH_BYTES:
                 size += len(datas[end])
                 end += 1
-            found += self._run(query, datas[start:end])
+            results += self._run(query, datas[start:end])
             start = end
-        return found
+        return results
 
     def _run(self, query: str, datas: Sequence[bytes]) -> list[Found]:
         ends_left = _FEW_ENDS if query in self._bad else _MOST_ENDS
-        found: list[Found] = [_TOO_LONG] * len(datas)
+        results: list[Found] = [_TOO_LONG] * len(datas)
         waiting = [(0, len(datas))]
         while waiting and ends_left:
             start, end = waiting.pop()
             try:
-                found[start:end] = _batch(query, datas[start:end])
+                results[start:end] = _batch(query, datas[start:end])
             except Stopped:
                 raise
             except TooMuch:
@@ -101,14 +101,14 @@ class Queries:
                 if end - start > 1:
                     waiting += [(middle, end), (start, middle)]
         self._bad = self._bad | {query} if waiting else self._bad - {query}
-        return found
+        return results
 
 
 def _batch(query: str, datas: Sequence[bytes]) -> list[Found]:
     lines = _ask(query, datas, _BASE_S + _RECORD_S * len(datas)).split("\n")
     if len(lines) != len(datas):
         raise TooMuch(_TOO_LONG)
-    return [_found(line) for line in lines]
+    return [_parse_result(line) for line in lines]
 
 
 def _ask(query: str, datas: Sequence[bytes], most_cpu_s: float) -> str:

@@ -15,22 +15,22 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
-def keys_in(query: str) -> set[str] | None:
+def find_keys(query: str) -> set[str] | None:
     """Return the keys of a query that is one object; None for any other query, or if a key is computed."""
     text = query.strip()
     if not text.startswith("{") or "#" in text:
         return None
-    entries = list(_entries(text))
+    entries = list(_split_entries(text))
     keys: set[str] = set()
     for entry in entries:
-        found = _KEY.match(entry)
-        if found is None:
+        match = _KEY.match(entry)
+        if match is None:
             return None
-        keys.add(found.group(1) or found.group(2))
+        keys.add(match.group(1) or match.group(2))
     return keys or None
 
 
-def _entries(text: str) -> Iterator[str]:
+def _split_entries(text: str) -> Iterator[str]:
     """Yield the object's entries, which outermost commas separate. If the braces end early, yield an invalid entry."""
     closing: list[str] = []
     at = begun = 0

@@ -49,7 +49,7 @@ _LARGE = Quota(500_000, 2_000, 5 * MIB)
 _USUAL = Quota(100_000, 1_000, MIB)
 
 
-def quota_of(region: str) -> Quota:
+def find_quota(region: str) -> Quota:
     """Return the default quota of delivery streams in a region."""
     return _LARGE if region in _LARGE_REGIONS else _USUAL
 
@@ -76,7 +76,9 @@ class Throttle:
         with self._lock:
             limits = self._streams.get(stream.stream_id)
             if limits is None:
-                limits = self._streams[stream.stream_id] = _Limits(quota_of(stream.region), now_ms)
+                limits = self._streams[stream.stream_id] = _Limits(
+                    find_quota(stream.region), now_ms
+                )
             if not limits.requests.has(1, now_ms):
                 return [False] * len(sizes)
             limits.requests.take(1)
@@ -104,7 +106,7 @@ class Throttle:
                 if now_ms - at_ms < _DAY_MS
             ]
             if len(times) >= ENCRYPTIONS_PER_DAY:
-                raise _exceeded(
+                raise _build_exceeded_error(
                     f"Firehose {stream.name} has had {ENCRYPTIONS_PER_DAY} calls of StartDeliveryStreamEncryption and"
                     " StopDeliveryStreamEncryption in the last 24 hours."
                 )
@@ -118,14 +120,14 @@ class Throttle:
             if bucket.has(1, call.now_ms):
                 bucket.take(1)
                 return
-        raise _exceeded("Rate exceeded.")  # as for injected faults
+        raise _build_exceeded_error("Rate exceeded.")  # as for injected faults
 
 
 def check_count(present: Sequence[DeliveryStream]) -> None:
     """Raise AwsError when an account and region with these delivery streams may not have another."""
     if len(present) >= STREAMS:
         names = [stream.name for stream in present]
-        raise _exceeded(
+        raise _build_exceeded_error(
             f"You have already consumed your firehose quota of {STREAMS} hoses. Firehose names: {names}"
         )
 
@@ -135,19 +137,21 @@ def check_key(present: Sequence[DeliveryStream], stream: DeliveryStream, key_arn
     others = [other for other in present if other.stream_id != stream.stream_id]
     used = sum(other.encryption.get("KeyARN") == key_arn for other in others)
     if key_arn and used >= STREAMS_PER_KEY:
-        raise _exceeded(f"Key {key_arn} already encrypts {STREAMS_PER_KEY} Firehose streams.")
+        raise _build_exceeded_error(
+            f"Key {key_arn} already encrypts {STREAMS_PER_KEY} Firehose streams."
+        )
 
 
-def _exceeded(sentence: str) -> AwsError:
+def _build_exceeded_error(sentence: str) -> AwsError:
     return AwsError("LimitExceededException", sentence)
 
 
-def slow_down() -> AwsError:
+def build_slow_down_error() -> AwsError:
     """Return AWS's error for a put over a quota."""
     return AwsError(THROTTLED, SLOW_DOWN, 503)
 
 
-def rated(action: Action, throttle: Throttle) -> Action:
+def limit_rate(action: Action, throttle: Throttle) -> Action:
     """Return an action that first checks its call rate; puts have their own quotas."""
     operation = operation_name(action)
     if operation in _PUTS:

@@ -19,11 +19,11 @@ from headrace.services.firehose.state import Intent
 
 def read_again(source: Source, intent: Intent, shard_id: str) -> tuple[list[StreamRecord], int]:
     """Return a shard's records of an intent, and how many of them retention has removed (0 if unknown)."""
-    wanted = intent.counts.get(shard_id)
+    count = intent.counts.get(shard_id)
     position, last = intent.start[shard_id], intent.last[shard_id]
     records: list[StreamRecord] = []
-    while wanted is None or len(records) < wanted:
-        most = READ_RECORDS if wanted is None else min(wanted - len(records), READ_RECORDS)
+    while count is None or len(records) < count:
+        most = READ_RECORDS if count is None else min(count - len(records), READ_RECORDS)
         got = source.read(shard_id, position, most, READ_BYTES)
         # If retention has removed some, the read includes records of later deliveries.
         kept = [r for r in got.records if not is_past(r.sequence_number, last)]
@@ -31,7 +31,7 @@ def read_again(source: Source, intent: Intent, shard_id: str) -> tuple[list[Stre
         if not kept or got.next_position is None or len(kept) < len(got.records):
             break
         position = position_text(got.next_position)
-    return records, 0 if wanted is None else wanted - len(records)
+    return records, 0 if count is None else count - len(records)
 
 
 def still_beyond(
@@ -49,14 +49,14 @@ def still_beyond(
     return {partition: shards for partition, shards in left.items() if shards}
 
 
-def with_marks(
+def merge_marks(
     passed: Mapping[str, Mapping[str, str]], marks: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
     """Return `Progress.passed` with more marks; the later of two marks for a shard wins."""
-    made = {partition: dict(shards) for partition, shards in passed.items()}
+    merged = {partition: dict(shards) for partition, shards in passed.items()}
     for partition, shards in marks.items():
-        present = made.setdefault(partition, {})
+        present = merged.setdefault(partition, {})
         for shard_id, number in shards.items():
             if shard_id not in present or is_past(number, present[shard_id]):
                 present[shard_id] = number
-    return made
+    return merged

@@ -28,7 +28,7 @@ from headrace.services.firehose.metric_counts import Tally
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import RoleDenied, may_log
-from headrace.services.firehose.quotas import quota_of
+from headrace.services.firehose.quotas import find_quota
 from headrace.services.firehose.state import DeliveryStream
 
 log = logging.getLogger(__name__)
@@ -126,24 +126,24 @@ class Reports:
         """The prefix of the backup's metrics: OpenSearch's backup counts as a delivery to S3 (documented)."""
         return "DeliveryToS3" if "OpenSearch" in self._metrics_name else "BackupToS3"
 
-    def refused(self, failed: Sequence[FailedRecord]) -> None:
+    def report_refused(self, failed: Sequence[FailedRecord]) -> None:
         """Report that records went to the error output, with one line for each code: AWS also logs samples."""
-        for code, (count, message) in _by_code(failed).items():
+        for code, (count, message) in _group_by_code(failed).items():
             self._put_log(code, f"{count} records went to the error output. First: {message}")
 
     def will_retry(self, failed: Sequence[FailedRecord]) -> None:
         """Report that records could not be delivered and will be tried again."""
-        for code, (count, message) in _by_code(failed).items():
+        for code, (count, message) in _group_by_code(failed).items():
             self.last_error = f"{code}: {message}"
             self._put_log(code, f"{count} records will be tried again. {message}")
         self.measure((f"{self._metrics_name}.Success", 0, "Count"))
 
-    def dropped(self, failed: Sequence[FailedRecord]) -> None:
+    def report_dropped(self, failed: Sequence[FailedRecord]) -> None:
         """Report that records are lost; AWS does not put them into the error output either."""
-        for code, (count, message) in _by_code(failed).items():
+        for code, (count, message) in _group_by_code(failed).items():
             self._put_log(code, f"{count} records were dropped. {message}")
 
-    def gone(self, shard_id: str, records: int) -> None:
+    def report_gone(self, shard_id: str, records: int) -> None:
         """Report that retention or the stream's deletion removed records before they were delivered."""
         self._put_log(
             "Kinesis.RecordsGone",
@@ -206,11 +206,11 @@ class Reports:
         if now_ms - self._sent_ms >= _SEND_EVERY_MS:
             self.send()
 
-    def throttled(self, records: int) -> None:
+    def report_throttled(self, records: int) -> None:
         """Report records that were refused because of a quota."""
         self._tally.note(("ThrottledRecords", records))
 
-    def called(self, name: str, began_ms: int) -> None:
+    def report_call(self, name: str, began_ms: int) -> None:
         """Report a call, by the prefix of its metrics, and when it began."""
         latency_ms = max(0, self._clock.now_ms() - began_ms)
         self._tally.note((f"{name}.Requests", 1), (f"{name}.Latency", latency_ms))
@@ -219,10 +219,10 @@ class Reports:
     def send(self) -> None:
         """Send the counts since the last call. The worker also calls it."""
         now_ms = self._sent_ms = self._clock.now_ms()
-        found = self._tally.take()
-        if not found:
+        tally = self._tally.take()
+        if not tally:
             return
-        quota = quota_of(self._stream.region)
+        quota = find_quota(self._stream.region)
         if not self._stream.source_arn:
             # AWS's quotas, even if they are not enforced (`--limits`): alarms and graphs divide by them.
             self.measure(
@@ -233,13 +233,13 @@ class Reports:
         self._metrics.put(
             [
                 Metric(NAMESPACE, name, value, unit, self._dimensions, now_ms, statistics)
-                for (name, value, unit), statistics in found
+                for (name, value, unit), statistics in tally
             ],
             account=self._stream.account,
             region=self._stream.region,
         )
 
-    def delivered(self, delivered: DeliveryFigures) -> None:
+    def report_delivered(self, delivered: DeliveryFigures) -> None:
         """Report that a delivery is done."""
         self.last_error = ""
         name, age_ms = self._metrics_name, self._clock.now_ms() - delivered.oldest_ms
@@ -298,14 +298,14 @@ class Reports:
         return (("DeliveryStreamName", self._stream.name),)
 
 
-def _by_code(failed: Sequence[FailedRecord]) -> dict[str, tuple[int, str]]:
+def _group_by_code(failed: Sequence[FailedRecord]) -> dict[str, tuple[int, str]]:
     """Return by code the number of failures and the first one's message."""
-    found: dict[str, tuple[int, str]] = {}
+    groups: dict[str, tuple[int, str]] = {}
     for failure in failed:
         words = failure.log_message or failure.message
-        count, message = found.get(failure.code, (0, words))
-        found[failure.code] = (count + 1, message)
-    return found
+        count, message = groups.get(failure.code, (0, words))
+        groups[failure.code] = (count + 1, message)
+    return groups
 
 
 def _name_of(destination: Mapping[str, Any]) -> str:

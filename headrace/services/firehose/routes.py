@@ -55,7 +55,7 @@ class Routes:
             self._partitions[shard_id, record_id] = partition
         self._pieces[name] = (records, piece["last"])
 
-    def settle(self, made: ProcessedRecords) -> None:
+    def settle(self, processed: ProcessedRecords) -> None:
         """Set the stored partitions of known records, and store those of new ones. Durable on return."""
         records: list[list[str]] = []
         last: dict[str, str] = {}
@@ -70,9 +70,9 @@ class Routes:
                 last[record.shard_id] = number
             return partition
 
-        for record in made.records:
+        for record in processed.records:
             record.partition = route(record, record.partition)
-        for failure in made.failed:
+        for failure in processed.failed:
             failure.record.partition = route(failure.record, WHOLE)
         self._add(records, last)
 

@@ -28,7 +28,13 @@ from headrace.services.firehose.processors import check_processors
 from headrace.services.firehose.ranges import check_between, check_both
 from headrace.services.firehose.state import is_partitioned
 
-__all__ = ["PLAIN_MEMBERS", "check_processors", "checked", "checked_s3", "updated"]
+__all__ = [
+    "PLAIN_MEMBERS",
+    "check_extended_s3",
+    "check_plain_s3",
+    "check_processors",
+    "update_extended_s3",
+]
 
 # The members of a plain (not extended) S3 configuration.
 PLAIN_MEMBERS = (
@@ -43,27 +49,27 @@ PLAIN_MEMBERS = (
 )
 
 
-def checked_s3(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_plain_s3(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return a plain S3 configuration, such as another destination's backup, with defaults. Raises AwsError."""
-    made = dict(given)
-    _check_common(made)
-    made["BufferingHints"] = hints_of(get_mapping(made, "BufferingHints"))
-    made.setdefault("CompressionFormat", "UNCOMPRESSED")
-    prefix.check(str(made.get("Prefix") or ""), str(made.get("ErrorOutputPrefix") or ""))
-    return made
+    checked = dict(configuration)
+    _check_common(checked)
+    checked["BufferingHints"] = hints_of(get_mapping(checked, "BufferingHints"))
+    checked.setdefault("CompressionFormat", "UNCOMPRESSED")
+    prefix.check(str(checked.get("Prefix") or ""), str(checked.get("ErrorOutputPrefix") or ""))
+    return checked
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_extended_s3(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return an extended S3 configuration with defaults. Raises AwsError."""
-    made = dict(given)
-    _check_common(made)
-    conversion = get_mapping(made, "DataFormatConversionConfiguration")
+    checked = dict(configuration)
+    _check_common(checked)
+    conversion = get_mapping(checked, "DataFormatConversionConfiguration")
     converts = bool(conversion) and bool(conversion.get("Enabled", True))
-    partitioned = is_partitioned(made)
-    made["BufferingHints"] = hints_of(
-        get_mapping(made, "BufferingHints"), converts=converts, partitioned=partitioned
+    partitioned = is_partitioned(checked)
+    checked["BufferingHints"] = hints_of(
+        get_mapping(checked, "BufferingHints"), converts=converts, partitioned=partitioned
     )
-    compression = made.setdefault("CompressionFormat", "UNCOMPRESSED")
+    compression = checked.setdefault("CompressionFormat", "UNCOMPRESSED")
     if converts:
         if compression != "UNCOMPRESSED":
             raise invalid(
@@ -71,19 +77,19 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
                 " enabled"
             )
         serde.check(conversion)
-    _check_backup(made)
-    check_processors(made)
-    _check_prefixes(made, partitioned=partitioned)
+    _check_backup(checked)
+    check_processors(checked)
+    _check_prefixes(checked, partitioned=partitioned)
     if partitioned:
-        made["DynamicPartitioningConfiguration"] = {
+        checked["DynamicPartitioningConfiguration"] = {
             "RetryOptions": {"DurationInSeconds": RETRY_DEFAULT_S},
-            **get_mapping(made, "DynamicPartitioningConfiguration"),
+            **get_mapping(checked, "DynamicPartitioningConfiguration"),
         }
-        check_keys(made)
-    return made
+        check_keys(checked)
+    return checked
 
 
-def updated(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def update_extended_s3(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """Return an extended S3 configuration after an update, member by member. Raises AwsError."""
     change = dict(update)
     if "S3BackupUpdate" in change:
@@ -99,11 +105,11 @@ def updated(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, 
             )  # assumed
     if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
         raise backup_stays()
-    return checked({**present, **change})
+    return check_extended_s3({**present, **change})
 
 
 def hints_of(
-    given: Mapping[str, Any],
+    hints: Mapping[str, Any],
     *,
     converts: bool = False,
     partitioned: bool = False,
@@ -112,11 +118,11 @@ def hints_of(
     default_interval_s: int = DEFAULT_INTERVAL_S,
 ) -> dict[str, int]:
     """Return BufferingHints with defaults. Raises AwsError if one of the two is missing or out of AWS's range."""
-    check_both(given, "SizeInMBs", "IntervalInSeconds")  # its sentence here is assumed
+    check_both(hints, "SizeInMBs", "IntervalInSeconds")  # its sentence here is assumed
     large = converts or partitioned
     default_mib = min(CONVERSION_DEFAULT_BUFFER_MIB if large else DEFAULT_BUFFER_MIB, most_mib)
-    size_mib = int(given.get("SizeInMBs", default_mib))
-    interval_s = int(given.get("IntervalInSeconds", default_interval_s))
+    size_mib = int(hints.get("SizeInMBs", default_mib))
+    interval_s = int(hints.get("IntervalInSeconds", default_interval_s))
     if partitioned and size_mib < PARTITIONED_MIN_BUFFER_MIB:
         raise invalid(
             f"BufferingHints.SizeInMBs must be at least {PARTITIONED_MIN_BUFFER_MIB} when Dynamic Partitioning is"
@@ -137,13 +143,15 @@ def hints_of(
     return {"SizeInMBs": size_mib, "IntervalInSeconds": interval_s}
 
 
-def _check_common(made: dict[str, Any]) -> None:
-    if not str(made.get("BucketARN", "")).startswith("arn:"):
+def _check_common(configuration: dict[str, Any]) -> None:
+    if not str(configuration.get("BucketARN", "")).startswith("arn:"):
         raise invalid("BucketARN is not a valid ARN.")
-    encryption = made.setdefault("EncryptionConfiguration", {"NoEncryptionConfig": "NoEncryption"})
+    encryption = configuration.setdefault(
+        "EncryptionConfiguration", {"NoEncryptionConfig": "NoEncryption"}
+    )
     if len({"NoEncryptionConfig", "KMSEncryptionConfig"} & set(encryption)) != 1:
         raise invalid("Exactly one of NoEncryptionConfig or KMSEncryptionConfig must be specified")
-    logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
+    logging = configuration.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
     if logging.get("Enabled"):
         for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
             if not logging.get(member):
@@ -152,20 +160,20 @@ def _check_common(made: dict[str, Any]) -> None:
                 )
 
 
-def _check_backup(made: dict[str, Any]) -> None:
-    if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
-        backup = get_mapping(made, "S3BackupConfiguration")
+def _check_backup(configuration: dict[str, Any]) -> None:
+    if configuration.setdefault("S3BackupMode", "Disabled") == "Enabled":
+        backup = get_mapping(configuration, "S3BackupConfiguration")
         if not backup:
             raise invalid(
                 "S3BackupConfiguration is required when S3BackupMode is Enabled."
             )  # assumed
-        made["S3BackupConfiguration"] = checked_s3(backup)
+        configuration["S3BackupConfiguration"] = check_plain_s3(backup)
 
 
-def _check_prefixes(made: Mapping[str, Any], *, partitioned: bool) -> None:
+def _check_prefixes(configuration: Mapping[str, Any], *, partitioned: bool) -> None:
     prefix.check(
-        str(made.get("Prefix") or ""),
-        str(made.get("ErrorOutputPrefix") or ""),
-        time_zone=str(made.get("CustomTimeZone") or "UTC"),
+        str(configuration.get("Prefix") or ""),
+        str(configuration.get("ErrorOutputPrefix") or ""),
+        time_zone=str(configuration.get("CustomTimeZone") or "UTC"),
         partitioned=partitioned,
     )

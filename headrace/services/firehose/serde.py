@@ -80,7 +80,7 @@ def check(conversion: Mapping[str, Any]) -> None:
         raise invalid("More than one deserializer specified. Only one may be chosen.")
     for pattern in get_mapping(deserializer, "HiveJsonSerDe").get("TimestampFormats") or ():
         if pattern != joda.MILLIS:
-            joda.checked(pattern)
+            joda.check_pattern(pattern)
 
 
 def options_of(

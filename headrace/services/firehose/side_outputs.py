@@ -13,8 +13,8 @@ from headrace.services.firehose.failures import (
     PROCESSING_FAILED,
     SOURCE_BACKUP,
     FailedRecord,
-    as_lines,
-    processing_line,
+    build_processing_line,
+    render_lines,
 )
 from headrace.services.firehose.ports import Ports
 
@@ -47,7 +47,9 @@ def put_side_outputs(
         # An intent stored by an earlier version of headrace may lack a key for some kind of object.
         by_kind.setdefault(kind if kind in intent.keys else PROCESSING_FAILED, []).append(failure)
     for kind, failed in by_kind.items():
-        bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)
+        bodies[kind] = render_lines(
+            build_processing_line(failure, intent.decided_ms) for failure in failed
+        )
     if refused:
         for kind in {failure.error_type or destination.error_type for failure in refused}:
             of_kind = [
@@ -59,7 +61,7 @@ def put_side_outputs(
             bodies[kind] = bodies.get(kind, b"") + (
                 destination.error_body(of_kind, attempt)
                 if isinstance(destination, ErrorFile)
-                else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
+                else render_lines(destination.error_line(failure, attempt) for failure in of_kind)
             )
     backup, datas = stream.backup, list[bytes]()
     if backup is not None:
@@ -69,7 +71,7 @@ def put_side_outputs(
             kept = buffer.sources if intent.partition == BACKUP else buffer.records
             datas = [record.data for record in kept]
         if datas:
-            delimiter = output.delimiter_of(stream.destination)
+            delimiter = output.find_delimiter(stream.destination)
             bodies[SOURCE_BACKUP] = delimiter.join(datas)
     for name, key in intent.keys.items():
         if name == DELIVERED:
@@ -96,5 +98,5 @@ def _put(
     encoding = None
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
     if not plain and kind != "UNCOMPRESSED":
-        body, encoding = output.compressed_as(kind, body, key)
+        body, encoding = output.compress_as(kind, body, key)
     output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)

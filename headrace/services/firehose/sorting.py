@@ -106,33 +106,33 @@ class Sorter:
 
     def take(self, intake: Intake) -> ProcessedRecords:
         """Process the records that were read, and sort them into buffers. An exception leaves the buffers unchanged."""
-        made = self._processing.run(intake.records, backup=self._backs_up)
+        processed = self._processing.run(intake.records, backup=self._backs_up)
         if self.has_several:
             if self.has_own_backup and not self._backs_up:
                 # The backup has the delivered data, not the source's: all documents, data or events.
-                made.sources = made.records
+                processed.sources = processed.records
             if self.routes is not None:
-                self.routes.settle(made)
-            self._sort(made, intake.since_s)
-        elif made.records or made.failed or made.sources:
-            size_bytes = sum([len(record.data) for record in made.records])
+                self.routes.settle(processed)
+            self._sort(processed, intake.since_s)
+        elif processed.records or processed.failed or processed.sources:
+            size_bytes = sum([len(record.data) for record in processed.records])
             self.size_bytes += size_bytes
             buffer = self.buffers.setdefault(WHOLE, Buffer())
-            buffer.add(made, size_bytes, intake.records, intake.since_s)
-        return made
+            buffer.add(processed, size_bytes, intake.records, intake.since_s)
+        return processed
 
-    def _sort(self, made: ProcessedRecords, since_s: float) -> None:
+    def _sort(self, processed: ProcessedRecords, since_s: float) -> None:
         has_passed = bool(self._progress.saved.passed)
-        for record in self._not_passed(BACKUP, made.sources):
+        for record in self._not_passed(BACKUP, processed.sources):
             self._back_up(record, since_s)
         # A failed record whose function's earlier answer gave it a partition counts as delivered with that partition.
-        failed = [f for f in made.failed if not self._is_passed(f.record.partition, f.record)]
+        failed = [f for f in processed.failed if not self._is_passed(f.record.partition, f.record)]
         moved = [f.record for f in failed if is_values(f.record.partition)]
         if moved and self.routes is not None:
             self.routes.move_to_errors(moved)
         for failure in failed:
             self._fail(failure, since_s, failure.record.partition)
-        for record in made.records:
+        for record in processed.records:
             partition = record.partition
             if has_passed and self._is_passed(partition, record):
                 continue

@@ -120,7 +120,7 @@ class Source(Protocol):
         """Call `wake` when there may be new records, until the returned function is called."""
         ...
 
-    def delivered(self, shard_id: str, up_to_ms: int) -> None:
+    def release_delivered(self, shard_id: str, up_to_ms: int) -> None:
         """Allow the source to delete records that arrived up to a time, because they are delivered."""
         ...
 
@@ -206,7 +206,7 @@ class KinesisSource:
         """See `Source.subscribe`."""
         return self._reader.subscribe(self._arn, wake)
 
-    def delivered(self, shard_id: str, up_to_ms: int) -> None:
+    def release_delivered(self, shard_id: str, up_to_ms: int) -> None:
         """Do nothing: the stream's own retention removes records."""
 
 
@@ -229,13 +229,13 @@ def _records_of(
     payload: bytes | memoryview, first_index: int, arrival_ms: int, base: SequenceBase
 ) -> list[StreamRecord]:
     """Return the records of one journal entry: a put or part of one."""
-    found = b"".join((b"[", payload, b"]"))
+    document = b"".join((b"[", payload, b"]"))
     if payload[:1] == b"{":
         return [
             StreamRecord(stored.SequenceNumber, "", stored.Data, arrival_ms)
-            for stored in _decode_journalled(found)
+            for stored in _decode_journalled(document)
         ]
-    datas = _decode_datas(found)
+    datas = _decode_datas(document)
     start = base.first_of(first_index, arrival_ms)
     numbers = map(str, range(start, start + STEP * len(datas), STEP))
     return [
@@ -315,8 +315,8 @@ class JournalSource:
 
         return undo
 
-    def delivered(self, shard_id: str, up_to_ms: int) -> None:
-        """See `Source.delivered`: whole segments are deleted."""
+    def release_delivered(self, shard_id: str, up_to_ms: int) -> None:
+        """See `Source.release_delivered`: whole segments are deleted."""
         self.log.trim(up_to_ms)
 
     def close(self) -> None:

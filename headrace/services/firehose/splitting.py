@@ -26,9 +26,9 @@ class UnsplittableRecord(ValueError):
     """The record does not have the form that the processor needs."""
 
 
-def inflated(data: bytes) -> bytes:
+def inflate_logs(data: bytes) -> bytes:
     """Decompress a record of CloudWatch Logs: all members of a GZIP file. Raises UnsplittableRecord."""
-    made: list[bytes] = []
+    members: list[bytes] = []
     left, room = data, MOST_INFLATED_BYTES
     while left:
         inflate = zlib.decompressobj(_GZIP)
@@ -40,23 +40,23 @@ def inflated(data: bytes) -> bytes:
             raise UnsplittableRecord(f"it inflates to more than {MOST_INFLATED_BYTES} bytes")
         if not inflate.eof:
             raise UnsplittableRecord("the GZIP file ends early")
-        made.append(part)
+        members.append(part)
         room -= len(part)
         left = inflate.unused_data
-    if not made:
+    if not members:
         raise UnsplittableRecord("the record is empty")
-    return b"".join(made)
+    return b"".join(members)
 
 
-def checked_logs(text: bytes) -> dict[str, Any]:
+def parse_logs(text: bytes) -> dict[str, Any]:
     """Decompress a record of CloudWatch Logs and check that it is JSON. Raises UnsplittableRecord."""
     try:
-        found = _decode(text)
+        envelope = _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnsplittableRecord(f"not JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(envelope, dict):
         raise UnsplittableRecord("not a JSON object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", envelope)
 
 
 def messages_of(envelope: Mapping[str, Any]) -> bytes:
@@ -78,11 +78,11 @@ def messages_of(envelope: Mapping[str, Any]) -> bytes:
 
 def delimiter_of_parameter(parameters: Mapping[str, str]) -> bytes:
     """Return the delimiter of a RecordDeAggregation processor with DELIMITED. Raises AwsError."""
-    given = parameters.get("Delimiter")
-    if not given:
+    delimiter = parameters.get("Delimiter")
+    if not delimiter:
         raise invalid("Delimiter should be present for DELIMITED")
     try:
-        return base64.b64decode(given, validate=True)
+        return base64.b64decode(delimiter, validate=True)
     except (binascii.Error, ValueError) as error:
         raise invalid("Delimiter must be base64 encoded.") from error
 
@@ -99,19 +99,19 @@ def json_parts(data: bytes) -> list[bytes]:
     except UnicodeDecodeError as error:
         raise UnsplittableRecord("not UTF-8") from error
     parts: list[bytes] = []
-    place = 0
-    while place < len(text):
-        if text[place].isspace():
-            place += 1
+    offset = 0
+    while offset < len(text):
+        if text[offset].isspace():
+            offset += 1
             continue
         try:
-            value, end = _scan(text, place)
+            value, end = _scan(text, offset)
         except (ValueError, RecursionError) as error:
             raise UnsplittableRecord(f"not JSON: {error}") from error
         if not isinstance(value, dict):
             raise UnsplittableRecord("a part is not a JSON object")
-        parts.append(text[place:end].encode())
-        place = end
+        parts.append(text[offset:end].encode())
+        offset = end
         if len(parts) > MOST_SUB_RECORDS:
             raise UnsplittableRecord(f"a record can have at most {MOST_SUB_RECORDS} parts")
     if not parts:
@@ -119,7 +119,7 @@ def json_parts(data: bytes) -> list[bytes]:
     return parts
 
 
-def delimited_parts(data: bytes, delimiter: bytes) -> list[bytes]:
+def split_at_delimiter(data: bytes, delimiter: bytes) -> list[bytes]:
     """Split a record at a delimiter; leave out empty parts. Raises UnsplittableRecord."""
     parts = [part for part in data.split(delimiter) if part]
     if len(parts) > MOST_SUB_RECORDS:

@@ -160,8 +160,8 @@ class DeliveryStream:
     @property
     def conversion(self) -> dict[str, Any] | None:
         """The format conversion's configuration, when it is on."""
-        given = self.destination.get("DataFormatConversionConfiguration")
-        return given if given and given.get("Enabled", True) else None
+        settings = self.destination.get("DataFormatConversionConfiguration")
+        return settings if settings and settings.get("Enabled", True) else None
 
     @property
     def processors(self) -> dict[str, dict[str, str]]:

@@ -30,7 +30,7 @@ from headrace.services.firehose.limits import (
     LAMBDA_RETRIES,
 )
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.permits import denied_function
+from headrace.services.firehose.permits import find_function_denial
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.ranges import check_between, check_both
 from headrace.services.firehose.records import Record
@@ -127,7 +127,7 @@ def transform(
     """
     done: list[Record] = []
     failed: list[FailedRecord] = []
-    sentence = denied_function(ports.guard, stream, function.arn)
+    sentence = find_function_denial(ports.guard, stream, function.arn)
     if sentence:
         _fail(records, (_ACCESS_DENIED, f"{_NO_ACCESS} {sentence}"), 1, function, failed)
         return done, failed
@@ -184,11 +184,13 @@ def _payload(batch: list[Record], stream: DeliveryStream, invocation_id: str) ->
     }
     if stream.source_arn:
         event["sourceKinesisStreamArn"] = stream.source_arn
-    event["records"] = [_sent(record, of_stream=bool(stream.source_arn)) for record in batch]
+    event["records"] = [
+        _build_sent_record(record, of_stream=bool(stream.source_arn)) for record in batch
+    ]
     return msgspec.json.encode(event)
 
 
-def _sent(record: Record, *, of_stream: bool) -> dict[str, Any]:
+def _build_sent_record(record: Record, *, of_stream: bool) -> dict[str, Any]:
     source = record.source
     sent: dict[str, Any] = {
         "recordId": _record_id(record),
@@ -309,10 +311,10 @@ def _take(
 
 def _texts(metadata: Mapping[str, Any] | None, name: str) -> dict[str, str] | None:
     """Return the texts under a name of a record's metadata; keys that are no texts become text, null stays away."""
-    given = (metadata or {}).get(name)
-    if not isinstance(given, dict):
+    members = (metadata or {}).get(name)
+    if not isinstance(members, dict):
         return None
-    items = cast("dict[str, Any]", given).items()
+    items = cast("dict[str, Any]", members).items()
     return {
         key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for key, value in items

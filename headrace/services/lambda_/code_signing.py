@@ -13,7 +13,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
-from headrace.services.lambda_.names import lambda_time
+from headrace.services.lambda_.names import format_lambda_time
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class CodeSigning:
             "Description": request.get("Description", ""),
             "AllowedPublishers": request["AllowedPublishers"],
             "CodeSigningPolicies": request.get("CodeSigningPolicies") or _DEFAULT_POLICIES,
-            "LastModified": lambda_time(now_ms),
+            "LastModified": format_lambda_time(now_ms),
         }
         self.put(config, request.get("Tags") or {})
         return config
@@ -62,7 +62,7 @@ class CodeSigning:
             )
         return config
 
-    def attached(self, arn: str) -> dict[str, Any]:
+    def find_attached(self, arn: str) -> dict[str, Any]:
         """Return the configuration for a function; a missing one has another error than in `get`. Raises AwsError."""
         config = self.find(arn)
         if config is None:
@@ -103,7 +103,7 @@ class CodeSigning:
         """
         if arn is None:
             return
-        policies = self.attached(arn)["CodeSigningPolicies"]
+        policies = self.find_attached(arn)["CodeSigningPolicies"]
         if policies.get("UntrustedArtifactOnDeployment") == "Enforce":
             raise AwsError(
                 "CodeVerificationFailedException",

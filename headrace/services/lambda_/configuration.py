@@ -27,13 +27,13 @@ from headrace.services.lambda_.limits import (
     TIMEOUT_SECONDS,
     UPDATE_LASTS_MS,
 )
-from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, lambda_time
+from headrace.services.lambda_.names import LATEST, LONGEST_NAME, FunctionRef, format_lambda_time
 from headrace.services.lambda_.packages.code import Package
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.runtime.environment import (
     RESERVED_VARIABLES,
     check_runtime,
-    runtime_remark,
+    explain_runtime,
 )
 from headrace.services.lambda_.state import LayerVersion, Transition, Version
 
@@ -58,7 +58,7 @@ _PLAIN = (
 )
 
 
-def new_version(
+def build_version(
     ref: FunctionRef, request: Mapping[str, Any], *, package: Package, layers: LayerStore
 ) -> Version:
     """Return the `$LATEST` of a new function, without the members that `touch` sets."""
@@ -85,7 +85,7 @@ def new_version(
     version = Version(package.digest, config)
     set_code(version, package)
     apply(version, request, layers=layers)
-    config.setdefault("LoggingConfig", _logging(ref.name, {}))
+    config.setdefault("LoggingConfig", _merge_logging(ref.name, {}))
     return version
 
 
@@ -103,7 +103,7 @@ def touch(version: Version, *, now_ms: int, ids: Ids, creates: bool = False) -> 
     """
     lasts_ms = 0 if creates else UPDATE_LASTS_MS
     version.transition = Transition(creates, ids.uuid(), now_ms + lasts_ms)
-    version.config["LastModified"] = lambda_time(now_ms)
+    version.config["LastModified"] = format_lambda_time(now_ms)
     version.config["RevisionId"] = ids.uuid()
 
 
@@ -120,29 +120,30 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
     config = version.config
     account = config["FunctionArn"].split(":")[4]
     region = config["FunctionArn"].split(":")[3]
-    found = find_layers(request.get("Layers"), layers, account, region)
-    remark = runtime_remark(str(request.get("Runtime", "")))
+    layer_versions = find_layers(request.get("Layers"), layers, account, region)
+    remark = explain_runtime(str(request.get("Runtime", "")))
     if remark is not None:
         log.info("function %s: %s", config["FunctionName"], remark)
     config.update({name: request[name] for name in _PLAIN if name in request})
     if "DeadLetterConfig" in request:
         _set_dead_letters(config, section(request, "DeadLetterConfig"))
-    if found is not None:
-        version.layers = [layer["digest"] for layer in found]
+    if layer_versions is not None:
+        version.layers = [layer["digest"] for layer in layer_versions]
         config["Layers"] = [
-            {"Arn": layer["LayerVersionArn"], "CodeSize": layer["size_bytes"]} for layer in found
+            {"Arn": layer["LayerVersionArn"], "CodeSize": layer["size_bytes"]}
+            for layer in layer_versions
         ]
     if "Environment" in request:
         config.pop("Environment", None)
         if "Variables" in request["Environment"]:
             config["Environment"] = {"Variables": dict(request["Environment"]["Variables"])}
     if "VpcConfig" in request:
-        wanted = request["VpcConfig"]
+        vpc = request["VpcConfig"]
         config["VpcConfig"] = {
-            "SubnetIds": wanted.get("SubnetIds", []),
-            "SecurityGroupIds": wanted.get("SecurityGroupIds", []),
-            "VpcId": "vpc-00000000" if wanted.get("SubnetIds") else "",
-            "Ipv6AllowedForDualStack": wanted.get("Ipv6AllowedForDualStack", False),
+            "SubnetIds": vpc.get("SubnetIds", []),
+            "SecurityGroupIds": vpc.get("SecurityGroupIds", []),
+            "VpcId": "vpc-00000000" if vpc.get("SubnetIds") else "",
+            "Ipv6AllowedForDualStack": vpc.get("Ipv6AllowedForDualStack", False),
         }
     if "SnapStart" in request:
         config["SnapStart"] = {
@@ -151,12 +152,14 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
         }
     if "LoggingConfig" in request:
         kept = config.get("LoggingConfig", {})
-        config["LoggingConfig"] = _logging(config["FunctionName"], request["LoggingConfig"], kept)
+        config["LoggingConfig"] = _merge_logging(
+            config["FunctionName"], request["LoggingConfig"], kept
+        )
 
 
-def _set_dead_letters(config: dict[str, Any], wanted: Mapping[str, Any]) -> None:
+def _set_dead_letters(config: dict[str, Any], settings: Mapping[str, Any]) -> None:
     """Set the dead-letter target. An empty ARN removes it, and a structure without an ARN changes nothing."""
-    arn = wanted.get("TargetArn")
+    arn = settings.get("TargetArn")
     if arn:
         config["DeadLetterConfig"] = {"TargetArn": arn}
     elif arn is not None:
@@ -237,15 +240,15 @@ def find_layers(
                 "Two different versions of the same layer are not allowed to be referenced in the same function. "
                 f"{other} and {arn} are versions of the same layer."
             )
-    found: list[LayerVersion] = []
+    versions: list[LayerVersion] = []
     for arn in arns:
         layer = layers.find(arn)
         if layer is None:
             raise invalid_parameter(f"Layer version {arn} does not exist.")
         if arn.split(":")[4] != account and not _shares(layer, account):
             raise access_denied(account, "lambda:GetLayerVersion", arn)
-        found.append(layer)
-    return found
+        versions.append(layer)
+    return versions
 
 
 def _shares(layer: LayerVersion, account: str) -> bool:
@@ -257,15 +260,15 @@ def _shares(layer: LayerVersion, account: str) -> bool:
     )
 
 
-def _logging(
-    name: str, wanted: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+def _merge_logging(
+    name: str, settings: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return a logging configuration after a request. Members that the request lacks stay; only JSON has log levels."""
-    asked = {**(kept or {}), **wanted}
+    asked = {**(kept or {}), **settings}
     log_format = asked.get("LogFormat", "Text")
     levels = {"ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO"}
     if log_format != "JSON":
-        if levels.keys() & wanted.keys():
+        if levels.keys() & settings.keys():
             raise invalid_parameter(
                 "Setting Log Level is only supported when LogFormat is set to JSON."
             )

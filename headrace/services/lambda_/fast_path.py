@@ -17,7 +17,7 @@ from headrace.services.lambda_.actions.invoke import bad_type, run
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import access_denied, too_large, validation
 from headrace.services.lambda_.invocations.answer_stream import AnswerStream, Part
-from headrace.services.lambda_.invocations.payloads import checked, most_bytes
+from headrace.services.lambda_.invocations.payloads import check_payload, most_bytes
 from headrace.services.lambda_.names import FunctionRef, check_reachable, parse_function
 from headrace.services.lambda_.packages.code import CODE_PATH
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
@@ -150,7 +150,7 @@ def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpR
     if asked.invocation_type not in ("RequestResponse", "DryRun"):
         raise bad_type(asked.invocation_type, "[RequestResponse, DryRun]")
     lambda_.functions.get(asked.ref).resolve(asked.ref.qualifier)
-    payload, context = checked(request.body, asked.invocation_type, asked.client_context)
+    payload, context = check_payload(request.body, asked.invocation_type, asked.client_context)
     if asked.invocation_type == "DryRun":
         return HttpResponse(204)
     stream = AnswerStream(
@@ -165,10 +165,10 @@ def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpR
         ("Content-Type", event_stream.CONTENT_TYPE),
         ("X-Amz-Executed-Version", stream.start()),
     ]
-    return HttpResponse(200, headers, _frames(stream, wants_log=asked.wants_log))
+    return HttpResponse(200, headers, _build_frames(stream, wants_log=asked.wants_log))
 
 
-def _frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
+def _build_frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
     """Yield PayloadChunk events, and InvokeComplete at the end."""
     for item in stream.items():
         if isinstance(item, Part):

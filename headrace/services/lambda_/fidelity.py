@@ -14,10 +14,11 @@ from headrace.core.ports import FidelityLevel
 _FUNCTION: dict[str, FidelityLevel] = {
     # Every python3.* runtime is the interpreter that runs headrace, with its packages (the fidelity report names
     # functions that declare another version); every nodejs* runtime is the node on PATH. Where Linux permits walls
-    # (runtime/walls.py), code is /var/task and layers are /opt, both read-only; each function has its own /tmp of the
-    # size in EphemeralStorage; and, as on AWS, there is no /dev/shm. Elsewhere functions have the rights of headrace's
-    # user (headrace logs this at its start, and the fidelity report says it), layers are on PYTHONPATH, NODE_PATH, PATH
-    # and LD_LIBRARY_PATH, and LAMBDA_TASK_ROOT is the real folder. Programs under /opt/extensions are not started.
+    # (runtime/namespaces.py), code is /var/task and layers are /opt, both read-only; each function has its own /tmp of
+    # the size in EphemeralStorage; and, as on AWS, there is no /dev/shm. Elsewhere functions have the rights of
+    # headrace's user (headrace logs this at its start, and the fidelity report says it), layers are on PYTHONPATH,
+    # NODE_PATH, PATH and LD_LIBRARY_PATH, and LAMBDA_TASK_ROOT is the real folder. Programs under
+    # /opt/extensions are not started.
     "Runtime": "stored",
     "KMSKeyArn": "stored",
     # Whether the subnets and security groups exist is not checked.

@@ -55,7 +55,7 @@ class FunctionRef:
         """The same function without a qualifier."""
         return FunctionRef(self.account, self.region, self.name)
 
-    def with_qualifier(self, qualifier: str | None) -> FunctionRef:
+    def replace_qualifier(self, qualifier: str | None) -> FunctionRef:
         """Return the same function with another qualifier, or without one."""
         return FunctionRef(self.account, self.region, self.name, qualifier)
 
@@ -102,12 +102,12 @@ def check_reachable(ref: FunctionRef, region: str) -> None:
         )
 
 
-def layer_arn(region: str, account: str, name: str) -> str:
+def build_layer_arn(region: str, account: str, name: str) -> str:
     """Return a layer's ARN, without a version."""
     return make_arn("lambda", region, account, f"layer:{name}")
 
 
-def lambda_time(now_ms: int) -> str:
+def format_lambda_time(now_ms: int) -> str:
     """Return a time in the format of Lambda's control plane: `2026-01-31T12:00:00.000+0000`."""
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now_ms % 1000:03d}+0000"

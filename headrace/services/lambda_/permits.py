@@ -50,16 +50,18 @@ class Permits:
         """Refuse an event source that the role may not read. Raises AwsError."""
         if Arn.parse(read_arn).service == "sqs":
             for action in _QUEUE_READS:
-                if self._denial(role, f"sqs:{action}", read_arn):
-                    raise _queue_refusal(action)
+                if self._explain_denial(role, f"sqs:{action}", read_arn):
+                    raise _build_queue_refusal(action)
             return
         service = Arn.parse(read_arn).service
         denied = [
             name
             for name in _STREAM_READS[service]
-            if self._denial(role, f"{service}:{name}", _stream(read_arn))
+            if self._explain_denial(role, f"{service}:{name}", _stream(read_arn))
         ]
-        if "/consumer/" in read_arn and self._denial(role, "kinesis:SubscribeToShard", read_arn):
+        if "/consumer/" in read_arn and self._explain_denial(
+            role, "kinesis:SubscribeToShard", read_arn
+        ):
             denied.append("SubscribeToShard")
         if denied:
             raise invalid_parameter(
@@ -74,7 +76,7 @@ class Permits:
         else:
             service = read_arn.split(":", 3)[2]
             action = "sqs:ReceiveMessage" if service == "sqs" else f"{service}:GetRecords"
-        sentence = self._denial(role, action, read_arn)
+        sentence = self._explain_denial(role, action, read_arn)
         # The words after PROBLEM are assumed.
         return f"PROBLEM: {sentence}" if sentence else ""
 
@@ -82,7 +84,7 @@ class Permits:
         """Return why a role may not send to a destination, or "" when it may. `key` is the object's key in a bucket."""
         action = _SENDS.get(arn.split(":")[2])
         resource = f"{arn}/{key}" if action == "s3:PutObject" else arn
-        return "" if action is None else self._denial(role, action, resource)
+        return "" if action is None else self._explain_denial(role, action, resource)
 
     def may_log(self, function: Function, spec: SandboxSpec, stream: str) -> bool:
         """Whether a function's role may write the function's log. If it may not, AWS drops the lines."""
@@ -91,7 +93,7 @@ class Permits:
         resource = make_arn("logs", function.region, function.account, name)
         return not self.guard.denial(acting, "logs:PutLogEvents", resource)
 
-    def _denial(self, role: str, action: str, resource: str) -> str:
+    def _explain_denial(self, role: str, action: str, resource: str) -> str:
         return self.guard.denial(CallerIdentity(role, SESSION), action, resource) if role else ""
 
 
@@ -102,7 +104,7 @@ def _stream(read_arn: str) -> str:
     return read_arn.partition("/consumer/")[0]
 
 
-def _queue_refusal(action: str) -> AwsError:
+def _build_queue_refusal(action: str) -> AwsError:
     return invalid_parameter(
         f"The provided execution role does not have permissions to call {action} on SQS"
     )

@@ -65,11 +65,11 @@ def _is_principal(principal: str | dict[str, str], caller: Caller) -> bool:
 
 def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str]) -> bool:
     for operator, keys in condition.items():
-        for key, wanted in keys.items():
+        for key, expected in keys.items():
             actual = context.get(key.lower())
             if actual is None:
                 return False
             like = operator == "ArnLike"
-            if not (glob_matches(wanted, actual) if like else actual == wanted):
+            if not (glob_matches(expected, actual) if like else actual == expected):
                 return False
     return True

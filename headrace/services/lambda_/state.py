@@ -180,7 +180,7 @@ class Function:
         asked = max(self.reserved_concurrency or 0, sum(self.provisioned.values()))
         return max(SANDBOXES_PER_FUNCTION, min(asked, SANDBOXES_AT_MOST))
 
-    def published(self) -> list[Version]:
+    def list_published(self) -> list[Version]:
         """Return the published versions, oldest first."""
         numbers = sorted((n for n in self.versions if n != LATEST), key=int)
         return [self.versions[number] for number in numbers]
@@ -247,7 +247,7 @@ class Function:
     def from_json(value: dict[str, Any]) -> Function:
         """Return the function that `to_json` has written."""
         fields = dict(value)
-        fields["versions"] = {k: _version(v) for k, v in value["versions"].items()}
+        fields["versions"] = {k: _parse_version(v) for k, v in value["versions"].items()}
         fields.pop("policy_revisions", None)  # from data directories of earlier versions
         fields["aliases"] = {k: Alias(**v) for k, v in value["aliases"].items()}
         return Function(**fields)
@@ -259,7 +259,7 @@ class Function:
         return value
 
 
-def _version(value: dict[str, Any]) -> Version:
+def _parse_version(value: dict[str, Any]) -> Version:
     version = Version(**value)
     transition: dict[str, Any] | None = value.get("transition")
     version.transition = None if transition is None else Transition(**transition)

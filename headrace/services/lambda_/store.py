@@ -86,10 +86,10 @@ class FunctionStore:
     def all(self, account: str, region: str) -> list[Function]:
         """Return the functions of an account and region, sorted by name."""
         with self._lock:
-            found = [
+            functions = [
                 f for f in self._functions.values() if f.account == account and f.region == region
             ]
-        return sorted(found, key=lambda function: function.name)
+        return sorted(functions, key=lambda function: function.name)
 
     def of_url(self, url_id: str) -> tuple[Function, str] | None:
         """Return the function that has a function URL, and its alias ("": the function itself), or None."""
@@ -104,7 +104,7 @@ class FunctionStore:
         """Whether any function exists."""
         return bool(self._functions)
 
-    def provisioned(self) -> list[Function]:
+    def list_provisioned(self) -> list[Function]:
         """Return the functions that have provisioned concurrency."""
         with self._lock:
             return [function for function in self._functions.values() if function.provisioned]

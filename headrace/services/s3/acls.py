@@ -51,45 +51,47 @@ _PERMISSIONS = tuple(permission for permission, _ in _GRANT_PARAMS.values())
 _ONE_GRANTEE = re.compile(r'\s*(\w+)\s*=\s*"?([^"]*)"?\s*')
 
 
-def of_object(params: Mapping[str, Any], bucket: Bucket) -> Grants:
+def list_object_grants(params: Mapping[str, Any], bucket: Bucket) -> Grants:
     """Return the grants of a new object, or [] when only the owner has a grant (full control). Raises AwsError."""
     if params.keys().isdisjoint(_GIVING):
         return []
-    return _given(params, bucket, tuple(_CANNED)) or []
+    return _read_given_grants(params, bucket, tuple(_CANNED)) or []
 
 
-def of_bucket(params: Mapping[str, Any], bucket: Bucket) -> Grants | None:
+def list_bucket_grants(params: Mapping[str, Any], bucket: Bucket) -> Grants | None:
     """Return the grants of a new bucket, or None when the request has none. Raises AwsError."""
-    return _given(params, bucket, _OF_BUCKETS)
+    return _read_given_grants(params, bucket, _OF_BUCKETS)
 
 
-def replaced(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> Grants:
+def read_new_grants(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> Grants:
     """Return the grants in a PutBucketAcl or PutObjectAcl request. Raises AwsError."""
     document: dict[str, Any] | None = params.get("AccessControlPolicy")
     has_headers = params.get("ACL") or any(params.get(name) for name in _GRANT_PARAMS)
     if document is not None and has_headers:
         raise AwsError("UnexpectedContent", "This request does not support content")
     if document is not None:
-        grants = _of_document(document)
+        grants = _read_document(document)
         _check_allowed(bucket, grants, is_owners_only=grants == list(FULL_CONTROL))
         return grants
-    found = _given(params, bucket, _OF_BUCKETS if is_bucket else tuple(_CANNED))
-    if found is None:
+    given_grants = _read_given_grants(params, bucket, _OF_BUCKETS if is_bucket else tuple(_CANNED))
+    if given_grants is None:
         raise AwsError(
             "MissingSecurityHeader",
             "Your request was missing a required header",
             400,
             {"MissingHeaderName": "x-amz-acl"},
         )
-    return found
+    return given_grants
 
 
-def shown(grants: Grants) -> Grants:
+def render_grants(grants: Grants) -> Grants:
     """Return the grants in the form of responses."""
     return grants or cast("Grants", FULL_CONTROL)
 
 
-def _given(params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]) -> Grants | None:
+def _read_given_grants(
+    params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]
+) -> Grants | None:
     name = params.get("ACL")
     headers = {one: params[one] for one in _GRANT_PARAMS if params.get(one)}
     if name and headers:
@@ -98,7 +100,7 @@ def _given(params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]) -
         grants = [
             grant
             for one, text in headers.items()
-            for grant in _of_header(_GRANT_PARAMS[one], str(text))
+            for grant in _parse_header(_GRANT_PARAMS[one], str(text))
         ]
         _check_allowed(bucket, grants, is_owners_only=False)
         return grants
@@ -116,7 +118,7 @@ def _check_allowed(bucket: Bucket, grants: Grants, *, is_owners_only: bool) -> N
     """Refuse grants that the bucket's object ownership or public access block forbids. Raises AwsError."""
     if is_owners_only:
         return
-    if ownership(bucket) == "BucketOwnerEnforced":
+    if find_ownership(bucket) == "BucketOwnerEnforced":
         raise AwsError("AccessControlListNotSupported", "The bucket does not allow ACLs")
     block: dict[str, Any] = bucket.configurations.get("PublicAccessBlock") or {}
     is_public = any(grant["Grantee"].get("URI") in (_ALL_USERS, _AUTHENTICATED) for grant in grants)
@@ -124,7 +126,7 @@ def _check_allowed(bucket: Bucket, grants: Grants, *, is_owners_only: bool) -> N
         raise AwsError("AccessDenied", "Access Denied", 403)
 
 
-def ownership(bucket: Bucket) -> str:
+def find_ownership(bucket: Bucket) -> str:
     """Return a bucket's object ownership; a bucket without ownership controls has ObjectWriter."""
     controls: dict[str, Any] = bucket.configurations.get("BucketOwnershipControls") or {}
     rules: list[dict[str, str]] = controls.get("Rules") or [{}]
@@ -135,7 +137,7 @@ def _group(uri: str, permission: str) -> dict[str, Any]:
     return {"Grantee": {"Type": "Group", "URI": uri}, "Permission": permission}
 
 
-def _of_header(header: tuple[str, str], text: str) -> Grants:
+def _parse_header(header: tuple[str, str], text: str) -> Grants:
     permission, name = header
     grants: Grants = []
     for one in text.split(","):
@@ -143,12 +145,12 @@ def _of_header(header: tuple[str, str], text: str) -> Grants:
         if match is None or match[1].lower() not in ("uri", "id", "emailaddress"):
             raise invalid_argument("Argument format not recognized", name, one.strip())
         grants.append(
-            {"Grantee": _grantee(match[1], match[2], "uri", "id"), "Permission": permission}
+            {"Grantee": _build_grantee(match[1], match[2], "uri", "id"), "Permission": permission}
         )
     return grants
 
 
-def _grantee(kind: str, value: str, uri_name: str, id_name: str) -> dict[str, str]:
+def _build_grantee(kind: str, value: str, uri_name: str, id_name: str) -> dict[str, str]:
     if kind.lower() == "uri":
         if value not in _GROUPS:
             raise invalid_argument("Invalid group uri", uri_name, value)
@@ -158,28 +160,28 @@ def _grantee(kind: str, value: str, uri_name: str, id_name: str) -> dict[str, st
     return {"Type": "CanonicalUser", "DisplayName": "headrace", "ID": OWNER_ID}
 
 
-def _of_document(document: Mapping[str, Any]) -> Grants:
+def _read_document(document: Mapping[str, Any]) -> Grants:
     owner: dict[str, str] = document.get("Owner") or {}
     if not owner.get("ID") or "Grants" not in document:
-        raise _malformed()
-    given: Grants = document["Grants"] or []
+        raise _build_malformed_error()
+    entries: Grants = document["Grants"] or []
     if owner["ID"] != OWNER_ID:
         raise invalid_argument("Invalid id", "CanonicalUser/ID", owner["ID"])
     grants: Grants = []
-    for one in given:
+    for one in entries:
         grantee: dict[str, str] = one.get("Grantee") or {}
         kind = grantee.get("Type")
         key = {"Group": "URI", "CanonicalUser": "ID", "AmazonCustomerByEmail": "EmailAddress"}.get(
             str(kind), ""
         )
         if one.get("Permission") not in _PERMISSIONS or not grantee.get(key):
-            raise _malformed()
-        named = _grantee(key, grantee[key], "Group/URI", "CanonicalUser/ID")
+            raise _build_malformed_error()
+        named = _build_grantee(key, grantee[key], "Group/URI", "CanonicalUser/ID")
         grants.append({"Grantee": named, "Permission": one["Permission"]})
     return grants
 
 
-def _malformed() -> AwsError:
+def _build_malformed_error() -> AwsError:
     return AwsError(
         "MalformedACLError",
         "The XML you provided was not well-formed or did not validate against our published schema",

@@ -22,7 +22,7 @@ from headrace.services.s3.history import Histories
 from headrace.services.s3.history_store import HistoryIndex
 from headrace.services.s3.notifications import Notifications
 from headrace.services.s3.profile import PROFILE
-from headrace.services.s3.resource_keys import key_of
+from headrace.services.s3.resource_keys import find_key
 from headrace.services.s3.store import Buckets, ObjectIndex
 from headrace.services.s3.targets import Targets
 from headrace.services.s3.uploads import Uploads
@@ -70,5 +70,5 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         fidelity=FIDELITY,
         raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
         policy_of=s3.policy_of,
-        key_of=functools.partial(key_of, s3),
+        key_of=functools.partial(find_key, s3),
     )

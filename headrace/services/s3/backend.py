@@ -36,7 +36,7 @@ from headrace.services.s3.notifications import (
 from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject, Upload
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
-from headrace.services.s3.writes import check_conditions, described_in
+from headrace.services.s3.writes import build_object_fields, check_conditions
 
 _MOST_LOOKS = 20
 
@@ -85,15 +85,15 @@ class S3:
 
     def bucket(self, name: str) -> Bucket:
         """Return a bucket. Raises BucketNotFound."""
-        found = self._buckets.get(name)
-        if found is None:
+        bucket = self._buckets.get(name)
+        if bucket is None:
             raise BucketNotFound(name)
-        return found
+        return bucket
 
     def policy_of(self, arn: str) -> str | None:
         """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
-        found = self._buckets.get(arn.removeprefix("arn:aws:s3:::").partition("/")[0])
-        return None if found is None else found.configurations.get("BucketPolicy")
+        bucket = self._buckets.get(arn.removeprefix("arn:aws:s3:::").partition("/")[0])
+        return None if bucket is None else bucket.configurations.get("BucketPolicy")
 
     def buckets(self) -> dict[str, Bucket]:
         """Return a dictionary of all buckets, by name."""
@@ -138,22 +138,22 @@ class S3:
         holder = self.bucket(bucket)
         if version_id is not None:
             return self._version(holder, bucket, key, version_id)
-        found = self.files.find(bucket, key)
-        if found is None:
+        stored = self.files.find(bucket, key)
+        if stored is None:
             marker = self.histories.latest_marker(bucket, key) if holder.versioning else None
             raise ObjectNotFound(key) if marker is None else marked_deleted(marker)
-        return self.histories.known(bucket, holder, found) if holder.versioning else found
+        return self.histories.add_known(bucket, holder, stored) if holder.versioning else stored
 
     def _version(self, holder: Bucket, bucket: str, key: str, version_id: str) -> StoredObject:
         check_version_id(version_id)
-        found = self.histories.find(bucket, key, version_id)
-        if found is None and not holder.versioning and version_id == NULL_VERSION:
+        version = self.histories.find(bucket, key, version_id)
+        if version is None and not holder.versioning and version_id == NULL_VERSION:
             raise ObjectNotFound(key)
-        if found is None:
+        if version is None:
             raise no_such_version(key, version_id)
-        if isinstance(found, Marker):
-            raise is_marker(found)
-        return found
+        if isinstance(version, Marker):
+            raise is_marker(version)
+        return version
 
     def write(
         self,
@@ -171,9 +171,9 @@ class S3:
         temporary = body.file
         try:
             holder = self.bucket(bucket)
-            size_bytes = _checked_size(body)
+            size_bytes = _check_size(body)
             verified = verify(body, params)
-            described = described_in(holder, params, self.keys, self._clock.now_ms())
+            described = build_object_fields(holder, params, self.keys, self._clock.now_ms())
             if temporary is None:
                 temporary = self.files.write_temporary(body.data)
             stored = StoredObject(
@@ -199,7 +199,7 @@ class S3:
         """Store a part, and return its ETag and the checksums for the response. Raises AwsError."""
         encryption.check_part(upload.encryption, params)
         verified = verify(body, params, is_part=True)
-        shown = upload_checksums.of_part(upload, verified.checksums, body)
+        shown = upload_checksums.read_part_checksum(upload, verified.checksums, body)
         temporary = body.file or self.files.write_temporary(body.data)
         kept = shown if upload.checksum else {}
         self.uploads.add_part(upload, number, temporary, verified.etag, kept)
@@ -278,9 +278,9 @@ class S3:
         with self.files.lock:
             holder = self.bucket(bucket)
             if not holder.versioning:
-                found = self.files.find(bucket, key)
+                current = self.files.find(bucket, key)
                 self.remove(bucket, key)
-                return found
+                return current
             locked = self.histories.find(bucket, key, version_id)
             if isinstance(locked, StoredObject):
                 locks.check_deletion(locked, holder, self._clock.now_ms(), bypass=bypass)
@@ -327,7 +327,7 @@ class S3:
         raise AwsError("SlowDown", "Please reduce your request rate.", 503)
 
 
-def _checked_size(body: Body) -> int:
+def _check_size(body: Body) -> int:
     """Return the body's size in bytes. Raises AwsError EntityTooLarge."""
     size_bytes = body.size_bytes
     if size_bytes > limits.PUT_BYTES:

@@ -13,14 +13,14 @@ from headrace.aws.calls.http import HttpRequest
 from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.files import ObjectFiles
-from headrace.services.s3.object_headers import params_of_headers
+from headrace.services.s3.object_headers import read_params
 from headrace.services.s3.routing import Target
 
 _DIGEST_CHARACTERS = 64
 
 
 @contextlib.contextmanager
-def object_body(
+def open_object_body(
     files: ObjectFiles, request: HttpRequest, target: Target
 ) -> Generator[tuple[Body, dict[str, Any]]]:
     """Yield an object's bytes, and the parameters in the headers and trailers.
@@ -39,7 +39,7 @@ def object_body(
             headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")
         else:
             _check_signed_digest(headers.get("x-amz-content-sha256", ""), body)
-        yield body, params_of_headers(headers)
+        yield body, read_params(headers)
 
 
 def _is_chunked(headers: dict[str, str]) -> bool:
@@ -58,10 +58,10 @@ def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitSta
     return temporary
 
 
-def _check_signed_digest(given: str, body: Body) -> None:
-    if len(given) != _DIGEST_CHARACTERS:  # UNSIGNED-PAYLOAD, or not signed
+def _check_signed_digest(digest: str, body: Body) -> None:
+    if len(digest) != _DIGEST_CHARACTERS:  # UNSIGNED-PAYLOAD, or not signed
         return
-    if body.digest("sha256").hex() != given.lower():
+    if body.digest("sha256").hex() != digest.lower():
         raise AwsError(
             "XAmzContentSHA256Mismatch",
             "The provided 'x-amz-content-sha256' header does not match what was computed.",

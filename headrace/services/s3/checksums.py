@@ -113,36 +113,36 @@ def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> B
     etag = body.digest("md5").hex()
     md5 = params.get("ContentMD5")
     if md5 is not None:
-        if len(_decoded(md5)) != hashlib.md5(usedforsecurity=False).digest_size:
+        if len(_decode_base64(md5)) != hashlib.md5(usedforsecurity=False).digest_size:
             sentence = "The Content-MD5 you specified was invalid."
             raise AwsError("InvalidDigest", sentence, 400, {"Content-MD5": md5})
-        if _decoded(md5).hex() != etag:
+        if _decode_base64(md5).hex() != etag:
             raise AwsError(
                 "BadDigest",
                 "The Content-MD5 you specified did not match what we received.",
                 400,
                 {
-                    "ExpectedDigest": md5 if is_part else _decoded(md5).hex(),
+                    "ExpectedDigest": md5 if is_part else _decode_base64(md5).hex(),
                     "CalculatedDigest": base64.b64encode(bytes.fromhex(etag)).decode(),
                 },
             )
     for name in _NOT_BUILT:
         if params.get(name) is not None:
             raise not_implemented(f"x-amz-checksum-{name.removeprefix('Checksum').lower()}")
-    given = {name: str(params[name]) for name in CHECKSUMS if params.get(name) is not None}
-    if len(given) > 1:
+    checksums = {name: str(params[name]) for name in CHECKSUMS if params.get(name) is not None}
+    if len(checksums) > 1:
         raise invalid_request(
             "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
         )
-    for name, value in given.items():
-        if len(_decoded(value)) != CHECKSUMS[name]:
+    for name, value in checksums.items():
+        if len(_decode_base64(value)) != CHECKSUMS[name]:
             raise invalid_request(f"Value for {CHECKSUM_HEADER[name]} header is invalid.")
         if compute(name, body) != value:
             raise bad_digest(name.removeprefix("Checksum"))
-    return BodyDigests(etag, given)
+    return BodyDigests(etag, checksums)
 
 
-def of_algorithm(algorithm: Any) -> str:
+def find_checksum_name(algorithm: Any) -> str:
     """Return the name of an algorithm's checksum, or "" for no algorithm. Raises AwsError InvalidRequest."""
     if not algorithm:
         return ""
@@ -155,13 +155,13 @@ def of_algorithm(algorithm: Any) -> str:
     return name
 
 
-def composite(name: str, checksums: Sequence[str]) -> str:
+def compute_composite(name: str, checksums: Sequence[str]) -> str:
     """Return the composite checksum of a multipart object: the checksum of its parts' checksums."""
-    joined = Body(b"".join(_decoded(checksum) for checksum in checksums))
+    joined = Body(b"".join(_decode_base64(checksum) for checksum in checksums))
     return f"{compute(name, joined)}-{len(checksums)}"
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

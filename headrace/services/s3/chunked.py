@@ -71,16 +71,18 @@ def _copy(
                 digest.update(data)
             left -= len(data)
         if signatures is not None:
-            given = _CHUNK_SIGNATURE.match(head[2] or b"")
-            if given is None or not signatures.is_right(digest.hexdigest(), given[1].decode()):
+            signature = _CHUNK_SIGNATURE.match(head[2] or b"")
+            if signature is None or not signatures.is_right(
+                digest.hexdigest(), signature[1].decode()
+            ):
                 raise _wrongly_signed()
         if is_last:
-            return _trailers(source, signatures)
+            return _read_trailers(source, signatures)
         if source.read(2) != b"\r\n":
             raise _incomplete()
 
 
-def _trailers(source: IO[bytes], signatures: ChunkSignatures | None) -> dict[str, str]:
+def _read_trailers(source: IO[bytes], signatures: ChunkSignatures | None) -> dict[str, str]:
     trailers: dict[str, str] = {}
     for _ in range(MOST_TRAILERS):
         line = source.readline(MAX_LINE_BYTES).strip()

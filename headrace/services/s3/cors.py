@@ -18,7 +18,7 @@ from headrace.aws.shapes.s3 import CORSConfiguration, CORSRule
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request
-from headrace.services.s3.routing import Target, bucket_of_host, target_of
+from headrace.services.s3.routing import Target, parse_bucket_host, parse_target
 
 NAME = "BucketCors"
 _METHODS = ("GET", "PUT", "POST", "DELETE", "HEAD")
@@ -45,14 +45,14 @@ class BucketRules:
         if is_admin(request.path) or self._service_of_head(request) != "s3":
             return False
         try:
-            bucket = target_of(request).bucket
+            bucket = parse_target(request).bucket
         except AwsError:
             return False
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def is_alone(self, request: HttpRequest) -> bool:
         """See `OwnRules.is_alone`. True for a request to a bucket's own host, such as `bucket.s3.localhost`."""
-        bucket = bucket_of_host(request.headers.get("host", ""))
+        bucket = parse_bucket_host(request.headers.get("host", ""))
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
@@ -64,7 +64,7 @@ class BucketRules:
         """
         if request.method == "OPTIONS":
             return True
-        target = target_of(request)
+        target = parse_target(request)
         if request.method not in ("GET", "HEAD") and not target.key:
             is_objects = request.method == "POST" and "delete" in target.query
             return is_objects and self._lets(target.bucket, origin, "POST")
@@ -74,7 +74,7 @@ class BucketRules:
         return self._lets(target.bucket, origin, request.method)
 
     def _lets(self, bucket: str, origin: str, method: str) -> bool:
-        rules = _rules(self._s3, bucket)
+        rules = _list_rules(self._s3, bucket)
         return rules is not None and _match(rules, origin, method, []) is not None
 
 
@@ -87,13 +87,13 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
         raise AwsError("BadRequest", "Insufficient information. Origin request header needed.")
     if not s3.has_bucket(target.bucket):
         raise _forbidden("Bucket not found", request.method, "BUCKET")
-    rules = _rules(s3, target.bucket)
+    rules = _list_rules(s3, target.bucket)
     if rules is None:
         sentence = "CORS is not enabled for this bucket."
         raise _forbidden(sentence, method or request.method, "BUCKET")
     if method is None:
         raise AwsError("BadRequest", "Invalid Access-Control-Request-Method: null")  # assumed
-    asked = _names(headers.get("access-control-request-headers", ""))
+    asked = _list_names(headers.get("access-control-request-headers", ""))
     match = _match(rules, origin, method, asked)
     if match is None:
         sentence = (
@@ -102,7 +102,7 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
             " CORS spec."
         )
         raise _forbidden(sentence, method, "OBJECT" if target.key else "BUCKET")
-    answer = HttpResponse(200, _headers(match, origin))
+    answer = HttpResponse(200, _build_headers(match, origin))
     if asked:
         answer.headers.append(("Access-Control-Allow-Headers", ", ".join(asked)))
     if headers.get("access-control-request-private-network") == "true":
@@ -115,14 +115,14 @@ def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
     """Return the CORS headers of a response, or [] when no rule lets the page read it."""
     origin = request.headers["origin"]
     try:
-        rules = _rules(s3, target_of(request).bucket)
+        rules = _list_rules(s3, parse_target(request).bucket)
     except AwsError:
         return []
     # AWS checks Access-Control-Request-* headers in every request, not only in preflight requests (observed).
     method = request.headers.get("access-control-request-method", request.method)
-    asked = _names(request.headers.get("access-control-request-headers", ""))
+    asked = _list_names(request.headers.get("access-control-request-headers", ""))
     match = None if rules is None else _match(rules, origin, method, asked)
-    return [] if match is None else _headers(match, origin)
+    return [] if match is None else _build_headers(match, origin)
 
 
 def check(configuration: CORSConfiguration) -> None:
@@ -156,7 +156,7 @@ def check(configuration: CORSConfiguration) -> None:
 # --- matching -------------------------------------------------------------------------------------
 
 
-def _rules(s3: S3, bucket: str) -> list[CORSRule] | None:
+def _list_rules(s3: S3, bucket: str) -> list[CORSRule] | None:
     if not s3.has_bucket(bucket):
         return None
     configuration = s3.bucket(bucket).configurations.get(NAME)
@@ -185,11 +185,11 @@ def _fits(pattern: str, text: str) -> bool:
     return len(text) >= len(head) + len(tail) and text.startswith(head) and text.endswith(tail)
 
 
-def _names(header: str) -> list[str]:
+def _list_names(header: str) -> list[str]:
     return [name.strip().lower() for name in header.split(",") if name.strip()]
 
 
-def _headers(match: _Match, origin: str) -> list[tuple[str, str]]:
+def _build_headers(match: _Match, origin: str) -> list[tuple[str, str]]:
     everybody = match.origin_pattern == "*"
     headers = [
         ("Access-Control-Allow-Origin", "*" if everybody else origin),

@@ -57,21 +57,21 @@ class KmsKeys:
     def usable(self, key_id: str, account: str, region: str) -> str:
         """See `Keys.usable`."""
         if not key_id:
-            found = self._describe("alias/aws/s3", account, region)
-            return AnyKey().usable("", account, region) if found is None else str(found["Arn"])
-        arn = self._checked_arn(key_id, account, region)
+            key = self._describe("alias/aws/s3", account, region)
+            return AnyKey().usable("", account, region) if key is None else str(key["Arn"])
+        arn = self._check_arn(key_id, account, region)
         # The key may belong to another account, whose key policy lets this account use it.
-        found = self._describe(key_id, Arn.parse(arn).account, region)
-        if found is None:
+        key = self._describe(key_id, Arn.parse(arn).account, region)
+        if key is None:
             raise _not_found(f"Key '{arn}' does not exist")
-        if found["KeyState"] == "Disabled":
-            raise AwsError("KMS.DisabledException", f"{found['Arn']} is disabled.")
-        if found["KeyState"] == "PendingDeletion":
-            sentence = f"{found['Arn']} is pending deletion."
+        if key["KeyState"] == "Disabled":
+            raise AwsError("KMS.DisabledException", f"{key['Arn']} is disabled.")
+        if key["KeyState"] == "PendingDeletion":
+            sentence = f"{key['Arn']} is pending deletion."
             raise AwsError("KMS.KMSInvalidStateException", sentence)
-        return str(found["Arn"])
+        return str(key["Arn"])
 
-    def _checked_arn(self, key_id: str, account: str, region: str) -> str:
+    def _check_arn(self, key_id: str, account: str, region: str) -> str:
         if key_id.startswith("arn:"):
             try:
                 parsed = Arn.parse(key_id)
@@ -91,17 +91,17 @@ class KmsKeys:
             )
         except AwsError:
             return None
-        found: dict[str, Any] = answer["KeyMetadata"]
-        return found
+        metadata: dict[str, Any] = answer["KeyMetadata"]
+        return metadata
 
 
 def _not_found(sentence: str) -> AwsError:
     return AwsError("KMS.NotFoundException", sentence)
 
 
-def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
+def read_write_settings(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
     """Return the encryption settings that are stored with a new object; {} means AES256. Raises AwsError."""
-    customer_md5 = customer_key(params)
+    customer_md5 = read_customer_key(params)
     if customer_md5:
         return {"customer_md5": customer_md5}
     algorithm, key_id = params.get("ServerSideEncryption"), params.get("SSEKMSKeyId") or ""
@@ -120,10 +120,13 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str,
         # Assumed: this message is observed only for customer-provided keys.
         sentence = "The Encryption request you specified is not valid. Supported value: AES256."
         raise _bad_algorithm(sentence, str(algorithm))
-    found = {"algorithm": str(algorithm), "key": keys.usable(key_id, bucket.account, bucket.region)}
+    settings = {
+        "algorithm": str(algorithm),
+        "key": keys.usable(key_id, bucket.account, bucket.region),
+    }
     if is_true(bucket_key):
-        found["bucket_key"] = "true"
-    return found
+        settings["bucket_key"] = "true"
+    return settings
 
 
 def is_true(value: Any) -> bool:
@@ -131,7 +134,7 @@ def is_true(value: Any) -> bool:
     return value is True or str(value).lower() == "true"
 
 
-def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
+def read_customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
     """Return the MD5 of the customer-provided key in a request, or "" when it has none. Raises AwsError."""
     algorithm = params.get(f"{prefix}SSECustomerAlgorithm")
     key, md5 = params.get(f"{prefix}SSECustomerKey"), params.get(f"{prefix}SSECustomerKeyMD5")
@@ -156,7 +159,7 @@ def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
             "Requests specifying Server Side Encryption with Customer provided keys must provide an appropriate secret"
             " key."
         )
-    raw = _key_bytes(key)
+    raw = _decode_key(key)
     if len(raw) != _KEY_BYTES or not md5:
         raise _bad_key("The secret key was invalid for the specified algorithm.")
     computed = base64.b64encode(hashlib.md5(raw, usedforsecurity=False).digest()).decode()
@@ -167,7 +170,7 @@ def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
     return computed
 
 
-def _key_bytes(key: Any) -> bytes:
+def _decode_key(key: Any) -> bytes:
     if isinstance(key, bytes):
         return key
     try:
@@ -178,53 +181,53 @@ def _key_bytes(key: Any) -> bytes:
 
 def check_read(stored: StoredObject, params: Mapping[str, Any], prefix: str = "") -> None:
     """Refuse a read without the customer-provided key that the object was written with. Raises AwsError."""
-    wanted = stored.encryption.get("customer_md5", "")
+    stored_md5 = stored.encryption.get("customer_md5", "")
     if (
-        wanted
+        stored_md5
         and params.get(f"{prefix}SSECustomerKey")
         and not params.get(f"{prefix}SSECustomerKeyMD5")
     ):
         raise _wrong_key()
-    given = customer_key(params, prefix)
-    if wanted and not given:
+    request_md5 = read_customer_key(params, prefix)
+    if stored_md5 and not request_md5:
         raise invalid_request(
             "The object was stored using a form of Server Side Encryption. The correct parameters must be provided to"
             " retrieve the object."
         )
-    if given and not wanted:
+    if request_md5 and not stored_md5:
         # Assumed: users report this message.
         raise invalid_request("The encryption parameters are not applicable to this object.")
-    if wanted != given:
+    if stored_md5 != request_md5:
         raise _wrong_key()
 
 
 def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None:
     """Refuse a part whose customer-provided key differs from that of its upload. Raises AwsError."""
-    wanted, given = encryption.get("customer_md5", ""), customer_key(params)
-    if bool(wanted) != bool(given):
+    stored_md5, md5s = encryption.get("customer_md5", ""), read_customer_key(params)
+    if bool(stored_md5) != bool(md5s):
         raise invalid_request(
             "The multipart upload initiate requested encryption. Subsequent part requests must include the appropriate"
             " encryption parameters."
         )
-    if wanted != given:
+    if stored_md5 != md5s:
         raise invalid_request(
             "The provided encryption parameters did not match the ones used originally."
         )
 
 
-def members(encryption: Mapping[str, str]) -> EncryptionMembers:
+def render_members(encryption: Mapping[str, str]) -> EncryptionMembers:
     """Return the members of responses that name an object's encryption."""
     if "customer_md5" in encryption:
         return {"SSECustomerAlgorithm": AES256, "SSECustomerKeyMD5": encryption["customer_md5"]}
     if not encryption:
         return {"ServerSideEncryption": AES256}
-    found: EncryptionMembers = {
+    result: EncryptionMembers = {
         "ServerSideEncryption": encryption["algorithm"],
         "SSEKMSKeyId": encryption["key"],
     }
     if "bucket_key" in encryption:
-        found["BucketKeyEnabled"] = True
-    return found
+        result["BucketKeyEnabled"] = True
+    return result
 
 
 _HEADERS = {
@@ -236,18 +239,18 @@ _HEADERS = {
 }
 
 
-def headers(encryption: Mapping[str, str]) -> list[tuple[str, str]]:
+def render_headers(encryption: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the headers of responses that name an object's encryption."""
     if not encryption:
         return [("x-amz-server-side-encryption", AES256)]
     return [
         (_HEADERS[name], "true" if value is True else str(value))
-        for name, value in members(encryption).items()
+        for name, value in render_members(encryption).items()
     ]
 
 
-def _bad_algorithm(sentence: str, given: str) -> AwsError:
-    details = {"ArgumentName": _ARGUMENT, "ArgumentValue": given}
+def _bad_algorithm(sentence: str, algorithm: str) -> AwsError:
+    details = {"ArgumentName": _ARGUMENT, "ArgumentValue": algorithm}
     return AwsError("InvalidEncryptionAlgorithmError", sentence, 400, details)
 
 

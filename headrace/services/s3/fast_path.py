@@ -31,9 +31,9 @@ from headrace.services.s3.errors import (
 )
 from headrace.services.s3.names import check_key
 from headrace.services.s3.required import check_required
-from headrace.services.s3.routing import Target, target_of, website_of_host
+from headrace.services.s3.routing import Target, parse_target, parse_website_host
 from headrace.services.s3.state import EmptyAnswer
-from headrace.services.s3.xml_roots import with_root
+from headrace.services.s3.xml_roots import add_root
 
 log = logging.getLogger(__name__)
 
@@ -82,19 +82,21 @@ class RawRequests:
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
         """Answer a request. Raises only errors that cannot be translated to AWS's; see `ServiceApi.raw`."""
-        site = website_of_host(request.headers.get("host", ""))
+        site = parse_website_host(request.headers.get("host", ""))
         try:
             response = (
-                self._website(request, site) if site else self._answer(request, target_of(request))
+                self._answer_website(request, site)
+                if site
+                else self._answer(request, parse_target(request))
             )
         except Exception as error:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
                 raise
-            aws_error = permits.hidden(request, aws_error)
+            aws_error = permits.hide_missing(request, aws_error)
             if not isinstance(error, AwsError) and aws_error.status >= 500:
                 log.exception("%s %s failed", request.method, request.path)
-            response = _error_answer(request, aws_error)
+            response = _build_error_answer(request, aws_error)
         if request.call is not None:
             response.headers += [
                 ("x-amz-request-id", request.call.request_id),
@@ -104,7 +106,7 @@ class RawRequests:
             response.headers += cors.answer_headers(self._s3, request)
         return response
 
-    def _website(self, request: HttpRequest, bucket: str) -> HttpResponse:
+    def _answer_website(self, request: HttpRequest, bucket: str) -> HttpResponse:
         def get(target: Target) -> HttpResponse:
             check_key(bucket, target.key)
             try:
@@ -144,12 +146,12 @@ class RawRequests:
                 self._begin("UploadPart" if uploading else "PutObject", request, target)
                 put = http_put.upload_part if uploading else http_put.put_object
                 return put(self._s3, request, target)
-        return self._generic(request, target)
+        return self._answer_generic(request, target)
 
     def _begin(self, operation: str, request: HttpRequest, target: Target) -> None:
         """Check for ignored parameters (with --strict), then check the caller's permission. Raises AwsError."""
         self._check_ignored(operation, target)
-        permits.ask(self._s3, request.call, operation, permits.params_of(target))
+        permits.ask(self._s3, request.call, operation, permits.build_params(target))
 
     def _check_ignored(self, operation: str, target: Target) -> None:
         """With --strict, refuse parameters that S3 would ignore. Raises AwsError."""
@@ -173,7 +175,7 @@ class RawRequests:
             if self._s3.has_bucket(name) and self._s3.bucket(name).account != account:
                 raise AwsError("AccessDenied", "Access Denied", 403)
 
-    def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
+    def _answer_generic(self, request: HttpRequest, target: Target) -> HttpResponse:
         # The checksums in CompleteMultipartUpload are those of the object, not of the request's body.
         is_completion = request.method == "POST" and "uploadId" in target.query
         if request.method == "PUT" and not target.key and "policy" in target.query:
@@ -218,7 +220,7 @@ class RawRequests:
             response.status = output.status
         if isinstance(response.body, bytes):
             # Escape carriage returns: XML parsers read a bare one as a line feed.
-            response.body = with_root(operation, response.body.replace(b"\r", b"&#13;"))
+            response.body = add_root(operation, response.body.replace(b"\r", b"&#13;"))
         return response
 
     def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:
@@ -250,7 +252,7 @@ def _not_implemented(operation: str) -> AwsError:
     return AwsError("NotImplemented", f"headrace does not implement s3:{operation}", 501)
 
 
-def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
+def _build_error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
     headers = error.headers if isinstance(error, ErrorWithHeaders) else []
     if request.method == "HEAD":  # the response to HEAD has no body, so it cannot name the error
         return HttpResponse(error.status, headers)

@@ -24,7 +24,12 @@ from pathlib import Path
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3 import tree
-from headrace.services.s3.places import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
+from headrace.services.s3.places import (
+    MAX_COMPONENT_BYTES,
+    build_escaped_name,
+    find_places,
+    find_plain_path,
+)
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.store import Change, ObjectIndex, ObjectRow
 from headrace.store.fsync import sync_path
@@ -56,7 +61,7 @@ class ObjectFiles:
         shutil.rmtree(self.root / _TEMPORARY, ignore_errors=True)
         (self.root / _TEMPORARY).mkdir(parents=True, exist_ok=True)
         for pending in self._index.pending():
-            path = self._path(pending.bucket, pending.key, escaped=pending.row.escaped)
+            path = self._find_path(pending.bucket, pending.key, escaped=pending.row.escaped)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 if path.lstat().st_ino == pending.inode:
                     self._index.confirm(pending.bucket, pending.key, pending.change)
@@ -66,7 +71,7 @@ class ObjectFiles:
 
     def bucket_folder(self, bucket: str) -> Path:
         """Return the folder of a bucket's plain files."""
-        return _folder_of(self.root, bucket)
+        return _find_folder(self.root, bucket)
 
     def add_bucket(self, bucket: str) -> None:
         """Make a bucket's folder."""
@@ -155,7 +160,7 @@ class ObjectFiles:
 
         The two are the same if the key cannot be a plain file.
         """
-        path, escape = self._places(bucket, key)
+        path, escape = self._find_places(bucket, key)
         if path is not None:
             folder = path.parent
             with contextlib.suppress(FileExistsError, NotADirectoryError):
@@ -166,14 +171,14 @@ class ObjectFiles:
         escape.parent.mkdir(parents=True, exist_ok=True)
         return escape, escape
 
-    def _places(self, bucket: str, key: str) -> tuple[Path | None, Path]:
-        return places(self.bucket_folder(bucket), self.root / ESCAPED_FOLDER / bucket, key)
+    def _find_places(self, bucket: str, key: str) -> tuple[Path | None, Path]:
+        return find_places(self.bucket_folder(bucket), self.root / ESCAPED_FOLDER / bucket, key)
 
-    def _path(self, bucket: str, key: str, *, escaped: bool) -> Path:
+    def _find_path(self, bucket: str, key: str, *, escaped: bool) -> Path:
         return self._escape_path(bucket, key) if escaped else self.bucket_folder(bucket) / key
 
     def _escape_path(self, bucket: str, key: str) -> Path:
-        return self.root / ESCAPED_FOLDER / bucket / escaped_name(key)
+        return self.root / ESCAPED_FOLDER / bucket / build_escaped_name(key)
 
     def _sync_folders(self, bucket: str, folder: Path) -> None:
         """Sync a folder and its parents to disk, since any of them may be new."""
@@ -192,7 +197,7 @@ class ObjectFiles:
 
     def remove_file(self, bucket: str, key: str, *, escaped: bool, inode: int) -> None:
         """Finish a removal that a kill interrupted: delete an object's file if it still has this inode."""
-        path = self._path(bucket, key, escaped=escaped)
+        path = self._find_path(bucket, key, escaped=escaped)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if path.lstat().st_ino == inode:
                 self.remove(bucket, key)
@@ -200,7 +205,7 @@ class ObjectFiles:
     def remove(self, bucket: str, key: str) -> None:
         """Delete an object and the folders that this leaves empty. A missing object is not an error."""
         with self.lock:
-            path, escape = self._places(bucket, key)
+            path, escape = self._find_places(bucket, key)
             escape.unlink(missing_ok=True)
             if path is not None:
                 try:
@@ -225,43 +230,43 @@ class ObjectFiles:
     def find(self, bucket: str, key: str) -> StoredObject | None:
         """Return the object under `key`, or None."""
         row = self._index.get(bucket, key)
-        path = plain_path(self.bucket_folder(bucket), key)
+        path = find_plain_path(self.bucket_folder(bucket), key)
         if path is not None:
-            stored = self._plain(bucket, key, row, path)
+            stored = self._find_plain(bucket, key, row, path)
             if stored is not None:
                 return stored
-        return self._escaped(bucket, key, row)
+        return self._find_escaped(bucket, key, row)
 
     def scan(
         self, bucket: str, prefix: str = "", *, after: str = "", roll: bool = False
     ) -> Iterator[StoredObject]:
-        """Yield objects in the order of their keys' UTF-8 bytes. The arguments are those of `tree.keys`.
+        """Yield objects in the order of their keys' UTF-8 bytes. The arguments are those of `tree.iterate_keys`.
 
         Objects that are written or deleted during the scan may or may not be seen.
         """
-        plain = tree.keys(self.bucket_folder(bucket), prefix=prefix, after=after, roll=roll)
-        escaped = self._index.escaped_keys(bucket, prefix, after)
+        plain = tree.iterate_keys(self.bucket_folder(bucket), prefix=prefix, after=after, roll=roll)
+        escaped = self._index.list_escaped_keys(bucket, prefix, after)
         # (key, whether the file is in the escape folder). A plain file sorts before, and hides, an old escaped file.
         merged = heapq.merge(((key, False) for key in plain), ((key, True) for key in escaped))
-        first_of_each = (next(same) for _, same in groupby(merged, key=lambda found: found[0]))
-        while found := list(islice(first_of_each, _SCAN_AT_ONCE)):
-            rows = self._index.many(bucket, [key for key, _ in found])
-            for key, is_escaped in found:
+        first_of_each = (next(same) for _, same in groupby(merged, key=lambda entry: entry[0]))
+        while entries := list(islice(first_of_each, _SCAN_AT_ONCE)):
+            rows = self._index.many(bucket, [key for key, _ in entries])
+            for key, is_escaped in entries:
                 row = rows.get(key)
                 if is_escaped:
-                    stored = self._escaped(bucket, key, row)
+                    stored = self._find_escaped(bucket, key, row)
                 else:
-                    stored = self._plain(bucket, key, row, self.bucket_folder(bucket) / key)
+                    stored = self._find_plain(bucket, key, row, self.bucket_folder(bucket) / key)
                 if stored is not None:
                     yield stored
 
-    def _escaped(self, bucket: str, key: str, row: ObjectRow | None) -> StoredObject | None:
+    def _find_escaped(self, bucket: str, key: str, row: ObjectRow | None) -> StoredObject | None:
         path = self._escape_path(bucket, key)
         if row is None or not row.escaped or not path.is_file():
             return None
         return row.describe(bucket, path)
 
-    def _plain(
+    def _find_plain(
         self, bucket: str, key: str, row: ObjectRow | None, path: Path
     ) -> StoredObject | None:
         """Return the object whose file is `path`. Add the file to the index if its row does not describe the file."""
@@ -288,7 +293,7 @@ class ObjectFiles:
 
 
 @functools.lru_cache(maxsize=1024)
-def _folder_of(root: Path, bucket: str) -> Path:
+def _find_folder(root: Path, bucket: str) -> Path:
     """Return the path of a bucket's folder. Cached: making a Path takes longer than the lookup."""
     return root / bucket
 
@@ -299,7 +304,7 @@ def _describe_file(bucket: str, key: str, path: Path, status: os.stat_result) ->
         key=key,
         path=path,
         size_bytes=status.st_size,
-        etag=md5_of_file(path),
+        etag=compute_file_md5(path),
         last_modified_ms=status.st_mtime_ns // 1_000_000,
         mtime_ns=status.st_mtime_ns,
     )
@@ -324,7 +329,7 @@ def _remove_checksum(path: Path) -> None:
         (path.parent / name).unlink(missing_ok=True)
 
 
-def md5_of_file(path: Path) -> str:
+def compute_file_md5(path: Path) -> str:
     """Return a file's MD5 as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

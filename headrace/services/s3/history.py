@@ -83,7 +83,7 @@ class Histories:
             self._files.remove_file(
                 removal.bucket, removal.key, escaped=removal.escaped, inode=removal.inode
             )
-            self._index.removed(removal.bucket, removal.key)
+            self._index.delete_removal(removal.bucket, removal.key)
         if self._folder.is_dir():
             known = self._index.files()
             for folder in self._folder.iterdir():
@@ -99,7 +99,7 @@ class Histories:
         if current is not None and current.version_id == version_id:
             return current
         row = self._index.get(bucket, key, version_id)
-        return None if row is None else self._version(bucket, row)
+        return None if row is None else self._build_version(bucket, row)
 
     def latest_marker(self, bucket: str, key: str) -> Marker | None:
         """Return the delete marker that is the latest version of a key, or None."""
@@ -126,22 +126,22 @@ class Histories:
         if current is not None:
             yield ListedVersion(current, is_latest=True)
         rows = self._index.of_key(bucket, key)
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             if current is None or row.version_id != current.version_id:
-                is_latest = current is None and place == 0 and row.is_marker
-                yield ListedVersion(self._version(bucket, row), is_latest)
+                is_latest = current is None and index == 0 and row.is_marker
+                yield ListedVersion(self._build_version(bucket, row), is_latest)
 
-    def _version(self, bucket: str, row: VersionRow) -> Version:
+    def _build_version(self, bucket: str, row: VersionRow) -> Version:
         if row.is_marker:
             return row.marker(bucket)
-        return row.describe(bucket, self._path(bucket, row.file))
+        return row.describe(bucket, self._build_path(bucket, row.file))
 
-    def _path(self, bucket: str, file: str) -> Path:
+    def _build_path(self, bucket: str, file: str) -> Path:
         return self._folder / bucket / file
 
     # --- changing: the caller holds the lock of the files, except for `known` -----------------
 
-    def known(self, name: str, bucket: Bucket, stored: StoredObject) -> StoredObject:
+    def add_known(self, name: str, bucket: Bucket, stored: StoredObject) -> StoredObject:
         """Return a current object; if Spark wrote it after versioning was enabled, add it to its history first."""
         is_new = (
             bucket.versioning == _ENABLED
@@ -151,16 +151,16 @@ class Histories:
         if not is_new:
             return stored
         with self._files.lock:
-            return self._kept(name, bucket, stored.key) or stored
+            return self._keep_current(name, bucket, stored.key) or stored
 
-    def _kept(self, name: str, bucket: Bucket, key: str) -> StoredObject | None:
+    def _keep_current(self, name: str, bucket: Bucket, key: str) -> StoredObject | None:
         """Return the current object, after making sure that its history has a row and a file for it."""
         current = self._files.find(name, key)
         if current is None or current.version_file:
             return current
         newest = self._index.newest(name, key)
         if newest is not None and not newest.is_marker:
-            held = self._path(name, newest.file)
+            held = self._build_path(name, newest.file)
             if held.exists() and held.samefile(current.path):  # Spark wrote into the version's file
                 same = replace(current, version_id=newest.version_id, version_file=newest.file)
                 self._index.update(same)
@@ -185,7 +185,7 @@ class Histories:
     ) -> StoredObject:
         """Make a temporary file the current version. The version before it stays in the history."""
         name, key = stored.bucket, stored.key
-        self._kept(name, bucket, key)
+        self._keep_current(name, bucket, key)
         replaced = self._index.get(name, key, NULL_VERSION) if overwrites_null else None
         version_id = NULL_VERSION if overwrites_null else new_version_id(self._ids)
         stored = replace(stored, version_id=version_id, version_file=self._ids.hex(32))
@@ -201,7 +201,7 @@ class Histories:
 
     def mark_deleted(self, name: str, bucket: Bucket, key: str, now_ms: int) -> Marker:
         """Add a delete marker to a key's history and remove its plain file. The versions stay."""
-        current = self._kept(name, bucket, key)
+        current = self._keep_current(name, bucket, key)
         is_suspended = bucket.versioning != _ENABLED
         replaced = self._index.get(name, key, NULL_VERSION) if is_suspended else None
         version_id = NULL_VERSION if is_suspended else new_version_id(self._ids)
@@ -211,7 +211,7 @@ class Histories:
             key,
             dropped=[NULL_VERSION] if is_suspended else [],
             marker=marker,
-            removal=None if current is None else self._removal(current),
+            removal=None if current is None else self._build_removal(current),
         )
         if current is not None:
             self._end_removal(name, key)
@@ -223,7 +223,7 @@ class Histories:
 
         If it was the latest version, the version before it becomes the current one.
         """
-        current = self._kept(name, bucket, key)
+        current = self._keep_current(name, bucket, key)
         row = self._index.get(name, key, version_id)
         if row is None:
             return None
@@ -235,12 +235,12 @@ class Histories:
             self._promote(name, before, version_id)
         elif is_current:
             assert current is not None
-            removal = self._removal(current)
+            removal = self._build_removal(current)
             self._index.change(name, key, dropped=[version_id], removal=removal)
             self._end_removal(name, key)
         else:
             self._index.change(name, key, dropped=[version_id])
-        removed = self._version(name, row)
+        removed = self._build_version(name, row)
         self._discard(name, row)
         return removed
 
@@ -255,7 +255,7 @@ class Histories:
         """Make an older version the plain file again."""
         temporary = self._files.temporary()
         try:
-            os.link(self._path(name, row.file), temporary)
+            os.link(self._build_path(name, row.file), temporary)
             self._files.publish(
                 temporary,
                 row.describe(name, temporary),
@@ -264,7 +264,7 @@ class Histories:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _removal(self, current: StoredObject) -> Removal:
+    def _build_removal(self, current: StoredObject) -> Removal:
         return Removal(
             current.bucket,
             current.key,
@@ -274,10 +274,10 @@ class Histories:
 
     def _end_removal(self, name: str, key: str) -> None:
         self._files.remove(name, key)
-        self._index.removed(name, key)
+        self._index.delete_removal(name, key)
 
     def _link(self, name: str, file: str) -> Path:
-        path = self._path(name, file)
+        path = self._build_path(name, file)
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._files.settle(path.parent)
@@ -286,4 +286,4 @@ class Histories:
     def _discard(self, name: str, row: VersionRow | None) -> None:
         if row is not None and row.file:
             with contextlib.suppress(FileNotFoundError):
-                self._path(name, row.file).unlink()
+                self._build_path(name, row.file).unlink()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.services.s3.state import Marker, StoredObject
-from headrace.services.s3.store import described, details_of, drop_versions
+from headrace.services.s3.store import build_details_fields, drop_versions, render_details
 from headrace.store.database import Database
 
 _COLUMNS = "number, key, version_id, file, size, etag, last_modified_ms, mtime_ns, details"
@@ -35,7 +35,7 @@ class VersionRow:
 
     def describe(self, bucket: str, path: Path) -> StoredObject:
         """Return the version that the row describes; its bytes are in `path`."""
-        fields = described(self.details)
+        fields = build_details_fields(self.details)
         fields |= {"version_id": self.version_id, "version_file": self.file}
         return StoredObject(
             bucket,
@@ -137,7 +137,7 @@ class HistoryIndex:
                     stored.etag,
                     stored.last_modified_ms,
                     stored.mtime_ns,
-                    details_of(stored),
+                    render_details(stored),
                 ),
             )
 
@@ -152,7 +152,7 @@ class HistoryIndex:
                 stored.etag,
                 stored.last_modified_ms,
                 stored.mtime_ns,
-                details_of(stored),
+                render_details(stored),
                 stored.bucket,
                 stored.key,
                 stored.version_id,
@@ -191,7 +191,7 @@ class HistoryIndex:
         rows = self._database.query("SELECT bucket, key, escaped, inode FROM s3_removals")
         return [Removal(row[0], row[1], bool(row[2]), row[3]) for row in rows]
 
-    def removed(self, bucket: str, key: str) -> None:
+    def delete_removal(self, bucket: str, key: str) -> None:
         """Delete the row of a finished removal."""
         self._database.execute(
             "DELETE FROM s3_removals WHERE bucket = ? AND key = ?", (bucket, key)

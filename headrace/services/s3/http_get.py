@@ -9,8 +9,8 @@ from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
 from headrace.services.s3 import encryption, lifecycle, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
-from headrace.services.s3.object_headers import customer_key_params
-from headrace.services.s3.routing import Target, part_number
+from headrace.services.s3.object_headers import read_customer_key_params
+from headrace.services.s3.routing import Target, parse_part_number
 from headrace.services.s3.state import StoredObject
 
 _CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
@@ -20,48 +20,48 @@ READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer GetObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
-    stored = _found(s3, target)
+    stored = _find_object(s3, target)
     reads.check_readable(stored)
     _check_key(s3, stored)
-    if reads.is_not_modified(stored, target.headers, _now_ms(request)):
-        return HttpResponse(304, _identity(stored))
-    _, length = _slice(stored, target)
+    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+        return HttpResponse(304, _build_identity_headers(stored))
+    _, length = _find_slice(stored, target)
     if length >= READ_WHOLE_BELOW_BYTES:
         file = stored.path.open("rb")
         if os.fstat(file.fileno()).st_mtime_ns != stored.mtime_ns:
             # Another write replaced the object. Start again, so that headers and bytes belong to one write.
             file.close()
             return get_object(s3, request, target)
-        body = FileSlice(stored.path, *_slice(stored, target), file)
-        return _described(s3, stored, target, body)
+        body = FileSlice(stored.path, *_find_slice(stored, target), file)
+        return _build_response(s3, stored, target, body)
     stored, data = s3.read(
         target.bucket,
         target.key,
-        lambda latest: _slice(latest, target),
+        lambda latest: _find_slice(latest, target),
         target.query.get("versionId"),
     )
-    if reads.is_not_modified(stored, target.headers, _now_ms(request)):
-        return HttpResponse(304, _identity(stored))
-    return _described(s3, stored, target, data)
+    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+        return HttpResponse(304, _build_identity_headers(stored))
+    return _build_response(s3, stored, target, data)
 
 
 def head_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer HeadObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
-    stored = _found(s3, target)
-    if reads.is_not_modified(stored, target.headers, _now_ms(request)):
-        return HttpResponse(304, _identity(stored))
-    answer = _described(s3, stored, target, b"")
-    answer.headers.append(("Content-Length", str(_slice(stored, target)[1])))
+    stored = _find_object(s3, target)
+    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+        return HttpResponse(304, _build_identity_headers(stored))
+    answer = _build_response(s3, stored, target, b"")
+    answer.headers.append(("Content-Length", str(_find_slice(stored, target)[1])))
     return answer
 
 
-def _found(s3: S3, target: Target) -> StoredObject:
+def _find_object(s3: S3, target: Target) -> StoredObject:
     version_id = target.query.get("versionId")
     if version_id == "":
         raise invalid_argument("Version id cannot be the empty string", "versionId", "")
     stored = s3.object(target.bucket, target.key, version_id)
     if "customer_md5" in stored.encryption or _CUSTOMER_KEY in target.headers:
-        encryption.check_read(stored, customer_key_params(target.headers))
+        encryption.check_read(stored, read_customer_key_params(target.headers))
     return stored
 
 
@@ -72,17 +72,17 @@ def _check_key(s3: S3, stored: StoredObject) -> None:
         s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
 
 
-def _described(
+def _build_response(
     s3: S3, stored: StoredObject, target: Target, body: bytes | FileSlice
 ) -> HttpResponse:
-    first, length = _slice(stored, target)
+    first, length = _find_slice(stored, target)
     headers = _answer_headers(stored, target, is_whole=length == stored.size_bytes)
     holder = s3.bucket(target.bucket)
     if "versionId" not in target.query and lifecycle.NAME in holder.configurations:
         headers += lifecycle.expiration_header(stored, holder)
     if holder.versioning:
         headers.append(("x-amz-version-id", stored.version_id))
-    whole = "partNumber" not in target.query and _range(stored, target) is None
+    whole = "partNumber" not in target.query and _find_range(stored, target) is None
     if "partNumber" in target.query and stored.parts:
         headers.append(("x-amz-mp-parts-count", str(stored.parts)))
     if whole or not stored.size_bytes:
@@ -91,45 +91,45 @@ def _described(
     return HttpResponse(206, headers, body)
 
 
-def _slice(stored: StoredObject, target: Target) -> tuple[int, int]:
+def _find_slice(stored: StoredObject, target: Target) -> tuple[int, int]:
     """Return (first byte, length) of the requested part or range. Raises AwsError."""
     number = target.query.get("partNumber")
     if number is None:
-        return _range(stored, target) or (0, stored.size_bytes)
+        return _find_range(stored, target) or (0, stored.size_bytes)
     if "range" in target.headers:
         raise AwsError(
             "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
         )
-    return reads.part_of(stored, part_number(number))
+    return reads.find_part(stored, parse_part_number(number))
 
 
-def _range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
+def _find_range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
     if target.headers.get("if-range", f'"{stored.etag}"').strip('"') != stored.etag:
         return None
-    return reads.range_of(target.headers.get("range"), stored.size_bytes)
+    return reads.parse_range(target.headers.get("range"), stored.size_bytes)
 
 
-def _now_ms(request: HttpRequest) -> int:
+def _read_now_ms(request: HttpRequest) -> int:
     assert request.call is not None
     return request.call.now_ms
 
 
-def _identity(stored: StoredObject) -> list[tuple[str, str]]:
+def _build_identity_headers(stored: StoredObject) -> list[tuple[str, str]]:
     return [
         ("ETag", f'"{stored.etag}"'),
-        ("Last-Modified", reads.http_date(stored.last_modified_ms)),
+        ("Last-Modified", reads.format_http_date(stored.last_modified_ms)),
     ]
 
 
 def _answer_headers(
     stored: StoredObject, target: Target, *, is_whole: bool
 ) -> list[tuple[str, str]]:
-    headers = reads.object_headers(stored)
-    wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
+    headers = reads.build_object_headers(stored)
+    asks_checksum = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
     # A part has a checksum too. A range has none, unless it is the whole object.
-    if wanted and (is_whole or "range" not in target.headers):
+    if asks_checksum and (is_whole or "range" not in target.headers):
         number = target.query.get("partNumber")
-        headers += reads.checksum_headers(stored, None if number is None else int(number))
+        headers += reads.build_checksum_headers(stored, None if number is None else int(number))
     for name, header in reads.OVERRIDES.items():
         if name in target.query:
             headers = [(h, v) for h, v in headers if h != header]

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.s3 import bodies, checksums, encryption, lifecycle, reads
 from headrace.services.s3.backend import S3
-from headrace.services.s3.routing import Target, part_number
+from headrace.services.s3.routing import Target, parse_part_number
 
 
 def put_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer PutObject. Raises AwsError, BucketNotFound."""
     s3.bucket(target.bucket)
-    with bodies.object_body(s3.files, request, target) as (body, params):
+    with bodies.open_object_body(s3.files, request, target) as (body, params):
         stored = s3.write(target.bucket, target.key, body, params)
-    headers = _written_headers(stored.etag, stored.checksums, stored.encryption)
-    headers.append(("x-amz-checksum-type", reads.type_of(stored)))
+    headers = _build_written_headers(stored.etag, stored.checksums, stored.encryption)
+    headers.append(("x-amz-checksum-type", reads.find_checksum_type(stored)))
     holder = s3.bucket(target.bucket)
     headers += lifecycle.expiration_header(stored, holder)
     if holder.versioning == "Enabled":
@@ -28,17 +28,17 @@ def upload_part(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     """Answer UploadPart. Raises AwsError, BucketNotFound."""
     s3.bucket(target.bucket)
     upload = s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
-    number = part_number(target.query.get("partNumber", ""))
-    with bodies.object_body(s3.files, request, target) as (body, params):
+    number = parse_part_number(target.query.get("partNumber", ""))
+    with bodies.open_object_body(s3.files, request, target) as (body, params):
         etag, shown = s3.write_part(upload, number, body, params)
-    return HttpResponse(200, _written_headers(etag, shown, upload.encryption))
+    return HttpResponse(200, _build_written_headers(etag, shown, upload.encryption))
 
 
-def _written_headers(
+def _build_written_headers(
     etag: str, kept: Mapping[str, str], encrypted: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     return [
         ("ETag", f'"{etag}"'),
-        *encryption.headers(encrypted),
+        *encryption.render_headers(encrypted),
         *((checksums.CHECKSUM_HEADER[name], value) for name, value in kept.items()),
     ]

@@ -51,14 +51,14 @@ def check(configuration: BucketLifecycleConfiguration) -> None:
 
 
 def _check_rule(rule: LifecycleRule) -> None:
-    given = rule.get("Filter")
-    has_filter = given is not None
+    rule_filter = rule.get("Filter")
+    has_filter = rule_filter is not None
     if rule.get("Status") not in ("Enabled", "Disabled") or has_filter == ("Prefix" in rule):
         raise malformed_xml()
     if len(rule.get("ID") or "") > _ID_CHARACTERS:
         raise invalid_argument("ID length should not exceed allowed limit of 255")
-    if given is not None:
-        _check_filter(given)
+    if rule_filter is not None:
+        _check_filter(rule_filter)
     if not any(rule.get(name) for name in _ACTIONS):
         raise malformed_xml()
     expiration = rule.get("Expiration")
@@ -76,22 +76,22 @@ def _check_rule(rule: LifecycleRule) -> None:
 def _check_days(timing: LifecycleExpiration | Transition, least: int = 1) -> None:
     date = timing.get("Date")
     if date is not None:
-        parsed = _date(date)
+        parsed = _parse_date(date)
         if parsed is None:
             raise malformed_xml()
         if (parsed.hour, parsed.minute, parsed.second, parsed.microsecond) != (0, 0, 0, 0):
-            given = parsed.strftime("%Y-%m-%dT%H:%M:%S.") + f"{parsed.microsecond // 1000:03d}Z"
-            raise invalid_argument("'Date' must be at midnight GMT", "Date", given)
+            date_text = parsed.strftime("%Y-%m-%dT%H:%M:%S.") + f"{parsed.microsecond // 1000:03d}Z"
+            raise invalid_argument("'Date' must be at midnight GMT", "Date", date_text)
     days = timing.get("Days")
     if days is not None and int(days) < least:
         kind = "Expiration" if least else "Transition"
         raise invalid_argument(f"'Days' for {kind} action must be a positive integer")
 
 
-def _check_filter(given: LifecycleRuleFilter) -> None:
-    if sum(value is not None for value in given.values()) > 1:
+def _check_filter(rule_filter: LifecycleRuleFilter) -> None:
+    if sum(value is not None for value in rule_filter.values()) > 1:
         raise malformed_xml()
-    both = given.get("And")
+    both = rule_filter.get("And")
     if both is not None:
         tags = both.get("Tags") or []
         others = [name for name in both if name != "Tags"]
@@ -102,7 +102,7 @@ def _check_filter(given: LifecycleRuleFilter) -> None:
             raise invalid_request("Duplicate Tag Keys are not allowed.")
 
 
-def rules_of(bucket: Bucket) -> list[LifecycleRule]:
+def list_rules(bucket: Bucket) -> list[LifecycleRule]:
     """Return the enabled lifecycle rules of a bucket."""
     configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
     rules: list[LifecycleRule] = configuration.get("Rules") or []
@@ -111,12 +111,12 @@ def rules_of(bucket: Bucket) -> list[LifecycleRule]:
 
 def matches(rule: LifecycleRule, stored: StoredObject) -> bool:
     """Whether a rule's filter takes an object."""
-    return all(_is_met(name, value, stored) for name, value in _conditions(rule))
+    return all(_is_met(name, value, stored) for name, value in _list_conditions(rule))
 
 
-def _conditions(rule: LifecycleRule) -> Iterator[tuple[str, Any]]:
-    given: LifecycleRuleFilter = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
-    for name, value in given.items():
+def _list_conditions(rule: LifecycleRule) -> Iterator[tuple[str, Any]]:
+    rule_filter: LifecycleRuleFilter = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
+    for name, value in rule_filter.items():
         if name == "And":
             both = cast("dict[str, Any]", value or {})
             yield from both.items()
@@ -124,9 +124,11 @@ def _conditions(rule: LifecycleRule) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def prefix_of(rule: LifecycleRule) -> str:
+def find_prefix(rule: LifecycleRule) -> str:
     """Return the key prefix in a rule's filter, or "" when the filter has none."""
-    return next((str(value or "") for name, value in _conditions(rule) if name == "Prefix"), "")
+    return next(
+        (str(value or "") for name, value in _list_conditions(rule) if name == "Prefix"), ""
+    )
 
 
 def _is_met(name: str, value: Any, stored: StoredObject) -> bool:
@@ -143,24 +145,24 @@ def _is_met(name: str, value: Any, stored: StoredObject) -> bool:
     return True
 
 
-def due_ms(timing: Mapping[str, Any], since_ms: int, days_name: str = "Days") -> int | None:
+def compute_due_ms(timing: Mapping[str, Any], since_ms: int, days_name: str = "Days") -> int | None:
     """Return when an action is due: at its date, or at the midnight after its days; None if it has neither."""
-    date = _date(timing.get("Date"))
+    date = _parse_date(timing.get("Date"))
     if date is not None:
         return round(date.timestamp() * 1000)
     days = timing.get(days_name)
     if days is None:
         return None
-    return round(_midnight_after(since_ms, int(days)).timestamp() * 1000)
+    return round(_compute_midnight_after(since_ms, int(days)).timestamp() * 1000)
 
 
-def _midnight_after(since_ms: int, days: int) -> datetime:
+def _compute_midnight_after(since_ms: int, days: int) -> datetime:
     due = moment(since_ms) + timedelta(days=days)
     midnight = due.replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight if midnight == due else midnight + timedelta(days=1)
 
 
-def _date(value: Any) -> datetime | None:
+def _parse_date(value: Any) -> datetime | None:
     if value is None or isinstance(value, datetime):
         return value
     try:
@@ -170,26 +172,26 @@ def _date(value: Any) -> datetime | None:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def expiration(stored: StoredObject, bucket: Bucket) -> tuple[int, str] | None:
+def find_expiration(stored: StoredObject, bucket: Bucket) -> tuple[int, str] | None:
     """Return when an object expires and the ID of the rule that says so, or None when no rule does."""
-    found: list[tuple[int, str]] = []
-    for rule in rules_of(bucket):
-        when = due_ms(rule.get("Expiration") or {}, stored.last_modified_ms)
+    expirations: list[tuple[int, str]] = []
+    for rule in list_rules(bucket):
+        when = compute_due_ms(rule.get("Expiration") or {}, stored.last_modified_ms)
         if when is not None and matches(rule, stored):
-            found.append((when, str(rule.get("ID") or "")))
-    return min(found, default=None)
+            expirations.append((when, str(rule.get("ID") or "")))
+    return min(expirations, default=None)
 
 
 def expiration_header(stored: StoredObject, bucket: Bucket) -> list[tuple[str, str]]:
     """Return the header x-amz-expiration of an object, or [] when no rule expires the object."""
-    found = expiration(stored, bucket) if NAME in bucket.configurations else None
-    if found is None:
+    due = find_expiration(stored, bucket) if NAME in bucket.configurations else None
+    if due is None:
         return []
-    date = format_datetime(moment(found[0]), usegmt=True)
-    return [("x-amz-expiration", f'expiry-date="{date}", rule-id="{quote(found[1])}"')]
+    date = format_datetime(moment(due[0]), usegmt=True)
+    return [("x-amz-expiration", f'expiry-date="{date}", rule-id="{quote(due[1])}"')]
 
 
-def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
+def find_due_storage_class(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
     """Return the storage class that an object must move to now, or "" for none. Small objects do not move."""
     configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
     if stored.size_bytes < _SMALLEST_MOVED_BYTES and (
@@ -197,11 +199,11 @@ def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
     ):
         return ""
     due: list[tuple[int, str]] = []
-    for rule in rules_of(bucket):
+    for rule in list_rules(bucket):
         if matches(rule, stored):
             for transition in rule.get("Transitions") or ():
-                when = due_ms(transition, stored.last_modified_ms)
+                when = compute_due_ms(transition, stored.last_modified_ms)
                 if when is not None and when <= now_ms:
                     due.append((when, transition.get("StorageClass", "")))
-    wanted = max(due, default=(0, ""))[1]
-    return "" if wanted == stored.storage_class else wanted
+    storage_class = max(due, default=(0, ""))[1]
+    return "" if storage_class == stored.storage_class else storage_class

@@ -39,7 +39,7 @@ def check_locking(bucket: Bucket) -> None:
         raise invalid_request("Bucket is missing Object Lock Configuration")
 
 
-def date_of(value: Any) -> datetime | None:
+def parse_date(value: Any) -> datetime | None:
     """Return the date in a parameter, which may be a datetime or ISO 8601 text, or None for anything else."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -50,7 +50,7 @@ def date_of(value: Any) -> datetime | None:
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def of_write(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str, Any]:
+def build_write_fields(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str, Any]:
     """Return the fields `retention` and `legal_hold` of a new object. Raises AwsError."""
     mode, until = params.get("ObjectLockMode"), params.get("ObjectLockRetainUntilDate")
     hold = params.get("ObjectLockLegalHoldStatus") or ""
@@ -62,9 +62,9 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str
         raise invalid_argument(
             "Legal Hold must be either of 'ON' or 'OFF'", "x-amz-object-lock-legal-hold", hold
         )
-    found: dict[str, Any] = {"legal_hold": hold} if hold else {}
+    lock: dict[str, Any] = {"legal_hold": hold} if hold else {}
     if mode:
-        date = date_of(until)
+        date = parse_date(until)
         if date is None:
             raise invalid_argument(
                 "The retain until date must be provided in ISO 8601 format",
@@ -72,14 +72,14 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, now_ms: int) -> dict[str
                 str(until),
             )
         _check_future(date, now_ms, _DATE_HEADER)
-        found["retention"] = {"Mode": str(mode), "RetainUntilDate": _text(date)}
+        lock["retention"] = {"Mode": str(mode), "RetainUntilDate": _render_date(date)}
     elif is_locking(bucket):
-        default = _default(bucket)
+        default = _find_default(bucket)
         if default:
             days = int(default.get("Days") or int(default["Years"]) * _DAYS_OF_A_YEAR)
             date = moment(now_ms) + timedelta(days=days)
-            found["retention"] = {"Mode": default["Mode"], "RetainUntilDate": _text(date)}
-    return found
+            lock["retention"] = {"Mode": default["Mode"], "RetainUntilDate": _render_date(date)}
+    return lock
 
 
 def _check_pair(mode: Any, until: Any) -> None:
@@ -94,12 +94,12 @@ def _check_pair(mode: Any, until: Any) -> None:
         raise invalid_argument("Unknown wormMode directive.", _MODE_HEADER, str(mode))
 
 
-def _default(bucket: Bucket) -> dict[str, Any]:
+def _find_default(bucket: Bucket) -> dict[str, Any]:
     rule: dict[str, Any] = bucket.configurations[NAME].get("Rule") or {}
     return rule.get("DefaultRetention") or {}
 
 
-def _text(date: datetime) -> str:
+def _render_date(date: datetime) -> str:
     return date.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -117,11 +117,11 @@ def check_deletion(
     if not is_locking(bucket):
         return
     if stored.legal_hold == "ON":
-        raise denied()
+        raise build_denied_error()
     if _is_retained(stored, now_ms):
         mode = stored.retention["Mode"]
         if mode == "COMPLIANCE" or not bypass:
-            raise denied()
+            raise build_denied_error()
 
 
 def is_locked(stored: StoredObject, bucket: Bucket, now_ms: int) -> bool:
@@ -141,34 +141,34 @@ def check_bypass(bucket: Bucket, bypass: Any) -> None:
 
 
 def _is_retained(stored: StoredObject, now_ms: int) -> bool:
-    until = date_of(stored.retention.get("RetainUntilDate")) if stored.retention else None
+    until = parse_date(stored.retention.get("RetainUntilDate")) if stored.retention else None
     return until is not None and until.timestamp() * 1000 > now_ms
 
 
-def new_retention(
-    stored: StoredObject, wanted: Mapping[str, Any], now_ms: int, bypass: Any
+def check_new_retention(
+    stored: StoredObject, retention: Mapping[str, Any], now_ms: int, bypass: Any
 ) -> dict[str, str]:
     """Return a version's retention after PutObjectRetention, or {} when the request removes it. Raises AwsError."""
-    mode, until = wanted.get("Mode"), wanted.get("RetainUntilDate")
+    mode, until = retention.get("Mode"), retention.get("RetainUntilDate")
     if bool(mode) != bool(until) or (mode and mode not in MODES):
         raise malformed_xml()
-    date = date_of(until) if until else None
+    date = parse_date(until) if until else None
     if until and date is None:
         raise malformed_xml()
     if date is not None:
         _check_future(date, now_ms, "RetainUntilDate")
     if _is_retained(stored, now_ms):
-        present = date_of(stored.retention["RetainUntilDate"])
+        present = parse_date(stored.retention["RetainUntilDate"])
         is_longer = date is not None and present is not None and date >= present
         is_softer = stored.retention["Mode"] == "COMPLIANCE" and mode != "COMPLIANCE"
         may_bypass = stored.retention["Mode"] == "GOVERNANCE" and is_true(bypass)
         changes_mode = mode != stored.retention["Mode"]
         if not may_bypass and (not is_longer or is_softer or changes_mode):
-            raise denied()
-    return {} if date is None else {"Mode": str(mode), "RetainUntilDate": _text(date)}
+            raise build_denied_error()
+    return {} if date is None else {"Mode": str(mode), "RetainUntilDate": _render_date(date)}
 
 
-def denied() -> AwsError:
+def build_denied_error() -> AwsError:
     """The version is locked."""
     return AwsError("AccessDenied", "Access Denied because object protected by object lock.", 403)
 
@@ -182,15 +182,15 @@ def no_lock() -> AwsError:
     )
 
 
-def headers(stored: StoredObject) -> list[tuple[str, str]]:
+def render_headers(stored: StoredObject) -> list[tuple[str, str]]:
     """Return the headers with a version's retention and legal hold."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     if stored.retention:
-        found.append((_MODE_HEADER, stored.retention["Mode"]))
-        found.append((_DATE_HEADER, stored.retention["RetainUntilDate"]))
+        pairs.append((_MODE_HEADER, stored.retention["Mode"]))
+        pairs.append((_DATE_HEADER, stored.retention["RetainUntilDate"]))
     if stored.legal_hold:
-        found.append(("x-amz-object-lock-legal-hold", stored.legal_hold))
-    return found
+        pairs.append(("x-amz-object-lock-legal-hold", stored.legal_hold))
+    return pairs
 
 
 def check_configuration(value: ObjectLockConfiguration, bucket: Bucket) -> None:

@@ -74,7 +74,7 @@ def check(configuration: Mapping[str, Any]) -> None:
 
 
 def _check_filter(one: Mapping[str, Any]) -> None:
-    rules = _rules(one)
+    rules = _list_rules(one)
     if any(rule.get("Name") is None or rule.get("Value") is None for rule in rules):
         raise malformed_xml()
     for rule in rules:
@@ -126,23 +126,25 @@ def _events_meet(one: str, other: str) -> bool:
     )
 
 
-def targets_of(configuration: Mapping[str, Any], name: str, key: str) -> Iterator[tuple[str, str]]:
+def list_targets(
+    configuration: Mapping[str, Any], name: str, key: str
+) -> Iterator[tuple[str, str]]:
     """Yield the ARN and the configuration id of every target of an event, such as `ObjectCreated:Put`."""
     for member, kind in KINDS.items():
         for one in configuration.get(member) or ():
-            wanted = any(_events_meet(asked, f"s3:{name}") for asked in one.get("Events") or ())
+            is_asked = any(_events_meet(asked, f"s3:{name}") for asked in one.get("Events") or ())
             prefix, suffix = _filter(one)
-            if wanted and key.startswith(prefix) and key.endswith(suffix):
+            if is_asked and key.startswith(prefix) and key.endswith(suffix):
                 yield str(one[kind.arn_member]), str(one["Id"])
 
 
 def _filter(one: Mapping[str, Any]) -> tuple[str, str]:
     """Return the (prefix, suffix) of a rule's filter."""
-    values = {rule.get("Name", "").lower(): rule.get("Value", "") for rule in _rules(one)}
+    values = {rule.get("Name", "").lower(): rule.get("Value", "") for rule in _list_rules(one)}
     return values.get("prefix", ""), values.get("suffix", "")
 
 
-def _rules(one: Mapping[str, Any]) -> list[dict[str, str]]:
+def _list_rules(one: Mapping[str, Any]) -> list[dict[str, str]]:
     outer: dict[str, Any] = one.get("Filter") or {}
     key_filter: dict[str, Any] = outer.get("Key") or {}
     return key_filter.get("FilterRules") or []

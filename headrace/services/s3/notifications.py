@@ -26,7 +26,7 @@ from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
 from headrace.services.s3.state import Bucket, StoredObject
-from headrace.services.s3.targets import NoTargets, Targets, bus_event
+from headrace.services.s3.targets import NoTargets, Targets, build_bus_event
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class Notifications:
 
     # --- configuring --------------------------------------------------------------------------
 
-    def checked(
+    def check(
         self,
         bucket: str,
         configuration: dict[str, Any],
@@ -164,22 +164,22 @@ class Notifications:
         `account` is the account of the bucket.
         """
         notification_rules.check(configuration)
-        wanted: list[tuple[str, str]] = []
+        targets: list[tuple[str, str]] = []
         for member, kind in KINDS.items():
             for one in configuration.get(member) or ():
                 one.setdefault("Id", self._ids.uuid())
-                wanted.append((kind.service, str(one[kind.arn_member])))
+                targets.append((kind.service, str(one[kind.arn_member])))
         if skip_validation:
             return configuration
         source = {"bucket": bucket, "account": account}
         refused = [
             (service, arn, exists)
-            for service, arn in wanted
-            if not (exists := self._targets.exists(arn)) or self._denial(arn, source)
+            for service, arn in targets
+            if not (exists := self._targets.exists(arn)) or self._explain_denial(arn, source)
         ]
         if refused:
             raise _unusable_targets(refused)
-        for service, arn in dict.fromkeys(wanted):
+        for service, arn in dict.fromkeys(targets):
             if service != "lambda":
                 self._targets.send(arn, json.dumps(self._test_event(bucket)))
         return configuration
@@ -194,7 +194,7 @@ class Notifications:
             "HostId": self._ids.hex(32),
         }
 
-    def _denial(self, arn: str, source: Mapping[str, str]) -> str:
+    def _explain_denial(self, arn: str, source: Mapping[str, str]) -> str:
         """Return why the target's resource policy does not let S3 send the bucket's events, or "" when it does."""
         acting = CallerIdentity(
             SERVICE,
@@ -210,7 +210,7 @@ class Notifications:
         configuration = bucket.configurations.get(NAME)
         if not configuration:
             return
-        waiting = list(notification_rules.targets_of(configuration, event.name, event.key))
+        waiting = list(notification_rules.list_targets(configuration, event.name, event.key))
         to_bus = configuration.get(EVENT_BRIDGE) is not None
         if not waiting and not to_bus:
             return
@@ -220,7 +220,7 @@ class Notifications:
                 kept = {"arn": arn, "document": json.dumps({"Records": [record]})}
                 self._put({**kept, "bucket": event.bucket, "account": bucket.account})
             if to_bus:
-                self._put(self._for_bus(event, bucket, self._newest + 1))
+                self._put(self._build_bus_event(event, bucket, self._newest + 1))
         for stored in self._listeners:
             stored()
 
@@ -251,7 +251,7 @@ class Notifications:
                     "ownerIdentity": _OWNER,
                     "arn": f"arn:aws:s3:::{event.bucket}",
                 },
-                "object": _object(event, number, ("eTag", "versionId")),
+                "object": _render_object(event, number, ("eTag", "versionId")),
             },
         }
         if event.glacier:
@@ -263,12 +263,12 @@ class Notifications:
             }
         return record
 
-    def _for_bus(self, event: ObjectEvent, bucket: Bucket, number: int) -> dict[str, Any]:
+    def _build_bus_event(self, event: ObjectEvent, bucket: Bucket, number: int) -> dict[str, Any]:
         detail_type, more = _ON_THE_BUS[event.name]
         detail: dict[str, Any] = {
             "version": "0",
             "bucket": {"name": event.bucket},
-            "object": _object(event, number, ("etag", "version-id")),
+            "object": _render_object(event, number, ("etag", "version-id")),
             "request-id": self._ids.hex(16).upper(),
             "requester": bucket.account,
             **more,
@@ -306,32 +306,32 @@ class Notifications:
     def _send(self, kept: dict[str, Any]) -> None:
         if "arn" in kept:
             # Events that an earlier version of headrace stored have no bucket.
-            problem = self._denial(kept["arn"], kept) if "bucket" in kept else ""
+            problem = self._explain_denial(kept["arn"], kept) if "bucket" in kept else ""
             if problem:
                 log.warning("an event for %s is lost: %s", kept["arn"], problem)
                 return
             self._targets.send(kept["arn"], kept["document"])
             return
-        event: BusEvent = bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
+        event: BusEvent = build_bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
         self._targets.put_event(kept["account"], kept["region"], event)
 
 
-def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
+def _render_object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
     """Return the member `object` of an event; `names` are its members for ETag and version (EventBridge differs)."""
     etag_name, version_name = names
     is_for_bus = etag_name == "etag"
     key = event.key if is_for_bus else quote_plus(event.key, safe="/")
-    found: dict[str, Any] = {"key": key}
+    members: dict[str, Any] = {"key": key}
     if event.name not in _WITHOUT_SIZE:
-        found["size"] = event.size_bytes
+        members["size"] = event.size_bytes
     if event.name not in _WITHOUT_ETAG:
-        found[etag_name] = event.etag or _MARKERS_ETAG
+        members[etag_name] = event.etag or _MARKERS_ETAG
     if event.version_id:
-        found[version_name] = event.version_id
+        members[version_name] = event.version_id
     is_restoration = event.name in (RESTORE_ASKED, RESTORED)
     if event.name not in _WITHOUT_SEQUENCER and not (is_for_bus and is_restoration):
-        found["sequencer"] = f"{number:016X}"
-    return found
+        members["sequencer"] = f"{number:016X}"
+    return members
 
 
 def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:

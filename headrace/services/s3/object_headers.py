@@ -13,9 +13,9 @@ from headrace.services.s3.errors import invalid_request
 _METADATA_PREFIX = "x-amz-meta-"
 
 
-def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+def read_params(headers: Mapping[str, str]) -> dict[str, Any]:
     """Return PutObject's parameters from headers, whose names are in lower case. Raises AwsError."""
-    names = _params_of_headers()
+    names = _list_params_by_header()
     params: dict[str, Any] = {
         names[header]: value for header, value in headers.items() if value and header in names
     }
@@ -34,18 +34,18 @@ def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
     return params
 
 
-def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
+def read_customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of the customer-provided key in the headers."""
-    found = _params_of_headers()
+    params_by_header = _list_params_by_header()
     return {
-        found[header]: value
+        params_by_header[header]: value
         for header, value in headers.items()
-        if found.get(header, "").startswith("SSECustomer")
+        if params_by_header.get(header, "").startswith("SSECustomer")
     }
 
 
 @functools.cache
-def _params_of_headers() -> dict[str, str]:
+def _list_params_by_header() -> dict[str, str]:
     """Return a dictionary from header names to PutObject's parameters, which include all of UploadPart's."""
     # botocore has no types: its shapes are Any here.
     shape: Any = cast("Any", operation_model("s3", "PutObject")).input_shape

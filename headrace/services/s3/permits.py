@@ -9,7 +9,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.operation import Call
 from headrace.services.s3.backend import S3
-from headrace.services.s3.routing import Target, target_of
+from headrace.services.s3.routing import Target, parse_target
 
 # Headers and query parameters of operations on objects that permissions depend on, and the names of the parameters.
 _HEADERS = {
@@ -25,7 +25,7 @@ _HEADERS = {
 _QUERY = {"versionId": "VersionId", "uploadId": "UploadId"}
 
 
-def params_of(target: Target) -> dict[str, Any]:
+def build_params(target: Target) -> dict[str, Any]:
     """Return the parameters of GetObject, HeadObject, PutObject or UploadPart that permissions depend on."""
     params: dict[str, Any] = {"Bucket": target.bucket, "Key": target.key}
     params |= {name: target.headers[h] for h, name in _HEADERS.items() if h in target.headers}
@@ -41,7 +41,7 @@ def ask(s3: S3, call: Call | None, operation: str, params: Mapping[str, Any]) ->
     call.permit.ask("s3", operation, params, account=account, region=call.region)
 
 
-def hidden(request: HttpRequest, error: AwsError) -> AwsError:
+def hide_missing(request: HttpRequest, error: AwsError) -> AwsError:
     """Return the error for a missing object: AccessDenied if the caller may not list the bucket.
 
     Source: docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, "Permissions" (documented).
@@ -50,7 +50,7 @@ def hidden(request: HttpRequest, error: AwsError) -> AwsError:
     if call is None or call.permit is None or error.code != "NoSuchKey":
         return error
     try:
-        call.permit.ask_for("s3", "s3:ListBucket", f"arn:aws:s3:::{target_of(request).bucket}")
+        call.permit.ask_for("s3", "s3:ListBucket", f"arn:aws:s3:::{parse_target(request).bucket}")
     except AwsError as refusal:
         return refusal
     return error

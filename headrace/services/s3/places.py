@@ -31,21 +31,21 @@ def is_plain(key: str) -> bool:
     )
 
 
-def escaped_name(key: str) -> str:
+def build_escaped_name(key: str) -> str:
     """Return the file name of a key that cannot be a path."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def plain_path(top: Path, key: str) -> Path | None:
+def find_plain_path(top: Path, key: str) -> Path | None:
     """Return the plain file of a key, or None when the key cannot be a path or the path has a symbolic link."""
     if not is_plain(key):
         return None
     return top / key if is_within(top, key.rpartition("/")[0]) else None
 
 
-def places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]:
-    """Return the plain file of a key (None in the cases of `plain_path`) and its file in the escape folder."""
-    return plain_path(top, key), escape_folder / escaped_name(key)
+def find_places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]:
+    """Return the plain file of a key (None in the cases of `find_plain_path`) and its file in the escape folder."""
+    return find_plain_path(top, key), escape_folder / build_escaped_name(key)
 
 
 def is_within(top: Path, folder: str) -> bool:

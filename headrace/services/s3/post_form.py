@@ -25,10 +25,10 @@ from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_POST
-from headrace.services.s3.object_headers import params_of_headers
+from headrace.services.s3.object_headers import read_params
 from headrace.services.s3.routing import Target
 from headrace.services.s3.state import StoredObject
-from headrace.services.s3.writes import checked_tags
+from headrace.services.s3.writes import check_tags
 
 _PIECE_BYTES = 1024 * 1024
 _PLAIN_HEADERS = (
@@ -80,9 +80,9 @@ def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpRes
             named = {**fields, "bucket": target.bucket, "key": key}
             sizes = post_policy.check(fields["policy"], named | {"key": fields["key"]}, now_ms)
         post_policy.check_size(form.body.size_bytes, sizes)
-        tags = _tags(fields.get("tagging"))
+        tags = _convert_tags(fields.get("tagging"))
         stored = s3.write(
-            target.bucket, key, form.body, {**_params(fields), **tags}, event=CREATED_POST
+            target.bucket, key, form.body, {**_build_params(fields), **tags}, event=CREATED_POST
         )
     return _answer(s3, request, target, stored, fields)
 
@@ -93,7 +93,7 @@ def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpRes
 @contextlib.contextmanager
 def _read(s3: S3, request: HttpRequest, content_type: str) -> Generator[_Form]:
     """Yield a form. At the end, delete the temporary file if the write has not moved it. Raises AwsError."""
-    boundary = _boundary(content_type)
+    boundary = _parse_boundary(content_type)
     temporary = s3.files.temporary()
     source: BinaryIO = (
         io.BytesIO(request.body) if request.body_file is None else request.body_file.open("rb")
@@ -105,12 +105,12 @@ def _read(s3: S3, request: HttpRequest, content_type: str) -> Generator[_Form]:
         temporary.unlink(missing_ok=True)
 
 
-def _boundary(content_type: str) -> bytes:
+def _parse_boundary(content_type: str) -> bytes:
     for part in content_type.split(";")[1:]:
         name, _, value = part.strip().partition("=")
         if name.lower() == "boundary" and value.strip('"'):
             return value.strip('"').encode()
-    raise _malformed()
+    raise _build_malformed_error()
 
 
 def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
@@ -122,7 +122,7 @@ def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
     value = bytearray()
     with temporary.open("wb") as out:
         try:
-            for event in _events(source, multipart.MultipartDecoder(boundary)):
+            for event in _iterate_events(source, multipart.MultipartDecoder(boundary)):
                 if isinstance(event, multipart.Field | multipart.File):
                     name = (event.name or "").lower()
                     is_file = name == "file"
@@ -140,11 +140,11 @@ def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
                             return _Form(fields, file_name, Body(file=temporary))
                         fields[name] = value.decode("utf-8", "replace")
         except ValueError as error:
-            raise _malformed() from error
+            raise _build_malformed_error() from error
     raise invalid_argument("POST requires exactly one file upload per request.", "file", "0")
 
 
-def _events(source: BinaryIO, decoder: object) -> Iterator[object]:
+def _iterate_events(source: BinaryIO, decoder: object) -> Iterator[object]:
     from werkzeug.sansio import multipart
 
     assert isinstance(decoder, multipart.MultipartDecoder)
@@ -167,7 +167,7 @@ def _check_length(value: bytearray) -> None:
         )
 
 
-def _malformed() -> AwsError:
+def _build_malformed_error() -> AwsError:
     return AwsError(
         "MalformedPOSTRequest",
         "The body of your POST request is not well-formed multipart/form-data.",
@@ -177,7 +177,7 @@ def _malformed() -> AwsError:
 # --- the parameters of the write ------------------------------------------------------------------
 
 
-def _params(fields: dict[str, str]) -> dict[str, object]:
+def _build_params(fields: dict[str, str]) -> dict[str, object]:
     headers = {
         name: value
         for name, value in fields.items()
@@ -185,10 +185,10 @@ def _params(fields: dict[str, str]) -> dict[str, object]:
     }
     if "acl" in fields:
         headers["x-amz-acl"] = fields["acl"]
-    return params_of_headers(headers)
+    return read_params(headers)
 
 
-def _tags(text: str | None) -> dict[str, str]:
+def _convert_tags(text: str | None) -> dict[str, str]:
     """Return PutObject's parameter `Tagging` for the tags of a form, which are XML."""
     if text is None:
         return {}
@@ -202,7 +202,7 @@ def _tags(text: str | None) -> dict[str, str]:
         (tag.findtext("{*}Key", ""), tag.findtext("{*}Value", ""))
         for tag in root.findall("{*}TagSet/{*}Tag")
     ]
-    tags = checked_tags(pairs)
+    tags = check_tags(pairs)
     return {"Tagging": urlencode(tags)} if tags else {}
 
 
@@ -212,9 +212,13 @@ def _tags(text: str | None) -> dict[str, str]:
 def _answer(
     s3: S3, request: HttpRequest, target: Target, stored: StoredObject, fields: dict[str, str]
 ) -> HttpResponse:
-    location = _location(request, target, stored.key)
+    location = _build_location(request, target, stored.key)
     etag = f'"{stored.etag}"'
-    headers = [("ETag", etag), ("Location", location), *encryption.headers(stored.encryption)]
+    headers = [
+        ("ETag", etag),
+        ("Location", location),
+        *encryption.render_headers(stored.encryption),
+    ]
     holder = s3.bucket(target.bucket)
     headers += lifecycle.expiration_header(stored, holder)
     if holder.versioning == "Enabled":
@@ -242,7 +246,7 @@ def _is_url(text: str) -> bool:
     return is_plain and parts.scheme in ("http", "https") and bool(parts.netloc)
 
 
-def _location(request: HttpRequest, target: Target, key: str) -> str:
+def _build_location(request: HttpRequest, target: Target, key: str) -> str:
     host = request.headers.get("host", "localhost")
     in_path = request.path.strip("/") == quote(target.bucket, safe="")
     path = f"{target.bucket}/{quote(key)}" if in_path else quote(key)

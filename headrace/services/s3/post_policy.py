@@ -63,22 +63,22 @@ def field_missing(name: str) -> AwsError:
 def check(text: str, fields: Mapping[str, str], now_ms: int) -> list[SizeRange]:
     """Check a policy, and the form against it. Return the allowed file sizes. Raises AwsError."""
     policy = _read(text)
-    if _expires_ms(policy) < now_ms:
-        raise _refused("Policy expired.")
+    if _parse_expiry_ms(policy) < now_ms:
+        raise _build_refusal("Policy expired.")
     sizes: list[SizeRange] = []
     named: set[str] = set()
     for condition in policy["conditions"]:
-        operator, first, second = _parts(condition)
+        operator, first, second = _split_condition(condition)
         if operator == "content-length-range":
             sizes.append(_size_range(first, second))
             continue
         name = str(first)
         if not _holds(operator, name, str(second), fields):
-            raise _failed([operator, first, second])
+            raise _build_condition_error([operator, first, second])
         named.add(name[1:].lower())
     extra = [name for name in fields if name not in named and not _is_free(name)]
     if extra:
-        raise _refused(f"Extra input fields: {extra[0]}")
+        raise _build_refusal(f"Extra input fields: {extra[0]}")
     return sizes
 
 
@@ -116,7 +116,7 @@ def _read(text: str) -> dict[str, Any]:
     return policy
 
 
-def _expires_ms(policy: dict[str, Any]) -> float:
+def _parse_expiry_ms(policy: dict[str, Any]) -> float:
     text = str(policy["expiration"])
     try:
         at = datetime.fromisoformat(text)
@@ -125,7 +125,7 @@ def _expires_ms(policy: dict[str, Any]) -> float:
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000
 
 
-def _parts(condition: Any) -> tuple[str, Any, Any]:
+def _split_condition(condition: Any) -> tuple[str, Any, Any]:
     if isinstance(condition, dict):
         members = cast("dict[str, Any]", condition)
         if len(members) != 1:
@@ -145,17 +145,17 @@ def _size_range(least: Any, most: Any) -> SizeRange:
     try:
         return SizeRange(int(least), int(most))
     except (TypeError, ValueError) as error:
-        raise _failed(["content-length-range", least, most]) from error
+        raise _build_condition_error(["content-length-range", least, most]) from error
 
 
 def _holds(operator: str, name: str, value: str, fields: Mapping[str, str]) -> bool:
     if not name.startswith("$"):
         return False
-    given = fields.get(name[1:].lower())
+    field = fields.get(name[1:].lower())
     if operator == "eq":
-        return given == value
+        return field == value
     if operator == "starts-with":
-        return (given or "").startswith(value)
+        return (field or "").startswith(value)
     raise _invalid(f"Invalid Condition: {operator}")
 
 
@@ -164,11 +164,11 @@ def _is_free(name: str) -> bool:
     return name in _FREE or name == "bucket" or name.startswith(_IGNORED_PREFIX)
 
 
-def _failed(condition: list[Any]) -> AwsError:
-    return _refused(f"Policy Condition failed: {json.dumps(condition)}")
+def _build_condition_error(condition: list[Any]) -> AwsError:
+    return _build_refusal(f"Policy Condition failed: {json.dumps(condition)}")
 
 
-def _refused(why: str) -> AwsError:
+def _build_refusal(why: str) -> AwsError:
     return AwsError("AccessDenied", f"Invalid according to Policy: {why}", 403)
 
 

@@ -33,7 +33,7 @@ OVERRIDES = {
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-def http_date(timestamp_ms: int) -> str:
+def format_http_date(timestamp_ms: int) -> str:
     """Return a time in the format of HTTP headers."""
     return format_datetime(datetime.fromtimestamp(timestamp_ms // 1000, UTC), usegmt=True)
 
@@ -48,20 +48,20 @@ def is_not_modified(stored: StoredObject, headers: Mapping[str, str], now_ms: in
     if match is not None:
         if not _lists(match, stored.etag):
             raise precondition_failed("If-Match")
-    elif _seconds(headers.get("if-unmodified-since"), modified_s) < modified_s:
+    elif _parse_seconds(headers.get("if-unmodified-since"), modified_s) < modified_s:
         raise precondition_failed("If-Unmodified-Since")
     none_match = headers.get("if-none-match")
     if none_match is not None:
         return _lists(none_match, stored.etag)
     since = headers.get("if-modified-since")
-    return since is not None and modified_s <= _seconds(since, -1) <= now_ms // 1000
+    return since is not None and modified_s <= _parse_seconds(since, -1) <= now_ms // 1000
 
 
 def _lists(header: str, etag: str) -> bool:
     return header.strip() == "*" or etag in (part.strip().strip('"') for part in header.split(","))
 
 
-def _seconds(header: str | None, default: int) -> int:
+def _parse_seconds(header: str | None, default: int) -> int:
     if header is None:
         return default
     try:
@@ -70,7 +70,7 @@ def _seconds(header: str | None, default: int) -> int:
         return default
 
 
-def range_of(header: str | None, size_bytes: int) -> tuple[int, int] | None:
+def parse_range(header: str | None, size_bytes: int) -> tuple[int, int] | None:
     """Return (first byte, length) of a range, or None for the whole object. Raises InvalidRange."""
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or match.groups() == ("", ""):
@@ -97,7 +97,7 @@ def range_of(header: str | None, size_bytes: int) -> tuple[int, int] | None:
 _COPIED_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
-def copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
+def parse_copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
     """Return (first byte, length) of the bytes that UploadPartCopy copies. Raises InvalidArgument, InvalidRequest."""
     if not header:
         return 0, size_bytes
@@ -119,7 +119,7 @@ def copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
     return first, last - first + 1
 
 
-def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
+def find_part(stored: StoredObject, number: int) -> tuple[int, int]:
     """Return (first byte, length) of a part of an object. Raises InvalidPartNumber."""
     sizes = stored.part_sizes or (stored.size_bytes,)
     if not 1 <= number <= len(sizes):
@@ -132,16 +132,16 @@ def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
     return sum(sizes[: number - 1]), sizes[number - 1]
 
 
-def object_headers(stored: StoredObject) -> list[tuple[str, str]]:
+def build_object_headers(stored: StoredObject) -> list[tuple[str, str]]:
     """Return the headers of responses of GetObject and HeadObject, except Content-Length and checksums."""
     headers = [
         ("Content-Type", stored.content_type),
         ("ETag", f'"{stored.etag}"'),
-        ("Last-Modified", http_date(stored.last_modified_ms)),
+        ("Last-Modified", format_http_date(stored.last_modified_ms)),
         ("Accept-Ranges", "bytes"),
     ]
-    headers += encryption.headers(stored.encryption)
-    headers += locks.headers(stored)
+    headers += encryption.render_headers(stored.encryption)
+    headers += locks.render_headers(stored)
     headers += [(HEADER_OF[name], value) for name, value in stored.headers.items()]
     headers += [(f"x-amz-meta-{name}", value) for name, value in stored.metadata.items()]
     if stored.storage_class != STANDARD:
@@ -154,7 +154,7 @@ def object_headers(stored: StoredObject) -> list[tuple[str, str]]:
     return headers
 
 
-def checksum_headers(stored: StoredObject, part_number: int | None) -> list[tuple[str, str]]:
+def build_checksum_headers(stored: StoredObject, part_number: int | None) -> list[tuple[str, str]]:
     """Return the checksum headers of an object or of one of its parts."""
     if not stored.checksums:
         return []
@@ -164,10 +164,10 @@ def checksum_headers(stored: StoredObject, part_number: int | None) -> list[tupl
             value = stored.part_checksums[part_number - 1]
         elif stored.parts > 1 or name == DEFAULT:
             return []
-    return [(CHECKSUM_HEADER[name], value), ("x-amz-checksum-type", type_of(stored))]
+    return [(CHECKSUM_HEADER[name], value), ("x-amz-checksum-type", find_checksum_type(stored))]
 
 
-def type_of(stored: StoredObject) -> str:
+def find_checksum_type(stored: StoredObject) -> str:
     """Return the type of an object's checksum. Old rows do not store it; there the checksum's form shows the type."""
     if stored.checksum_type:
         return stored.checksum_type

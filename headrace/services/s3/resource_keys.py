@@ -8,7 +8,7 @@ from typing import Any
 from headrace.services.s3.backend import S3
 
 
-def key_of(s3: S3, kind: str, resource: str) -> tuple[str, str, str]:
+def find_key(s3: S3, kind: str, resource: str) -> tuple[str, str, str]:
     """Return the id or ARN of a key, its account and region; "" without one. Raises LookupError, AwsError.
 
     `kind` is `object key` for the key with which an object was written, `key` for the key of the next write, or
@@ -25,7 +25,7 @@ def key_of(s3: S3, kind: str, resource: str) -> tuple[str, str, str]:
     elif kind == "object key":
         named = str(s3.object(name, key).encryption.get("key") or "")
     else:
-        named = _default_key(bucket.configurations)
+        named = _find_default_key(bucket.configurations)
     return named, bucket.account, bucket.region
 
 
@@ -35,7 +35,7 @@ def _has_bucket_key(configurations: Mapping[str, Any]) -> bool:
     return any(str(rule.get("BucketKeyEnabled")).lower() == "true" for rule in rules)
 
 
-def _default_key(configurations: Mapping[str, Any]) -> str:
+def _find_default_key(configurations: Mapping[str, Any]) -> str:
     """Return the KMS key of a bucket's default encryption; empty for S3 managed keys and without encryption."""
     configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
     for rule in configuration.get("Rules") or ():

@@ -38,10 +38,10 @@ class Target:
         return f"/{quote(self.bucket, safe='')}{'/key' if self.key else ''}"
 
 
-def target_of(request: HttpRequest) -> Target:
+def parse_target(request: HttpRequest) -> Target:
     """Return a request's bucket, key and parameters. Raises AwsError KeyTooLongError, InvalidURI."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
-    bucket = bucket_of_host(request.headers.get("host", ""))
+    bucket = parse_bucket_host(request.headers.get("host", ""))
     key = path
     if not bucket:
         bucket, _, key = path.partition("/")
@@ -58,7 +58,7 @@ def target_of(request: HttpRequest) -> Target:
     return Target(bucket, key, query, {**headers, **request.headers})
 
 
-def website_of_host(host: str) -> str:
+def parse_website_host(host: str) -> str:
     """Return the bucket in a Host header of a website, or "" when the header is none."""
     if "s3-website" not in host or len(host) > _MOST_HOST_CHARACTERS:
         return ""
@@ -66,12 +66,12 @@ def website_of_host(host: str) -> str:
     return "" if match is None else match[1]
 
 
-def bucket_of_host(host: str) -> str:
+def parse_bucket_host(host: str) -> str:
     """Return the bucket in a Host header, or "" when the header names none."""
     if len(host) > _MOST_HOST_CHARACTERS:
         return ""
     name = host.partition(":")[0].lower()
-    website = website_of_host(name)
+    website = parse_website_host(name)
     if website:
         return website
     match = _AWS_HOST.fullmatch(name)
@@ -84,7 +84,7 @@ def bucket_of_host(host: str) -> str:
     return (endpoint[1] or "") if endpoint is not None else match[1]
 
 
-def part_number(text: str) -> int:
+def parse_part_number(text: str) -> int:
     """Return the part number in a parameter. Raises AwsError InvalidArgument."""
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= limits.PART_NUMBER:
         raise invalid_argument(

@@ -42,7 +42,7 @@ class ObjectRow:
             self.etag,
             self.last_modified_ms,
             self.mtime_ns,
-            **described(self.details),
+            **build_details_fields(self.details),
         )
 
 
@@ -127,7 +127,7 @@ class ObjectIndex:
 
     def many(self, bucket: str, keys: Sequence[str]) -> dict[str, ObjectRow]:
         """Return the rows of the `keys` that have a row."""
-        found: dict[str, ObjectRow] = {}
+        rows: dict[str, ObjectRow] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             some = keys[start : start + _MOST_VARIABLES]
             marks = ",".join("?" * len(some))
@@ -135,10 +135,10 @@ class ObjectIndex:
                 f"SELECT {_COLUMNS} FROM s3_objects WHERE bucket = ? AND key IN ({marks})",
                 (bucket, *some),
             ):
-                found[row[0]] = ObjectRow(row[0], bool(row[1]), *row[2:])
-        return found
+                rows[row[0]] = ObjectRow(row[0], bool(row[1]), *row[2:])
+        return rows
 
-    def escaped_keys(self, bucket: str, prefix: str, after: str) -> Iterator[str]:
+    def list_escaped_keys(self, bucket: str, prefix: str, after: str) -> Iterator[str]:
         """Yield, in order, the keys above `after` whose files are in the escape folder."""
         while True:
             rows = self._database.query(
@@ -158,7 +158,7 @@ class ObjectIndex:
         """Write an object's row."""
         self._database.execute(
             "INSERT OR REPLACE INTO s3_objects VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            _values(stored, escaped=escaped),
+            _build_values(stored, escaped=escaped),
         )
 
     def announce(
@@ -168,7 +168,7 @@ class ObjectIndex:
         changed = None if change is None else json.dumps(asdict(change))
         self._database.execute(
             "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*_values(stored, escaped=escaped), inode, changed),
+            (*_build_values(stored, escaped=escaped), inode, changed),
         )
 
     def confirm(self, bucket: str, key: str, change: Change | None = None) -> None:
@@ -231,23 +231,23 @@ def drop_versions(database: Database, bucket: str, key: str, version_ids: Sequen
         )
 
 
-def described(details: str) -> dict[str, Any]:
+def build_details_fields(details: str) -> dict[str, Any]:
     """Return the fields of a StoredObject that are in the column `details` of a row."""
-    found: dict[str, Any] = json.loads(details)
-    if "part_sizes" in found or "part_checksums" in found:
+    fields_by_name: dict[str, Any] = json.loads(details)
+    if "part_sizes" in fields_by_name or "part_checksums" in fields_by_name:
         for name in _TUPLES:
-            found[name] = tuple(found.get(name, ()))
-    return found
+            fields_by_name[name] = tuple(fields_by_name.get(name, ()))
+    return fields_by_name
 
 
-def details_of(stored: StoredObject) -> str:
+def render_details(stored: StoredObject) -> str:
     """Return the column `details` of a row: every field that has no column of its own and differs from its default."""
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for name, default in _DETAILS:
         value = getattr(stored, name)
         if value and value != default:
-            found[name] = value
-    return json.dumps(found)
+            details[name] = value
+    return json.dumps(details)
 
 
 _OWN_COLUMNS = ("bucket", "key", "path", "size_bytes", "etag", "last_modified_ms", "mtime_ns")
@@ -255,7 +255,7 @@ _DETAILS = [(f.name, f.default) for f in fields(StoredObject) if f.name not in _
 _TUPLES = [f.name for f in fields(StoredObject) if f.default == ()]
 
 
-def _values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
+def _build_values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
     return (
         stored.bucket,
         stored.key,
@@ -264,5 +264,5 @@ def _values(stored: StoredObject, *, escaped: bool) -> tuple[str | int, ...]:
         stored.etag,
         stored.last_modified_ms,
         stored.mtime_ns,
-        details_of(stored),
+        render_details(stored),
     )

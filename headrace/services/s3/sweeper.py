@@ -40,31 +40,33 @@ class Sweeper:
         """Do all actions that are due; see `Worker.step`."""
         now_ms = self._clock.now_ms()
         for name, bucket in self._s3.buckets().items():
-            rules = lifecycle.rules_of(bucket)
+            rules = lifecycle.list_rules(bucket)
             if not rules:
                 continue
-            self._current(name, bucket, now_ms)
+            self._sweep_current(name, bucket, now_ms)
             if bucket.versioning:
                 for rule in rules:
-                    self._noncurrent(name, bucket, rule, now_ms)
+                    self._sweep_noncurrent(name, bucket, rule, now_ms)
             for rule in rules:
-                self._uploads(name, rule, now_ms)
+                self._sweep_uploads(name, rule, now_ms)
         return LOOK_EVERY_S
 
-    def _current(self, name: str, bucket: Bucket, now_ms: int) -> None:
+    def _sweep_current(self, name: str, bucket: Bucket, now_ms: int) -> None:
         for stored in self._s3.files.scan(name):
-            found = lifecycle.expiration(stored, bucket)
-            if found is not None and found[0] <= now_ms:
+            expiration = lifecycle.find_expiration(stored, bucket)
+            if expiration is not None and expiration[0] <= now_ms:
                 self._s3.expire(stored)
                 continue
-            wanted = lifecycle.storage_class_due(stored, bucket, now_ms)
-            if wanted:
+            storage_class = lifecycle.find_due_storage_class(stored, bucket, now_ms)
+            if storage_class:
                 with self._s3.files.lock:
-                    self._s3.update(replace(stored, storage_class=wanted))
+                    self._s3.update(replace(stored, storage_class=storage_class))
                 self._s3.notify(TRANSITIONED, stored)
 
-    def _noncurrent(self, name: str, bucket: Bucket, rule: LifecycleRule, now_ms: int) -> None:
-        prefix = lifecycle.prefix_of(rule)
+    def _sweep_noncurrent(
+        self, name: str, bucket: Bucket, rule: LifecycleRule, now_ms: int
+    ) -> None:
+        prefix = lifecycle.find_prefix(rule)
         by_key: dict[str, list[ListedVersion]] = {}
         for listed in self._s3.histories.scan(name, prefix, ""):
             by_key.setdefault(listed.version.key, []).append(listed)
@@ -73,14 +75,16 @@ class Sweeper:
             kept = int(timing.get("NewerNoncurrentVersions") or 0)
             for newer, listed in pairwise(versions):
                 # A version became noncurrent when the next newer one was made.
-                due = lifecycle.due_ms(timing, newer.version.last_modified_ms, "NoncurrentDays")
+                due = lifecycle.compute_due_ms(
+                    timing, newer.version.last_modified_ms, "NoncurrentDays"
+                )
                 if due is None or due > now_ms or not self._matches(rule, listed):
                     continue
                 if kept > 0:
                     kept -= 1
                     continue
                 self._remove(name, bucket, listed, now_ms)
-            self._lone_marker(name, key, rule)
+            self._remove_lone_marker(name, key, rule)
 
     def _matches(self, rule: LifecycleRule, listed: ListedVersion) -> bool:
         return isinstance(listed.version, Marker) or lifecycle.matches(rule, listed.version)
@@ -91,7 +95,7 @@ class Sweeper:
             return
         self._s3.expire_version(name, version.key, version.version_id)
 
-    def _lone_marker(self, name: str, key: str, rule: LifecycleRule) -> None:
+    def _remove_lone_marker(self, name: str, key: str, rule: LifecycleRule) -> None:
         """Remove a delete marker that is the only version left, if a rule says so (ExpiredObjectDeleteMarker)."""
         expiration: LifecycleExpiration = rule.get("Expiration") or {}
         if not expiration.get("ExpiredObjectDeleteMarker"):
@@ -100,9 +104,9 @@ class Sweeper:
         if len(left) == 1 and isinstance(left[0].version, Marker):
             self._s3.expire_version(name, key, left[0].version.version_id)
 
-    def _uploads(self, name: str, rule: LifecycleRule, now_ms: int) -> None:
+    def _sweep_uploads(self, name: str, rule: LifecycleRule, now_ms: int) -> None:
         timing: AbortIncompleteMultipartUpload = rule.get("AbortIncompleteMultipartUpload") or {}
-        for upload in self._s3.uploads.list(name, lifecycle.prefix_of(rule)):
-            due = lifecycle.due_ms(timing, upload.initiated_ms, "DaysAfterInitiation")
+        for upload in self._s3.uploads.list(name, lifecycle.find_prefix(rule)):
+            due = lifecycle.compute_due_ms(timing, upload.initiated_ms, "DaysAfterInitiation")
             if due is not None and due <= now_ms:
                 self._s3.uploads.remove(upload)

@@ -13,7 +13,9 @@ from pathlib import Path
 from headrace.services.s3.places import is_hidden, is_plain, is_within
 
 
-def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) -> Iterator[str]:
+def iterate_keys(
+    top: Path, *, prefix: str = "", after: str = "", roll: bool = False
+) -> Iterator[str]:
     """Yield the keys of the files under `top`, in the order of their UTF-8 bytes.
 
     Args:
@@ -25,16 +27,18 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
     lead = prefix[: prefix.rfind("/") + 1]
     if lead and (not is_plain(lead[:-1]) or not is_within(top, lead[:-1])):
         return
-    stack = [(_entries(top / lead, lead, prefix, after), False)]
+    stack = [(_iterate_entries(top / lead, lead, prefix, after), False)]
     while stack:
         entries, _ = stack[-1]
-        found = next(entries, None)
-        if found is None:
+        entry = next(entries, None)
+        if entry is None:
             stack.pop()
             continue
-        name, is_folder = found
+        name, is_folder = entry
         if is_folder:
-            stack.append((_entries(top / name, name, prefix, after), roll and name > prefix))
+            stack.append(
+                (_iterate_entries(top / name, name, prefix, after), roll and name > prefix)
+            )
             continue
         yield name
         rolled = next((depth for depth, (_, once) in enumerate(stack) if once), None)
@@ -42,18 +46,20 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
             del stack[rolled:]
 
 
-def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple[str, bool]]:
+def _iterate_entries(
+    folder: Path, lead: str, prefix: str, after: str
+) -> Iterator[tuple[str, bool]]:
     """Yield (key, False) for files and (key + `/`, True) for folders that a listing may need."""
-    found: list[tuple[str, bool]] = []
+    children: list[tuple[str, bool]] = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = lead + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     name += "/"
-                    wanted = name.startswith(prefix) or prefix.startswith(name)
-                    if wanted and (name > after or after.startswith(name)):
-                        found.append((name, True))
+                    is_in_prefix = name.startswith(prefix) or prefix.startswith(name)
+                    if is_in_prefix and (name > after or after.startswith(name)):
+                        children.append((name, True))
                 elif (
                     name > after
                     and name.startswith(prefix)
@@ -61,12 +67,12 @@ def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple
                     and _is_text(entry.name)
                     and entry.is_file(follow_symlinks=False)
                 ):
-                    found.append((name, False))
+                    children.append((name, False))
     except (FileNotFoundError, NotADirectoryError):
         return  # the folder was removed after its parent was read
     # The keys have no surrogates, so the order of code points is the order of UTF-8 bytes.
-    found.sort()
-    yield from found
+    children.sort()
+    yield from children
 
 
 def _is_text(name: str) -> bool:

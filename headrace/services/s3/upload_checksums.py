@@ -19,7 +19,7 @@ from headrace.services.s3.state import Part, Upload
 _TYPES = (COMPOSITE, FULL_OBJECT)
 
 
-def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
+def read_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
     """Return ChecksumAlgorithm and ChecksumType of a new upload, or {} for none. Raises AwsError InvalidRequest."""
     algorithm, kind = params.get("ChecksumAlgorithm"), params.get("ChecksumType")
     if not algorithm:
@@ -45,18 +45,18 @@ def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
     return {"ChecksumAlgorithm": algorithm, "ChecksumType": kind}
 
 
-def of_part(upload: Upload, given: Mapping[str, str], body: Body) -> dict[str, str]:
+def read_part_checksum(upload: Upload, sent: Mapping[str, str], body: Body) -> dict[str, str]:
     """Return the checksum of a part: that in the request, or else a computed one. Raises AwsError InvalidRequest."""
-    wanted = upload.checksum
-    if not wanted:
-        return dict(given)
-    if given and wanted not in given:
-        (actual,) = given
+    algorithm = upload.checksum
+    if not algorithm:
+        return dict(sent)
+    if sent and algorithm not in sent:
+        (actual,) = sent
         raise invalid_request(
-            f"Checksum Type mismatch occurred, expected checksum Type: {_short(wanted)}, actual checksum Type:"
-            f" {_short(actual)}"
+            f"Checksum Type mismatch occurred, expected checksum Type: {_shorten(algorithm)}, actual checksum Type:"
+            f" {_shorten(actual)}"
         )
-    return dict(given) or {wanted: checksums.compute(wanted, body)}
+    return dict(sent) or {algorithm: checksums.compute(algorithm, body)}
 
 
 def check_completion(upload: Upload, request: Mapping[str, Any], size_bytes: int) -> None:
@@ -76,29 +76,29 @@ def check_completion(upload: Upload, request: Mapping[str, Any], size_bytes: int
         )
 
 
-def check_part(upload: Upload, wanted: Mapping[str, Any], found: Part) -> bool:
+def check_part(upload: Upload, requested: Mapping[str, Any], part: Part) -> bool:
     """Check a part's checksum in CompleteMultipartUpload. Raises AwsError BadDigest, InvalidRequest."""
-    given = {name: wanted[name] for name in CHECKSUMS if wanted.get(name)}
+    sent = {name: requested[name] for name in CHECKSUMS if requested.get(name)}
     name = upload.checksum
     if not name:
-        return not given
-    others = [other for other in given if other != name]
+        return not sent
+    others = [other for other in sent if other != name]
     if others:
         raise AwsError(
             "BadDigest",
-            f"The {_short(others[0])} you specified for part {found.number} did not match what we received.",
+            f"The {_shorten(others[0])} you specified for part {part.number} did not match what we received.",
         )
-    if name not in given:
+    if name not in sent:
         if upload.params.get("ChecksumType") == COMPOSITE:
             raise invalid_request(
-                f"The upload was created using a {_short(name)} checksum. The complete request must include the"
-                f" checksum for each part. It was missing for part {found.number} in the request."
+                f"The upload was created using a {_shorten(name)} checksum. The complete request must include the"
+                f" checksum for each part. It was missing for part {part.number} in the request."
             )
         return True
-    return given[name] == found.checksums.get(name)
+    return sent[name] == part.checksums.get(name)
 
 
-def of_whole(
+def check_whole(
     upload: Upload, parts: Sequence[Part], whole: Path, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the object's checksum fields; with a customer-provided key, only if the upload asked for a checksum.
@@ -110,18 +110,19 @@ def of_whole(
     name = upload.checksum or DEFAULT
     if upload.params.get("ChecksumType") == COMPOSITE:
         of_parts = tuple(part.checksums[name] for part in parts)
-        value = checksums.composite(name, of_parts)
+        value = checksums.compute_composite(name, of_parts)
         kept = {"checksum_type": COMPOSITE, "part_checksums": of_parts}
     else:
         value = checksums.compute(name, Body(file=whole))
         kept = {"checksum_type": FULL_OBJECT}
-    given = {other: request[other] for other in CHECKSUMS if request.get(other)}
-    if given and value not in (given.get(name), f"{given.get(name)}-{len(parts)}"):
+    sent = {other: request[other] for other in CHECKSUMS if request.get(other)}
+    if sent and value not in (sent.get(name), f"{sent.get(name)}-{len(parts)}"):
         raise AwsError(
-            "BadDigest", f"The {_short(name)} you specified did not match the calculated checksum."
+            "BadDigest",
+            f"The {_shorten(name)} you specified did not match the calculated checksum.",
         )
     return {"checksums": {name: value}, **kept}
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name.removeprefix("Checksum").lower()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.services.s3.files import ESCAPED_FOLDER, S3_FOLDER, VERSIONS_FOLDER
-from headrace.services.s3.places import escaped_name
+from headrace.services.s3.places import build_escaped_name
 from headrace.services.s3.uploads import UPLOADS_FOLDER
 
 _PIECE_BYTES = 1024 * 1024
@@ -54,7 +54,7 @@ def verify_objects(data_dir: Path, database: Path) -> Iterator[CheckResult]:
             for row in connection.execute(
                 "SELECT bucket, key, escaped, size, etag, mtime_ns, details FROM s3_objects"
             ):
-                yield _object(data_dir / S3_FOLDER, row)
+                yield _check_object(data_dir / S3_FOLDER, row)
         if "s3_versions" in tables:
             for row in connection.execute(
                 "SELECT bucket, key, version_id, file, size, etag, mtime_ns, details"
@@ -66,12 +66,14 @@ def verify_objects(data_dir: Path, database: Path) -> Iterator[CheckResult]:
                 "SELECT upload, number, etag, size FROM s3_parts"
             ):
                 path = data_dir / S3_FOLDER / UPLOADS_FOLDER / upload / str(number)
-                yield _part(path, f"part {number} of upload {upload}", etag, size)
+                yield _check_part(path, f"part {number} of upload {upload}", etag, size)
 
 
-def _object(root: Path, row: tuple[Any, ...]) -> CheckResult:
+def _check_object(root: Path, row: tuple[Any, ...]) -> CheckResult:
     bucket, key, escaped, size, etag, mtime_ns, details = row
-    path = root / ESCAPED_FOLDER / bucket / escaped_name(key) if escaped else root / bucket / key
+    path = (
+        root / ESCAPED_FOLDER / bucket / build_escaped_name(key) if escaped else root / bucket / key
+    )
     name = f"s3://{bucket}/{key}"
     try:
         status = path.stat()
@@ -80,7 +82,7 @@ def _object(root: Path, row: tuple[Any, ...]) -> CheckResult:
         return CheckResult(name, "damaged" if escaped else "gone", path)
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         return CheckResult(name, "damaged" if escaped else "changed", path)
-    computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
+    computed = _compute_etag(path, etag, json.loads(details).get("part_sizes") or [])
     if computed is None:
         return CheckResult(name, "unknown", path, size)
     return CheckResult(name, "sound" if computed == etag else "damaged", path, size)
@@ -96,40 +98,40 @@ def _version(root: Path, row: tuple[Any, ...]) -> CheckResult:
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         # The current version's file is also the plain file, which other programs may write to.
         return CheckResult(name, "changed" if status.st_nlink > 1 else "damaged", path)
-    computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
+    computed = _compute_etag(path, etag, json.loads(details).get("part_sizes") or [])
     if computed is None:
         return CheckResult(name, "unknown", path, size)
     return CheckResult(name, "sound" if computed == etag else "damaged", path, size)
 
 
-def _part(path: Path, name: str, etag: str, size: int) -> CheckResult:
+def _check_part(path: Path, name: str, etag: str, size: int) -> CheckResult:
     if not path.is_file():
         return CheckResult(name, "damaged", path)
-    sound = path.stat().st_size == size and _etag(path, etag, []) == etag
+    sound = path.stat().st_size == size and _compute_etag(path, etag, []) == etag
     return CheckResult(name, "sound" if sound else "damaged", path, size)
 
 
-def _etag(path: Path, like: str, part_sizes: list[int]) -> str | None:
+def _compute_etag(path: Path, like: str, part_sizes: list[int]) -> str | None:
     """Compute the ETag of a file in the form of the ETag `like`, or return None when the form is unknown."""
     if _PLAIN.fullmatch(like):
         with path.open("rb") as file:
-            return hashlib.file_digest(file, _md5).hexdigest()
+            return hashlib.file_digest(file, _start_md5).hexdigest()
     of_parts = _OF_PARTS.fullmatch(like)
     if of_parts is None or int(of_parts[2]) != len(part_sizes):
         return None
-    digests = b"".join(_digests(path, part_sizes))
+    digests = b"".join(_compute_digests(path, part_sizes))
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(part_sizes)}"
 
 
-def _digests(path: Path, part_sizes: list[int]) -> Iterator[bytes]:
+def _compute_digests(path: Path, part_sizes: list[int]) -> Iterator[bytes]:
     with path.open("rb") as file:
         for size in part_sizes:
-            digest, left = _md5(), size
+            digest, left = _start_md5(), size
             while left and (piece := file.read(min(left, _PIECE_BYTES))):
                 digest.update(piece)
                 left -= len(piece)
             yield digest.digest()
 
 
-def _md5() -> Any:
+def _start_md5() -> Any:
     return hashlib.md5(usedforsecurity=False)

@@ -59,7 +59,7 @@ def answer(s3: S3, request: HttpRequest, bucket: str, get: Get) -> HttpResponse:
             )
         return _Site(request, bucket, site, get).answer()
     except AwsError as error:
-        return _page(request, error)
+        return _render_page(request, error)
 
 
 class _Site:
@@ -79,41 +79,41 @@ class _Site:
         if everything:
             protocol = everything.get("Protocol") or "http"
             return _redirect(f"{protocol}://{everything['HostName']}/{quote(self._key)}")
-        rule = self._rule("")
+        rule = self._find_rule("")
         if rule is not None and self._key:
-            return self._by_rule(rule)
-        suffix = _part(self._site, "IndexDocument")["Suffix"]
+            return self._apply_rule(rule)
+        suffix = _read_section(self._site, "IndexDocument")["Suffix"]
         key = self._key + suffix if not self._key or self._key.endswith("/") else self._key
         try:
-            return self._object(key)
+            return self._get_object(key)
         except AwsError as error:
             if error.code in _MISSING and key == self._key and self._is_there(f"{key}/{suffix}"):
                 return _redirect(f"/{quote(key)}/", 302)
-            return self._failed(error)
+            return self._answer_error(error)
 
-    def _failed(self, error: AwsError) -> HttpResponse:
+    def _answer_error(self, error: AwsError) -> HttpResponse:
         """Answer an error with the redirect of a matching routing rule, or else with the error document."""
-        rule = self._rule(str(error.status))
+        rule = self._find_rule(str(error.status))
         if rule is not None:
-            return self._by_rule(rule)
-        document: str | None = _part(self._site, "ErrorDocument").get("Key")
+            return self._apply_rule(rule)
+        document: str | None = _read_section(self._site, "ErrorDocument").get("Key")
         if not document:
             raise error
         try:
-            found = self._object(document, {})
+            response = self._get_object(document, {})
         except AwsError as second:
-            return _page(self._request, error, second)
-        found.status = error.status
-        return found
+            return _render_page(self._request, error, second)
+        response.status = error.status
+        return response
 
-    def _object(self, key: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    def _get_object(self, key: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
         sent = self._request.headers if headers is None else headers
         kept = {name: sent[name] for name in _SENT_ON if name in sent}
-        found = self._get(Target(self._bucket, key, {}, kept))
-        for name, value in found.headers:
+        response = self._get(Target(self._bucket, key, {}, kept))
+        for name, value in response.headers:
             if name.lower() == "x-amz-website-redirect-location":
                 return _redirect(value)
-        return found
+        return response
 
     def _is_there(self, key: str) -> bool:
         try:
@@ -122,19 +122,19 @@ class _Site:
             return False
         return True
 
-    def _rule(self, status: str) -> RoutingRule | None:
+    def _find_rule(self, status: str) -> RoutingRule | None:
         """Return the first routing rule for the key and an error's HTTP status; "" finds rules without a status."""
         for rule in self._site.get("RoutingRules") or []:
-            condition = _part(rule, "Condition")
+            condition = _read_section(rule, "Condition")
             is_for: str = condition.get("HttpErrorCodeReturnedEquals") or ""
             prefix: str = condition.get("KeyPrefixEquals") or ""
             if is_for == status and self._key.startswith(prefix):
                 return rule
         return None
 
-    def _by_rule(self, rule: RoutingRule) -> HttpResponse:
-        redirect = _part(rule, "Redirect")
-        prefix: str = _part(rule, "Condition").get("KeyPrefixEquals") or ""
+    def _apply_rule(self, rule: RoutingRule) -> HttpResponse:
+        redirect = _read_section(rule, "Redirect")
+        prefix: str = _read_section(rule, "Condition").get("KeyPrefixEquals") or ""
         key = self._key
         if redirect.get("ReplaceKeyWith") is not None:
             key = redirect["ReplaceKeyWith"]
@@ -146,7 +146,7 @@ class _Site:
         return _redirect(f"{protocol}://{host}/{quote(key)}", code)
 
 
-def _part(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _read_section(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value.get(name) or {})
 
 
@@ -154,17 +154,19 @@ def _redirect(location: str, status: int = 301) -> HttpResponse:
     return HttpResponse(status, [("Location", location.replace("\r", "").replace("\n", ""))])
 
 
-def _page(request: HttpRequest, error: AwsError, second: AwsError | None = None) -> HttpResponse:
+def _render_page(
+    request: HttpRequest, error: AwsError, second: AwsError | None = None
+) -> HttpResponse:
     title = f"{error.status} {HTTPStatus(error.status).phrase}"
     call = request.call
     ids = {"RequestId": "" if call is None else call.request_id, "HostId": HOST_ID}
     text = (
         f"<html>\n<head><title>{title}</title></head>\n<body>\n<h1>{title}</h1>\n"
-        f"{_list({**_members(error), **ids})}"
+        f"{_list({**_list_members(error), **ids})}"
     )
     if second is not None:
         what = "An Error Occurred While Attempting to Retrieve a Custom Error Document"
-        text += f"<h3>{what}</h3>\n{_list(_members(second))}"
+        text += f"<h3>{what}</h3>\n{_list(_list_members(second))}"
     body = f"{text}<hr/>\n</body>\n</html>\n".encode("utf-8", "replace")
     headers = [
         ("Content-Type", "text/html; charset=utf-8"),
@@ -174,7 +176,7 @@ def _page(request: HttpRequest, error: AwsError, second: AwsError | None = None)
     return HttpResponse(error.status, headers, b"" if request.method == "HEAD" else body)
 
 
-def _members(error: AwsError) -> dict[str, str]:
+def _list_members(error: AwsError) -> dict[str, str]:
     return {"Code": error.code, "Message": error.message, **error.members}
 
 
@@ -206,7 +208,7 @@ def check(site: WebsiteConfiguration) -> None:
             "IndexDocument",
             "null",
         )
-    suffix: str = _part(site, "IndexDocument").get("Suffix") or ""
+    suffix: str = _read_section(site, "IndexDocument").get("Suffix") or ""
     if not suffix or "/" in suffix:
         raise invalid_argument(
             "The IndexDocument Suffix is not well formed", "IndexDocument", suffix
@@ -227,7 +229,7 @@ def _check_rule(rule: RoutingRule) -> None:
         and redirect.get("ReplaceKeyPrefixWith") is not None
     ):
         raise invalid_request("You can only define ReplaceKeyPrefix or ReplaceKey but not both.")
-    if "Condition" in rule and not any(_part(rule, "Condition").values()):
+    if "Condition" in rule and not any(_read_section(rule, "Condition").values()):
         raise invalid_request(
             "Condition cannot be empty. To redirect all requests without a condition, the condition element shouldn't"
             " be present."

@@ -54,33 +54,35 @@ STORAGE_CLASSES = frozenset(
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
 
 
-def described_in(
+def build_object_fields(
     holder: Bucket, params: Mapping[str, Any], keys: Keys, now_ms: int
 ) -> dict[str, Any]:
     """Return the fields of a new object from a write's parameters and its bucket. Raises AwsError."""
     return {
-        **described_by(params),
-        "encryption": encryption.of_write(params, holder, keys),
-        "grants": acls.of_object(params, holder),
-        **locks.of_write(params, holder, now_ms),
+        **build_parameter_fields(params),
+        "encryption": encryption.read_write_settings(params, holder, keys),
+        "grants": acls.list_object_grants(params, holder),
+        **locks.build_write_fields(params, holder, now_ms),
     }
 
 
-def described_by(params: Mapping[str, Any]) -> ObjectFields:
+def build_parameter_fields(params: Mapping[str, Any]) -> ObjectFields:
     """Return the fields of a new object from a write's parameters alone. Raises AwsError."""
-    given: dict[str, str] = params.get("Metadata") or {}
-    metadata = {name.lower(): value for name, value in given.items()}
+    user_metadata: dict[str, str] = params.get("Metadata") or {}
+    metadata = {name.lower(): value for name, value in user_metadata.items()}
     _check_metadata(metadata)
     return {
-        "storage_class": checked_storage_class(params.get("StorageClass")),
+        "storage_class": check_storage_class(params.get("StorageClass")),
         "content_type": params.get("ContentType") or DEFAULT_CONTENT_TYPE,
-        "headers": {name: _header(params[name]) for name in KEPT_HEADERS if params.get(name)},
+        "headers": {
+            name: _render_header(params[name]) for name in KEPT_HEADERS if params.get(name)
+        },
         "metadata": metadata,
-        "tags": tags_of_header(params["Tagging"]) if params.get("Tagging") else {},
+        "tags": parse_tags_header(params["Tagging"]) if params.get("Tagging") else {},
     }
 
 
-def checked_storage_class(value: Any) -> str:
+def check_storage_class(value: Any) -> str:
     """Return an object's storage class. Raises AwsError InvalidStorageClass."""
     if not value:
         return STANDARD
@@ -94,7 +96,7 @@ def checked_storage_class(value: Any) -> str:
     return str(value)
 
 
-def _header(value: Any) -> str:
+def _render_header(value: Any) -> str:
     return format_datetime(value, usegmt=True) if isinstance(value, datetime) else str(value)
 
 
@@ -134,7 +136,7 @@ def check_conditions(
             raise conflict("If-Match", key)
 
 
-def checked_tags(
+def check_tags(
     pairs: list[tuple[str, str]],
     reserved: str = "Your TagKey cannot be prefixed with aws:",
     most: int = limits.TAGS_PER_OBJECT,
@@ -160,7 +162,7 @@ def checked_tags(
     return tags
 
 
-def tags_of_header(text: str) -> dict[str, str]:
+def parse_tags_header(text: str) -> dict[str, str]:
     """Return the tags of the header x-amz-tagging. Raises AwsError InvalidArgument, InvalidTag."""
     pairs = parse_qsl(text, keep_blank_values=True)
     keys = [key for key, _ in pairs]
@@ -171,7 +173,7 @@ def tags_of_header(text: str) -> dict[str, str]:
             "x-amz-tagging",
             text,
         )
-    return checked_tags(pairs)
+    return check_tags(pairs)
 
 
 # The characters that tags may have. Source (documented): object-tagging.html.

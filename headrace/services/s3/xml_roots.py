@@ -24,14 +24,14 @@ _ROOTS = {
 _FIRST = re.compile(rb"<([A-Za-z]+)(?=[ />])")
 
 
-def with_root(operation: str, body: bytes) -> bytes:
+def add_root(operation: str, body: bytes) -> bytes:
     """Return the XML of a response with AWS's root element."""
     root = _ROOTS.get(operation)
-    found = _FIRST.search(body)
-    if root is None or found is None:
+    match = _FIRST.search(body)
+    if root is None or match is None:
         return body
-    name = found[1]
+    name = match[1]
     end = b"</" + name + b">"
     if body.rstrip().endswith(end):
         body = body.rstrip()[: -len(end)] + b"</" + root + b">"
-    return body[: found.start(1)] + root + body[found.end(1) :]
+    return body[: match.start(1)] + root + body[match.end(1) :]

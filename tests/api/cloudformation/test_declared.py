@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
-from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template.template import template_of
@@ -81,7 +81,7 @@ def shown(resources: dict[str, Any]) -> dict[str, Any]:
     for name, resource in resources.items():
         found[f"{name}Ref"] = {"Value": {"Ref": name}}
         kind = resource["Type"]
-        read_only = named_in(kind, "readOnly")
+        read_only = list_names(kind, "readOnly")
         objects = {attribute.partition(".")[0] for attribute in read_only if "." in attribute}
         for attribute in read_only:
             if "." in attribute or attribute in objects or attribute in UNSAID.get(kind, ()):

@@ -200,7 +200,7 @@ def test_a_signal_that_comes_with_the_first_event_counts(
             receiver = receiver_of(stack.stack_id, "Wait")
             service.operations.ports.signals.send(receiver, Signal("early", "SUCCESS"))
 
-    monkeypatch.setattr(service.stacks, "on_event", told)
+    monkeypatch.setattr(service.stacks, "_on_event", told)
     body = by_policy({"Count": 1, "Timeout": "PT5S"})
     cfn.create_stack(StackName="early", TemplateBody=json.dumps(body))
     assert settled(cfn, "early") == "CREATE_COMPLETE"

@@ -29,7 +29,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
     """The kind of machine; `on` says which a test is for. Those that this one cannot be are skipped."""
     kind: str = getattr(request, "param", "walls")
     if kind == "walls":
-        probe = namespaces.Walls(tmp_path / "probe")
+        probe = namespaces.Namespaces(tmp_path / "probe")
         seen = probe.view()
         probe.close()
         if seen is None:
@@ -37,8 +37,8 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
         return kind
     monkeypatch.setattr(namespaces._Known, "refusal", "not wanted")
     if kind == "nothing":
-        monkeypatch.setattr(own_mounts, "_entering", lambda: None)
-    elif own_mounts._entering() is None:
+        monkeypatch.setattr(own_mounts, "_find_entering_command", lambda: None)
+    elif own_mounts._find_entering_command() is None:
         pytest.skip("this machine gives nobody mounts of their own")
     return kind
 
@@ -193,7 +193,7 @@ def test_temporary_files_are_limited_to_the_functions_storage(lab: LambdaLab) ->
 
 @on("walls", "mounts")
 @pytest.mark.skipif(
-    own_mounts._covers(TMP, own_mounts._interpreters()), reason="headrace lies in /tmp"
+    own_mounts._covers(TMP, own_mounts._list_interpreters()), reason="headrace lies in /tmp"
 )
 def test_tmp_is_the_functions_own_and_begins_empty(lab_outside_tmp: LambdaLab) -> None:
     Path("/tmp/headrace-test-of-the-machine").touch()
@@ -251,7 +251,9 @@ def test_python_code_is_compiled_for_functions_that_may_not_keep_what_they_compi
         lambda: all(list(folder.rglob("*.pyc")) for folder in folders), what="the compiled code"
     )
     # It is not the user's, and is not counted.
-    assert lab.lambda_.code.unzipped_bytes(base64.b64decode(digest).hex()) == len(source + large)
+    assert lab.lambda_.code.count_unzipped_bytes(base64.b64decode(digest).hex()) == len(
+        source + large
+    )
     lab.restart()
     assert run(lab, "compiled") is True
 

@@ -250,13 +250,13 @@ def test_a_page_reads_only_the_folders_on_its_way(lab: S3Lab, s3: Any, monkeypat
             write(lab, f"day={folder:02}/part-{number}", b"1")
     keys(s3)
     looked: list[str] = []
-    plain = ObjectFiles._plain
+    plain = ObjectFiles._find_plain
 
     def look(self: ObjectFiles, bucket: str, key: str, *rest: Any) -> Any:
         looked.append(key)
         return plain(self, bucket, key, *rest)
 
-    monkeypatch.setattr(ObjectFiles, "_plain", look)
+    monkeypatch.setattr(ObjectFiles, "_find_plain", look)
     assert keys(s3, Prefix="day=07/") == [f"day=07/part-{n}" for n in range(5)]
     assert len(looked) == 5
     looked.clear()

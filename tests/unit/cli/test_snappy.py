@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from headrace.cli.redrive_records import Unreadable, lines_of
-from headrace.services.firehose.compress import compressed
+from headrace.services.firehose.compress import compress_body
 
 LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (number, b"word " * 20) for number in range(8000))
 
 
 @pytest.mark.parametrize("kind", ["Snappy", "HADOOP_SNAPPY"])
 def test_a_backup_in_snappy_is_read_line_by_line(kind: str):
-    body, _ = compressed(LINES, kind, "k")
+    body, _ = compress_body(LINES, kind, "k")
     found = lines_of("in/k.snappy", body, backup=True)
     assert b"".join(line.data + b"\n" for line in found) == LINES
 
@@ -20,7 +20,7 @@ def test_a_backup_in_snappy_is_read_line_by_line(kind: str):
 @pytest.mark.parametrize("kind", ["Snappy", "HADOOP_SNAPPY"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "noise", "endless"])
 def test_damage_is_one_sentence(kind: str, damage: str):
-    body, _ = compressed(LINES, kind, "k")
+    body, _ = compress_body(LINES, kind, "k")
     bad = {
         "cut": body[:-5],
         "flipped": body[:20] + bytes([body[20] ^ 0xFF]) + body[21:40] + b"\xff" * 40 + body[80:],

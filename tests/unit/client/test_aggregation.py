@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.aggregation import MAGIC, UserRecord, aggregate, disaggregate
-from headrace.services.firehose.aggregates import taken_apart
+from headrace.services.firehose.aggregates import split_aggregate
 
 _KEYS = st.text(
     st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=20
@@ -29,7 +29,7 @@ def test_what_is_put_in_comes_out(records: list[tuple[str, int | None, bytes]]):
         UserRecord(key, None if hash_key is None else str(hash_key), data)
         for key, hash_key, data in records
     ]
-    assert taken_apart(blob) == [(key, data) for key, _, data in records]
+    assert split_aggregate(blob) == [(key, data) for key, _, data in records]
 
 
 def test_the_bytes_are_those_of_the_format():

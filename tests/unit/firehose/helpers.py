@@ -11,7 +11,7 @@ from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.queries import Queries
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.s3_settings import checked
+from headrace.services.firehose.s3_settings import check_extended_s3
 from headrace.services.firehose.sources import KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
@@ -92,7 +92,7 @@ class Lab:
             stream_id="id",
             kind="KinesisStreamAsSource",
             created_ms=self.clock.now_ms(),
-            destination=checked(given),
+            destination=check_extended_s3(given),
             source_arn=STREAM_ARN,
         )
         self.store.save_progress("id", Progress(self.source.first_positions()))

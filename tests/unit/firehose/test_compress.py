@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.firehose.compress import compressed
+from headrace.services.firehose.compress import compress_body
 
 _SNAPPY = pa.Codec("snappy")
 
@@ -82,11 +82,11 @@ READERS = {
 def test_each_format_is_read_back(kind: str, piece: bytes, times: int):
     body = piece * times
     read, encoding = READERS[kind]
-    made, got = compressed(body, kind, "a/key")
+    made, got = compress_body(body, kind, "a/key")
     assert (read(made), got) == (body, encoding)
     # A repeated delivery writes the same object.
-    assert compressed(body, kind, "a/key")[0] == made
+    assert compress_body(body, kind, "a/key")[0] == made
 
 
 def test_an_object_that_is_not_compressed_has_no_encoding():
-    assert compressed(b"x", "UNCOMPRESSED", "k") == (b"x", None)
+    assert compress_body(b"x", "UNCOMPRESSED", "k") == (b"x", None)

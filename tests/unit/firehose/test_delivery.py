@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.ports import SchemaNotFound
 from headrace.core.workers import WorkerDone
-from headrace.services.firehose.s3_settings import checked
+from headrace.services.firehose.s3_settings import check_extended_s3
 from headrace.services.firehose.sources import (
     TRIM_HORIZON,
     JournalSource,
@@ -207,7 +207,7 @@ def test_a_destination_changed_after_a_failure_takes_the_records(lab: Lab):
     lab.objects.refuse = True
     with pytest.raises(OSError, match="no space"):
         lab.settle()
-    lab.stream.destination = checked({**lab.stream.destination, "Prefix": "moved/"})
+    lab.stream.destination = check_extended_s3({**lab.stream.destination, "Prefix": "moved/"})
     lab.stream.version = 2
     with pytest.raises(OSError, match="no space"):
         lab.settle()
@@ -226,7 +226,7 @@ def test_a_delivery_that_was_decided_keeps_its_destination(lab: Lab):
     lab.objects.fates = ["die after"]
     with pytest.raises(Killed):
         lab.settle()
-    lab.stream.destination = checked({**lab.stream.destination, "Prefix": "moved/"})
+    lab.stream.destination = check_extended_s3({**lab.stream.destination, "Prefix": "moved/"})
     lab.stream.version = 2
     lab.start()
     lab.settle()

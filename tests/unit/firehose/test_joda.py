@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.aws.calls.errors import AwsError
-from headrace.services.firehose.joda import checked, reader
+from headrace.services.firehose.joda import build_reader, check_pattern
 
 
 @pytest.mark.parametrize(
@@ -19,20 +19,20 @@ from headrace.services.firehose.joda import checked, reader
     ],
 )
 def test_a_text_is_read_by_its_pattern(pattern: str, text: str) -> None:
-    assert reader(pattern)(text) == datetime(2013, 1, 5, 17, 4, 3)
+    assert build_reader(pattern)(text) == datetime(2013, 1, 5, 17, 4, 3)
 
 
 def test_a_text_that_does_not_fit_is_none() -> None:
-    assert reader("yyyy-MM-dd")("2013-02-30") is None
-    assert reader("yyyy-MM-dd")("yesterday") is None
+    assert build_reader("yyyy-MM-dd")("2013-02-30") is None
+    assert build_reader("yyyy-MM-dd")("yesterday") is None
 
 
 @pytest.mark.parametrize("pattern", ["E'a'" * 40, "yyyy yyyy", "qq"])
 def test_a_part_may_be_there_once_so_that_no_text_is_slow(pattern: str) -> None:
     with pytest.raises(AwsError, match="Invalid timestamp format"):
-        checked(pattern)
+        check_pattern(pattern)
 
 
 def test_a_zone_moves_the_time() -> None:
-    read = reader("yyyy-MM-dd HH:mm Z")("2013-01-05 17:04 +01:00")
+    read = build_reader("yyyy-MM-dd HH:mm Z")("2013-01-05 17:04 +01:00")
     assert read == datetime(2013, 1, 5, 16, 4, tzinfo=UTC).replace(tzinfo=None)

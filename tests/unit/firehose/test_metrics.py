@@ -76,9 +76,9 @@ def put_directly(tmp_path: Path) -> Iterable[Metric]:
     reports = Reports(lab.stream, lab.clock, MemoryLogs(), sink)
     reports.incoming("PutRecord", 1, 5, lab.clock.now_ms())
     reports.incoming("PutRecordBatch", 2, 10, lab.clock.now_ms())
-    reports.throttled(3)
-    reports.called("DescribeDeliveryStream", lab.clock.now_ms())
-    reports.called("UpdateDeliveryStream", lab.clock.now_ms())
+    reports.report_throttled(3)
+    reports.report_call("DescribeDeliveryStream", lab.clock.now_ms())
+    reports.report_call("UpdateDeliveryStream", lab.clock.now_ms())
     return sink.metrics
 
 

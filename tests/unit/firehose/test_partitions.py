@@ -17,7 +17,7 @@ from headrace.core.ports import CallerIdentity, NoGuard
 from headrace.services.firehose import sorting
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.partitions import LIMIT_OUTPUT
-from headrace.services.firehose.s3_settings import checked
+from headrace.services.firehose.s3_settings import check_extended_s3
 from tests.support.objects import Killed
 from tests.unit.firehose.helpers import FUNCTION, INTERVAL_S, SHARD, Lab, several
 from tests.unit.firehose.test_transform import answer
@@ -219,7 +219,7 @@ def test_an_update_delivers_what_waits_under_the_prefix_that_it_was_sorted_by(la
     lab.put(record(1, "a"), record(2, "b"))
     lab.settle()
     moved = {**lab.stream.destination, "Prefix": "moved/!{partitionKeyFromQuery:c}/"}
-    lab.stream.destination, lab.stream.version = checked(moved), 2
+    lab.stream.destination, lab.stream.version = check_extended_s3(moved), 2
     lab.put(record(3, "a"))
     lab.deliver()
     assert sorted(numbers(lab)) == [1, 2, 3]
@@ -271,7 +271,7 @@ def test_any_run_of_kills_and_changes_delivers_each_record_once(
                     **lab.stream.destination,
                     "Prefix": prefix + "/!{partitionKeyFromQuery:c}/",
                 }
-                lab.stream.destination = checked(given)
+                lab.stream.destination = check_extended_s3(given)
                 lab.stream.version += 1
             case _:
                 for _ in range(dice.randrange(6)):

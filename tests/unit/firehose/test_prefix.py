@@ -103,7 +103,7 @@ def test_each_random_string_is_a_new_one():
     ],
 )
 def test_error_prefixes(given: str, expected: str):
-    text = prefix.error_prefix("in/", given, "processing-failed")
+    text = prefix.build_error_prefix("in/", given, "processing-failed")
     assert evaluated(text, error_type="processing-failed") == expected
 
 

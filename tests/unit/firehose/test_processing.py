@@ -15,8 +15,8 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.services.firehose.aggregates import MAGIC, taken_apart
-from headrace.services.firehose.splitting import UnsplittableRecord, inflated
+from headrace.services.firehose.aggregates import MAGIC, split_aggregate
+from headrace.services.firehose.splitting import UnsplittableRecord, inflate_logs
 from tests.unit.firehose.helpers import CONVERSION, FUNCTION, INTERVAL_S, Lab, several
 from tests.unit.firehose.test_partitions import PARTITIONED
 from tests.unit.firehose.test_transform import upper
@@ -68,7 +68,7 @@ def test_what_is_no_log_goes_to_the_error_output_as_it_came(tmp_path: Path, data
 
 def test_a_bomb_is_not_inflated():
     with pytest.raises(UnsplittableRecord, match="inflates to more than"):
-        inflated(gzip.compress(bytes(65 * 1024 * 1024)))
+        inflate_logs(gzip.compress(bytes(65 * 1024 * 1024)))
 
 
 def splitting(tmp_path: Path, **parameters: str) -> Lab:
@@ -144,7 +144,7 @@ def test_aggregates_of_the_kpl_are_taken_apart(tmp_path: Path):
 
 @pytest.mark.parametrize("data", [b"", MAGIC, MAGIC + bytes(20), aggregate(("k", b"x"))[:-1]])
 def test_what_only_looks_like_an_aggregate_is_passed_on(data: bytes):
-    assert taken_apart(data) is None
+    assert split_aggregate(data) is None
 
 
 # --- backup, formats --------------------------------------------------------------------------

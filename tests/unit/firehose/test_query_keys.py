@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.services.firehose.query_keys import keys_in
+from headrace.services.firehose.query_keys import find_keys
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ from headrace.services.firehose.query_keys import keys_in
     ],
 )  # fmt: skip
 def test_keys(query: str, keys: set[str] | None):
-    assert keys_in(query) == keys
+    assert find_keys(query) == keys

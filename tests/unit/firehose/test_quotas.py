@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from headrace.aws.calls.errors import AwsError
 from headrace.services.firehose import quotas
-from headrace.services.firehose.quotas import MIB, Throttle, quota_of
+from headrace.services.firehose.quotas import MIB, Throttle, find_quota
 from tests.api.kinesis.conftest import StillClock
 from tests.support.cloud import InProcessCloud
 from tests.support.objects import MemoryMetrics
@@ -72,7 +72,7 @@ def test_bytes_over_the_quota_are_refused_record_by_record_and_come_back_with_ti
 
 
 def test_large_regions_take_five_times_as_much(lab: Lab):
-    assert quota_of("us-east-1").size_bytes == 5 * quota_of("eu-central-1").size_bytes
+    assert find_quota("us-east-1").size_bytes == 5 * find_quota("eu-central-1").size_bytes
     client = lab.client("us-east-1")
     assert lab.batch(client, *[1_000_000] * 4) == [None] * 4
     assert lab.batch(client, *[1_000_000] * 4) == [None, SLOW, SLOW, SLOW]
@@ -91,7 +91,7 @@ def test_a_record_over_the_quota_is_refused_as_a_call(lab: Lab):
 def test_requests_over_the_quota_are_refused(lab: Lab):
     lab.client("eu-central-1")
     (stream,) = lab.cloud.cloud.firehose.all("000000000000", "eu-central-1")
-    throttle, quota = Throttle(), quota_of("eu-central-1")
+    throttle, quota = Throttle(), find_quota("eu-central-1")
     found = [throttle.admit(stream, [1, 1], 0) for _ in range(quota.requests + 1)]
     assert found == [*[[True, True]] * quota.requests, [False, False]]
 

@@ -14,7 +14,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import FunctionThrottled, InvokeResult
 from headrace.services.firehose.s3_settings import check_processors
 from headrace.services.firehose.transform import Stopping
-from headrace.services.lambda_.runtime.platform_log import timed_out
+from headrace.services.lambda_.runtime.platform_log import build_timeout_error
 from tests.support.objects import Killed
 from tests.unit.firehose.helpers import CONVERSION, FUNCTION, SHARD, Lab, processing
 
@@ -87,7 +87,7 @@ def test_a_failing_function_is_tried_four_times_then_its_records_are_set_aside(l
 
 
 def test_a_function_that_takes_too_long(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    late = timed_out("r", 3.0, 0).payload
+    late = build_timeout_error("r", 3.0, 0).payload
     result = InvokeResult(late, "Unhandled", "$LATEST", "r")
     monkeypatch.setattr(lab.functions, "invoke", lambda *_: result)
     lab.put(b"one")

@@ -18,12 +18,16 @@ from headrace.services.lambda_.mappings.batch import (
     FailureRules,
     Succeeded,
     Verdict,
-    fitting,
-    judge,
+    count_fitting,
+    decide_batch,
     read_answer,
     split_expired,
 )
-from headrace.services.lambda_.mappings.event import event_bytes, kinesis_event, overhead_bytes
+from headrace.services.lambda_.mappings.event import (
+    build_kinesis_event,
+    count_event_bytes,
+    count_overhead_bytes,
+)
 
 
 def records(count: int, *, arrival_ms: int = 0) -> tuple[StreamRecord, ...]:
@@ -46,13 +50,13 @@ REPORT = FailureRules(report_item_failures=True)
 
 def test_success_finishes_the_batch() -> None:
     batch = Batch(records(3))
-    assert judge(batch, Succeeded(), TWICE) == Verdict(done=batch.records[-1])
+    assert decide_batch(batch, Succeeded(), TWICE) == Verdict(done=batch.records[-1])
 
 
 def test_a_failed_batch_is_tried_again_whole_with_growing_delays() -> None:
-    first = judge(Batch(records(3)), FailedFrom(0), TWICE)
+    first = decide_batch(Batch(records(3)), FailedFrom(0), TWICE)
     assert numbers(first.rest[0]) == [0, 1, 2]
-    second = judge(first.rest[0], FailedFrom(0), TWICE)
+    second = decide_batch(first.rest[0], FailedFrom(0), TWICE)
     assert 0 < first.delay_s < second.delay_s
 
 
@@ -60,7 +64,7 @@ def test_a_batch_is_given_up_after_its_retries() -> None:
     batch, invocations = Batch(records(2)), 0
     while True:
         invocations += 1
-        verdict = judge(batch, FailedFrom(0), TWICE)
+        verdict = decide_batch(batch, FailedFrom(0), TWICE)
         if verdict.discarded:
             break
         batch = verdict.rest[0]
@@ -70,31 +74,31 @@ def test_a_batch_is_given_up_after_its_retries() -> None:
 
 
 def test_no_retries_gives_up_at_once() -> None:
-    assert judge(Batch(records(1)), FailedFrom(0), FailureRules(maximum_retries=0)).discarded
+    assert decide_batch(Batch(records(1)), FailedFrom(0), FailureRules(maximum_retries=0)).discarded
 
 
 def test_without_a_limit_a_batch_is_never_given_up() -> None:
     batch = Batch(records(1), retries=1_000_000)
-    verdict = judge(batch, FailedFrom(0), FailureRules())
+    verdict = decide_batch(batch, FailedFrom(0), FailureRules())
     assert verdict.discarded is None
     assert verdict.delay_s == 60
 
 
 def test_a_partial_failure_finishes_what_is_before_the_lowest_failure() -> None:
-    verdict = judge(Batch(records(5)), FailedFrom(3), TWICE)
+    verdict = decide_batch(Batch(records(5)), FailedFrom(3), TWICE)
     assert verdict.done == records(5)[2]
     assert [numbers(batch) for batch in verdict.rest] == [[3, 4]]
 
 
 def test_bisect_halves_a_failed_batch_and_uses_up_no_retry() -> None:
-    verdict = judge(Batch(records(5)), FailedFrom(0), BISECT)
+    verdict = decide_batch(Batch(records(5)), FailedFrom(0), BISECT)
     assert [numbers(batch) for batch in verdict.rest] == [[0, 1], [2, 3, 4]]
     assert [batch.retries for batch in verdict.rest] == [0, 0]
     assert verdict.delay_s == 0
 
 
 def test_bisect_splits_a_partial_failure_at_the_lowest_failure() -> None:
-    verdict = judge(Batch(records(5)), FailedFrom(2), BISECT)
+    verdict = decide_batch(Batch(records(5)), FailedFrom(2), BISECT)
     assert verdict.done == records(5)[1]
     assert [numbers(batch) for batch in verdict.rest] == [[2, 3, 4]]
 
@@ -102,8 +106,8 @@ def test_bisect_splits_a_partial_failure_at_the_lowest_failure() -> None:
 def test_bisect_retries_a_single_record_then_gives_it_up() -> None:
     batch = Batch(records(1))
     for _ in range(2):
-        batch = judge(batch, FailedFrom(0), BISECT).rest[0]
-    assert judge(batch, FailedFrom(0), BISECT).discarded == Batch(records(1), 2, 3)
+        batch = decide_batch(batch, FailedFrom(0), BISECT).rest[0]
+    assert decide_batch(batch, FailedFrom(0), BISECT).discarded == Batch(records(1), 2, 3)
 
 
 @settings(max_examples=200)
@@ -129,7 +133,7 @@ def test_with_bisect_exactly_the_poison_records_are_given_up(
         answer: Answer = Succeeded()
         if bad:
             answer = FailedFrom(places.index(bad[0]) if partial else 0)
-        verdict = judge(batch, answer, rules)
+        verdict = decide_batch(batch, answer, rules)
         if verdict.done is not None:
             finished = int(verdict.done.sequence_number)
         if verdict.discarded is not None:
@@ -230,11 +234,11 @@ def test_a_batch_keeps_below_the_payload_limit_but_takes_at_least_one() -> None:
     big = [StreamRecord(str(n), "k", b"x" * 3000, 0) for n in range(5)]
 
     def count(records: list[StreamRecord], most_records: int, most_bytes: int) -> int:
-        return fitting(
+        return count_fitting(
             records,
             most_records=most_records,
             most_bytes=most_bytes,
-            record_bytes=lambda record: event_bytes(record, 500),
+            record_bytes=lambda record: count_event_bytes(record, 500),
         )
 
     assert count(big, 100, 10_000) == 2
@@ -258,14 +262,14 @@ def test_the_size_estimate_is_never_below_the_event(contents: list[tuple[bytes, 
         "role_arn": "arn:aws:iam::000000000000:role/functions",
     }
     made = tuple(StreamRecord("4" * 56, key, data, 1_700_000_000_123) for data, key in contents)
-    overhead = overhead_bytes(**place)
-    encoded = msgspec.json.encode(kinesis_event(made, **place))
-    assert len(encoded) <= sum(event_bytes(record, overhead) for record in made) + 64
+    overhead = count_overhead_bytes(**place)
+    encoded = msgspec.json.encode(build_kinesis_event(made, **place))
+    assert len(encoded) <= sum(count_event_bytes(record, overhead) for record in made) + 64
 
 
 def test_the_event_is_as_aws_documents_it() -> None:
     record = StreamRecord("495903", "1", b"Hello, this is a test.", 1_545_084_650_987)
-    event = kinesis_event(
+    event = build_kinesis_event(
         (record,),
         stream_arn="arn:aws:kinesis:us-east-2:123456789012:stream/lambda-stream",
         shard_id="shardId-000000000006",

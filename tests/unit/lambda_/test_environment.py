@@ -26,5 +26,5 @@ def test_another_version_is_remarked_upon(
     monkeypatch: pytest.MonkeyPatch, runtime: str, remark: str | None
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    monkeypatch.setattr(environment, "_node", lambda found: (found, "22"))
-    assert environment.runtime_remark(runtime) == remark
+    monkeypatch.setattr(environment, "_find_node", lambda found: (found, "22"))
+    assert environment.explain_runtime(runtime) == remark

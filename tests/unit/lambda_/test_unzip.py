@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.services.lambda_.errors import UnsafeArchive, UnzippedTooLarge
-from headrace.services.lambda_.packages.unzip import safe_parts, unzip
+from headrace.services.lambda_.packages.unzip import split_safely, unzip
 
 
 def archive(path: Path, *entries: tuple[str, bytes, int]) -> Path:
@@ -194,7 +194,7 @@ def test_a_device_is_refused(tmp_path: Path) -> None:
 @given(st.text(alphabet="ab./\\:\0C", max_size=12))
 def test_every_name_stays_inside_or_is_refused(name: str) -> None:
     try:
-        parts = safe_parts(name)
+        parts = split_safely(name)
     except UnsafeArchive:
         return
     assert Path("/root").joinpath(*parts).resolve().is_relative_to("/root")

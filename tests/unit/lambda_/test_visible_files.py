@@ -10,7 +10,13 @@ import pytest
 
 from headrace.services.lambda_.runtime import visible_files as view_module
 from headrace.services.lambda_.runtime.namespaces import OwnMounts, _plan, _process_mounts
-from headrace.services.lambda_.runtime.visible_files import OPT, TASK, View, covers, make_view
+from headrace.services.lambda_.runtime.visible_files import (
+    OPT,
+    TASK,
+    VisibleFiles,
+    covers,
+    find_visible_files,
+)
 
 
 @pytest.fixture
@@ -22,12 +28,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-def shows(view: View, path: Path) -> bool:
+def shows(view: VisibleFiles, path: Path) -> bool:
     return covers((*view.seen, *view.folders), path) and not covers(view.hidden, path)
 
 
 def test_the_system_and_the_interpreters_are_seen(tmp_path: Path) -> None:
-    view = make_view(tmp_path / "data")
+    view = find_visible_files(tmp_path / "data")
     for path in (sys.prefix, sys.base_prefix, os.__file__, pytest.__file__):
         assert shows(view, Path(path).resolve()) or Path(path).resolve().is_relative_to("/usr")
     assert Path("/etc") in view.seen
@@ -36,7 +42,7 @@ def test_the_system_and_the_interpreters_are_seen(tmp_path: Path) -> None:
 
 
 def test_homes_and_the_data_directory_are_not_seen(tmp_path: Path, home: Path) -> None:
-    view = make_view(tmp_path / "data")
+    view = find_visible_files(tmp_path / "data")
     for path in (home, home / ".aws", tmp_path / "data", Path("/var/log"), Path("/etc/shadow")):
         assert not shows(view, path)
 
@@ -49,7 +55,7 @@ def test_of_an_interpreter_in_the_home_directory_itself_only_its_own_folders_are
     (prefix / "lib").mkdir()
     (prefix / "bin").mkdir()
     monkeypatch.setattr(sys, "prefix", str(prefix))
-    view = make_view(tmp_path / "data")
+    view = find_visible_files(tmp_path / "data")
     assert shows(view, prefix / "lib")
     assert shows(view, prefix / "bin")
     assert not shows(view, home / "diary.txt")
@@ -64,7 +70,7 @@ def test_a_data_directory_inside_of_what_is_seen_is_hidden(
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     alias = tmp_path / "alias"
     alias.symlink_to(data)
-    view = make_view(alias)
+    view = find_visible_files(alias)
     assert shows(view, tmp_path / "venv")
     assert not shows(view, data / "state.sqlite")
     assert not shows(view, alias)
@@ -79,7 +85,7 @@ def test_what_the_cloud_imports_from_elsewhere_is_its_own(
     monkeypatch.chdir(folders["cwd"])
     monkeypatch.setenv("PYTHONPATH", str(folders["pythonpath"]))
     monkeypatch.setattr(sys, "path", [*sys.path, "", *map(str, folders.values())])
-    view = make_view(tmp_path / "data")
+    view = find_visible_files(tmp_path / "data")
     assert [name for name, folder in folders.items() if shows(view, folder)] == ["pth"]
 
 
@@ -94,7 +100,7 @@ def test_links_on_the_way_to_an_interpreter_are_seen(
     (tmp_path / "bin" / "python").symlink_to("../versions/3.12/bin/python3.12")
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "versions" / "3.12"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    view = make_view(tmp_path / "data")
+    view = find_visible_files(tmp_path / "data")
     for path in ("bin/python", "versions/3.12", "versions/3.12.5"):
         assert shows(view, tmp_path / path)
 
@@ -103,15 +109,15 @@ def test_a_user_without_a_home_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert view_module._homes() == []
-    assert make_view(tmp_path).seen
+    assert view_module._list_homes() == []
+    assert find_visible_files(tmp_path).seen
 
 
 def test_path_begins_with_the_interpreters_and_has_nothing_unseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}/secret/bin:/usr/bin:/usr/local/bin")
-    path = make_view(tmp_path / "data").path.split(os.pathsep)
+    path = find_visible_files(tmp_path / "data").path.split(os.pathsep)
     assert path[0] == str(Path(sys.executable).parent)
     assert "/usr/bin" in path
     assert f"{tmp_path}/secret/bin" not in path
@@ -123,7 +129,7 @@ def test_path_begins_with_the_interpreters_and_has_nothing_unseen(
 def test_layers_lie_beside_an_interpreter_in_opt(tmp_path: Path) -> None:
     """GitHub's runners have their interpreters in /opt/hostedtoolcache."""
     python = OPT / "hostedtoolcache" / "Python" / "3.12"
-    view = View(seen=(Path("/usr"), python), links=(), folders=(), hidden=())
+    view = VisibleFiles(seen=(Path("/usr"), python), links=(), folders=(), hidden=())
     layers = tmp_path / "layers"
     (layers / "python").mkdir(parents=True)
     (layers / "tool").touch()
@@ -141,7 +147,9 @@ def test_layers_lie_beside_an_interpreter_in_opt(tmp_path: Path) -> None:
 
 
 def test_what_is_seen_in_tmp_lies_in_the_functions_own(tmp_path: Path) -> None:
-    view = View((Path("/usr"), Path("/tmp/venv")), (), (Path("/tmp/shared"),), (Path("/tmp/x"),))
+    view = VisibleFiles(
+        (Path("/usr"), Path("/tmp/venv")), (), (Path("/tmp/shared"),), (Path("/tmp/x"),)
+    )
     assert _plan(view, tmp_path)["seen"] == ["/usr"]
     assert _plan(view, tmp_path)["folders"] == []
     mounts = _process_mounts(view, OwnMounts(tmp_path / "code", None, 512), tmp_path / "data")
@@ -152,7 +160,7 @@ def test_what_is_seen_in_tmp_lies_in_the_functions_own(tmp_path: Path) -> None:
 
 
 def test_the_data_directory_in_a_folder_of_code_is_hidden(tmp_path: Path) -> None:
-    view = View((), (), (), ())
+    view = VisibleFiles((), (), (), ())
     own = OwnMounts(tmp_path, None, 512)
     hidden = _process_mounts(view, own, tmp_path / "a" / "data")["hidden"]
     assert hidden == [str(TASK / "a" / "data")]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.services.s3.names import is_bucket_name
-from headrace.services.s3.places import escaped_name, is_plain
+from headrace.services.s3.places import build_escaped_name, is_plain
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_a_plain_key_is_one_way_down(key: str):
 
 @given(st.text(max_size=30))
 def test_an_escaped_name_is_a_file_name(key: str):
-    name = escaped_name(key)
+    name = build_escaped_name(key)
     assert len(name) == 64
     assert set(name) <= set("0123456789abcdef")

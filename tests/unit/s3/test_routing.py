@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.aws.calls.http import HttpRequest
-from headrace.services.s3.routing import target_of
+from headrace.services.s3.routing import parse_target
 
 
 @pytest.mark.parametrize(
@@ -24,5 +24,5 @@ from headrace.services.s3.routing import target_of
     ],
 )
 def test_the_bucket_of_a_host(host: str, bucket: str):
-    found = target_of(HttpRequest("GET", "/key" if bucket else "/", "", {"host": host}, b""))
+    found = parse_target(HttpRequest("GET", "/key" if bucket else "/", "", {"host": host}, b""))
     assert (found.bucket, found.key) == (bucket, "key" if bucket else "")

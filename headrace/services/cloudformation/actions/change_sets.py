@@ -33,7 +33,7 @@ from headrace.services.cloudformation.requests import (
     template_expansion,
 )
 from headrace.services.cloudformation.requests.request_checks import check_topics
-from headrace.services.cloudformation.stacks.change_details import without_values
+from headrace.services.cloudformation.stacks.change_details import remove_values
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.template_checks import parse
@@ -122,13 +122,13 @@ def _compare(
     mode = request.get("DeploymentMode") or ""
     present_stack = live.of(stack) if mode else stack
     tags = change_set.tags
-    found = ResourceChanges(cfn.lookups, present_stack, template, change_set.parameters, tags)
-    change_set.changes, change_set.plain_changes = found.with_values, found.plain
-    change_set.values_warning = found.warning
+    changes = ResourceChanges(cfn.lookups, present_stack, template, change_set.parameters, tags)
+    change_set.changes, change_set.plain_changes = changes.with_values, changes.plain
+    change_set.values_warning = changes.warning
     if mode:
         _note_drift(stack, change_set, live, mode)
     _decide_imports(cfn, stack, change_set, template, request)
-    is_change = bool(change_set.changes) or has_changes(present_stack, template, found, tags)
+    is_change = bool(change_set.changes) or has_changes(present_stack, template, changes, tags)
     if change_set.type == "UPDATE" and not is_change:
         requests.fail_change_set(change_set, requests.NO_CHANGES)
 
@@ -146,7 +146,7 @@ def _note_drift(stack: Stack, change_set: ChangeSet, live: LiveState, mode: str)
     change_set.deployment_mode, change_set.drift_status = mode, live.status
     change_set.changes = live.changes(stack, change_set.changes)
     plain = live.changes(stack, change_set.plain_changes)
-    change_set.plain_changes = [without_values(change) for change in plain]
+    change_set.plain_changes = [remove_values(change) for change in plain]
     change_set.live = {
         name: live.properties(stack.resources[name])
         for name, drift in live.drifts.items()
@@ -154,7 +154,7 @@ def _note_drift(stack: Stack, change_set: ChangeSet, live: LiveState, mode: str)
     }
 
 
-def _shown(change: Change) -> shapes.ResourceChange:
+def _render_change(change: Change) -> shapes.ResourceChange:
     """Return a change with its times as datetimes."""
     details: list[Change] = []
     for detail in change["Details"]:
@@ -188,7 +188,7 @@ def _decide_imports(
             for change in changes
             if change["Action"] == "Add"
         }
-        importing, reason = imports.found_existing(cfn.stacks, contexts, stack, template, added)
+        importing, reason = imports.find_existing(cfn.stacks, contexts, stack, template, added)
     else:
         return
     change_set.importing = importing
@@ -229,7 +229,7 @@ def _stack_for(
 def _find(cfn: CloudFormation, call: Call, request: _Named) -> ChangeSet:
     name = request["ChangeSetName"]
     if name.startswith("arn:"):
-        found = cfn.stacks.change_set(name)
+        change_set_found = cfn.stacks.change_set(name)
     else:
         stack_name = request.get("StackName")
         if not stack_name:
@@ -242,10 +242,10 @@ def _find(cfn: CloudFormation, call: Call, request: _Named) -> ChangeSet:
         sets = cfn.stacks.change_sets(stack.stack_id)
         named = [change_set for change_set in sets if change_set.name == name]
         # An executed change set keeps its name until a new one takes it.
-        found = min(named, key=lambda change_set: change_set.is_executed, default=None)
-    if found is None:
+        change_set_found = min(named, key=lambda change_set: change_set.is_executed, default=None)
+    if change_set_found is None:
         raise change_set_not_found(name)
-    return found
+    return change_set_found
 
 
 def _not_executable(change_set: ChangeSet) -> AwsError:
@@ -283,7 +283,9 @@ def describe_change_set(
         "Tags": tag_list(change_set.tags) or None,
         "NotificationARNs": change_set.notification_arns,
         "RollbackConfiguration": change_set.rollback_configuration,
-        "Changes": [{"Type": "Resource", "ResourceChange": _shown(change)} for change in page],
+        "Changes": [
+            {"Type": "Resource", "ResourceChange": _render_change(change)} for change in page
+        ],
         "IncludeNestedStacks": change_set.include_nested_stacks,
         "ImportExistingResources": change_set.imports_existing or None,
         "OnStackFailure": change_set.on_failure or None,

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import get_list, moment, present
+from headrace.core.values import moment, present
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     stack_missing,
@@ -93,12 +93,12 @@ def _drift(stack: Stack) -> shapes.StackDriftInformation:
 
 
 def _resource_drift(resource: Resource) -> shapes.StackResourceDriftInformation:
-    found = resource.drift
-    if not found or found["StackResourceDriftStatus"] == "NOT_CHECKED":
+    drift = resource.drift
+    if not drift or drift["StackResourceDriftStatus"] == "NOT_CHECKED":
         return {"StackResourceDriftStatus": "NOT_CHECKED"}
     return {
-        "StackResourceDriftStatus": found["StackResourceDriftStatus"],
-        "LastCheckTimestamp": moment(found["Timestamp"]),
+        "StackResourceDriftStatus": drift["StackResourceDriftStatus"],
+        "LastCheckTimestamp": moment(drift["Timestamp"]),
     }
 
 
@@ -110,7 +110,7 @@ def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
     return stack
 
 
-def _with_parents(stack: Stack, outer: Mapping[str, Stack]) -> shapes.Stack:
+def _add_parents(stack: Stack, outer: Mapping[str, Stack]) -> shapes.Stack:
     """Return a stack's description; a nested stack's has ParentId and RootId."""
     description = _description(stack)
     parent = root = outer.get(stack.stack_id)
@@ -134,10 +134,10 @@ def describe_stacks(
         stack = cfn.stacks.find(call.account, call.region, name)
         if stack is None:
             raise stack_not_found(name)
-        return {"Stacks": [_with_parents(stack, outer)]}
+        return {"Stacks": [_add_parents(stack, outer)]}
     return {
         "Stacks": [
-            _with_parents(stack, outer)
+            _add_parents(stack, outer)
             for stack in cfn.stacks.all(call.account, call.region)
             if stack.exists
         ]
@@ -221,12 +221,12 @@ def describe_stack_resources(
         )
         if stack is None:
             raise validation_error(f"Stack for {physical} does not exist")
-    wanted = request.get("LogicalResourceId")
+    asked_id = request.get("LogicalResourceId")
     return {
         "StackResources": [
             _stack_resource(stack, resource)
             for logical_id, resource in list(stack.resources.items())
-            if wanted in (None, logical_id) and physical in (None, resource.physical_id)
+            if asked_id in (None, logical_id) and physical in (None, resource.physical_id)
         ]
     }
 
@@ -276,10 +276,10 @@ def list_stacks(
     cfn: CloudFormation, call: Call, request: shapes.ListStacksInput
 ) -> shapes.ListStacksOutput:
     """Return all stacks in brief, deleted ones too. Source: API_ListStacks."""
-    wanted = get_list(request, "StackStatusFilter")
+    statuses = get_list(request, "StackStatusFilter")
     summaries: list[shapes.StackSummary] = []
     for stack in cfn.stacks.all(call.account, call.region):
-        if wanted and stack.status not in wanted:
+        if statuses and stack.status not in statuses:
             continue
         summary: shapes.StackSummary = present(
             {

@@ -34,19 +34,19 @@ def _checkable(cfn: CloudFormation, call: Call, name: str) -> Stack:
 
 
 def _resource(stack: Stack, logical_id: str) -> Resource:
-    found = stack.resources.get(logical_id)
-    if found is None:
+    resource = stack.resources.get(logical_id)
+    if resource is None:
         raise validation_error(
             f"Resource {logical_id} does not exist for stack {stack.name}"
         )  # assumed
-    return found
+    return resource
 
 
 def _detect(cfn: CloudFormation, call: Call, stack: Stack, resource: Resource) -> DetectedDrift:
     """Detect one resource's drift, and store the result. Raises AwsError."""
     context = cfn.operations.context(stack, resource)
-    found = drift.drift_of(cfn.operations.ports, context, stack, resource)
-    detected: DetectedDrift = {**found, "Timestamp": call.now_ms}
+    drift_found = drift.drift_of(cfn.operations.ports, context, stack, resource)
+    detected: DetectedDrift = {**drift_found, "Timestamp": call.now_ms}
     resource.drift = dict(detected)
     with cfn.lock:
         if stack.resources.get(resource.logical_id) is resource:
@@ -54,8 +54,10 @@ def _detect(cfn: CloudFormation, call: Call, stack: Stack, resource: Resource) -
     return detected
 
 
-def _shown(found: DetectedDrift) -> shapes.StackResourceDrift:
-    return cast("shapes.StackResourceDrift", {**found, "Timestamp": moment(found["Timestamp"])})
+def _render_drift(detected: DetectedDrift) -> shapes.StackResourceDrift:
+    return cast(
+        "shapes.StackResourceDrift", {**detected, "Timestamp": moment(detected["Timestamp"])}
+    )
 
 
 @operation("DetectStackDrift")
@@ -64,16 +66,16 @@ def detect_stack_drift(
 ) -> shapes.DetectStackDriftOutput:
     """Compare a stack's resources with its template, before it returns. Source: API_DetectStackDrift."""
     stack = _checkable(cfn, call, request["StackName"])
-    wanted = get_list(request, "LogicalResourceIds") or list(stack.resources)
-    resources = [_resource(stack, name) for name in wanted]
-    found: list[DetectedDrift] = []
+    logical_ids = get_list(request, "LogicalResourceIds") or list(stack.resources)
+    resources = [_resource(stack, name) for name in logical_ids]
+    drifts: list[DetectedDrift] = []
     failed: list[str] = []
     for resource in resources:
         try:
-            found.append(_detect(cfn, call, stack, resource))
+            drifts.append(_detect(cfn, call, stack, resource))
         except AwsError as error:
             failed.append(f"{resource.logical_id}: {error.message}")
-    status = drift.stack_status(found)
+    status = drift.stack_status(drifts)
     detection = DriftDetection(
         detection_id=cfn.ids.uuid(),
         stack_id=stack.stack_id,
@@ -83,7 +85,7 @@ def detect_stack_drift(
         drift_status="UNKNOWN" if failed and status == "IN_SYNC" else status,
         made_ms=call.now_ms,
         reason=f"Failed to detect drift on resources [{', '.join(failed)}]" if failed else "",
-        drifted=drift.drifted(found),
+        drifted=drift.count_drifted(drifts),
     )
     with cfn.lock:
         stack.drift_status, stack.drift_checked_ms = detection.drift_status, call.now_ms
@@ -98,18 +100,18 @@ def describe_stack_drift_detection_status(
 ) -> shapes.DescribeStackDriftDetectionStatusOutput:
     """Return how a detection ended. Source: API_DescribeStackDriftDetectionStatus."""
     name = request["StackDriftDetectionId"]
-    found = cfn.stacks.detection(name)
-    if found is None or (found.account, found.region) != (call.account, call.region):
+    detection = cfn.stacks.detection(name)
+    if detection is None or (detection.account, detection.region) != (call.account, call.region):
         raise validation_error(f"StackDriftDetectionId [{name}] does not exist")  # assumed
     return present(
         {
-            "StackId": found.stack_id,
-            "StackDriftDetectionId": found.detection_id,
-            "StackDriftStatus": found.drift_status,
-            "DetectionStatus": found.status,
-            "DetectionStatusReason": found.reason or None,
-            "DriftedStackResourceCount": found.drifted,
-            "Timestamp": moment(found.made_ms),
+            "StackId": detection.stack_id,
+            "StackDriftDetectionId": detection.detection_id,
+            "StackDriftStatus": detection.drift_status,
+            "DetectionStatus": detection.status,
+            "DetectionStatusReason": detection.reason or None,
+            "DriftedStackResourceCount": detection.drifted,
+            "Timestamp": moment(detection.made_ms),
         }
     )
 
@@ -121,12 +123,12 @@ def detect_stack_resource_drift(
     """Compare one resource with its template. Source: API_DetectStackResourceDrift; its answer is recorded."""
     stack = _checkable(cfn, call, request["StackName"])
     resource = _resource(stack, request["LogicalResourceId"])
-    found = _detect(cfn, call, stack, resource)
-    if found["StackResourceDriftStatus"] == "NOT_CHECKED":  # the words are assumed
+    detected = _detect(cfn, call, stack, resource)
+    if detected["StackResourceDriftStatus"] == "NOT_CHECKED":  # the words are assumed
         raise validation_error(
             f"Drift detection is not supported for resource {resource.logical_id} of type {resource.type}"
         )
-    return {"StackResourceDrift": _shown(found)}
+    return {"StackResourceDrift": _render_drift(detected)}
 
 
 @operation("DescribeStackResourceDrifts")
@@ -146,7 +148,7 @@ def describe_stack_resource_drifts(
     start = start_of(request.get("NextToken"))
     end = start + (request.get("MaxResults") or PAGE_ITEMS)
     answer: shapes.DescribeStackResourceDriftsOutput = {
-        "StackResourceDrifts": [_shown(row) for row in rows[start:end]]
+        "StackResourceDrifts": [_render_drift(row) for row in rows[start:end]]
     }
     if end < len(rows):
         answer["NextToken"] = str(end)

@@ -81,8 +81,8 @@ def update_stack(
             )
         template, values = request_preparation.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
-        found = ResourceChanges(cfn.lookups, stack, template, values, tags)
-        if not has_changes(stack, template, found, tags):
+        changes = ResourceChanges(cfn.lookups, stack, template, values, tags)
+        if not has_changes(stack, template, changes, tags):
             raise validation_error(requests.NO_UPDATES)
         check_topics(cfn, stack, request)
         policy = policy_of(cfn, request)

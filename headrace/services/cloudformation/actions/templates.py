@@ -14,9 +14,12 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.requests.type_checks import check_types
-from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.state import ChangeSet, Stack
-from headrace.services.cloudformation.template.capabilities import iam_resources, needed_capability
+from headrace.services.cloudformation.template.capabilities import (
+    find_needed_capability,
+    iam_resources,
+)
 from headrace.services.cloudformation.template.graph import check_acyclic
 from headrace.services.cloudformation.template.references import all_dependencies
 from headrace.services.cloudformation.template.template import SECTIONS, Template, template_of
@@ -92,7 +95,7 @@ class Needs(TypedDict, total=False):
 
 def _capabilities(template: Template) -> Needs:
     """Return Capabilities and CapabilitiesReason, or an empty dictionary when the template needs no capability."""
-    needed = needed_capability(template)
+    needed = find_needed_capability(template)
     if not needed:
         return {}
     kinds = sorted({str(resource["Type"]) for resource in iam_resources(template)})
@@ -171,7 +174,7 @@ def get_template_summary(
 
 def _identifiers(kind: str) -> tuple[str, ...]:
     """Return the properties that identify a resource of this type in an import."""
-    return identifiers_of(kind) if is_importable(kind) else named_in(kind, "identifier")
+    return identifiers_of(kind) if is_importable(kind) else list_names(kind, "identifier")
 
 
 def _constraints(allowed: list[object] | None) -> shapes.ParameterConstraints:

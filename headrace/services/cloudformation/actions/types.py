@@ -27,7 +27,7 @@ def describe_type(
     cfn: CloudFormation, call: Call, request: shapes.DescribeTypeInput
 ) -> shapes.DescribeTypeOutput:
     """Return a resource type with its schema, reduced to what headrace uses."""
-    kind = _found(call, request)
+    kind = _find_type(call, request)
     return {
         "Arn": _arn(call, kind.name),
         "Type": _RESOURCE,
@@ -57,14 +57,14 @@ def list_types(
     )
     names = type_names() if is_wanted else []
     prefix, provisioning = filters.get("TypeNamePrefix") or "", request.get("ProvisioningType")
-    found: list[shapes.TypeSummary] = []
+    summaries: list[shapes.TypeSummary] = []
     for name in names:
         kind = resource_type(name)
         if kind is None or not name.startswith(prefix):
             continue
         if provisioning and _provisioning(kind) != provisioning:
             continue
-        found.append(
+        summaries.append(
             {
                 "Type": _RESOURCE,
                 "TypeName": name,
@@ -74,8 +74,8 @@ def list_types(
             }
         )
     start, most = start_of(request.get("NextToken")), request.get("MaxResults") or PAGE_ITEMS
-    answer: shapes.ListTypesOutput = {"TypeSummaries": found[start : start + most]}
-    if start + most < len(found):
+    answer: shapes.ListTypesOutput = {"TypeSummaries": summaries[start : start + most]}
+    if start + most < len(summaries):
         answer["NextToken"] = str(start + most)
     return answer
 
@@ -85,7 +85,7 @@ def list_type_versions(
     cfn: CloudFormation, call: Call, request: shapes.ListTypeVersionsInput
 ) -> shapes.ListTypeVersionsOutput:
     """Return the one version of a resource type."""
-    kind = _found(call, request)
+    kind = _find_type(call, request)
     if request.get("DeprecatedStatus", "LIVE") != "LIVE":
         return {"TypeVersionSummaries": []}
     return {
@@ -102,7 +102,7 @@ def list_type_versions(
     }
 
 
-def _found(
+def _find_type(
     call: Call, request: shapes.DescribeTypeInput | shapes.ListTypeVersionsInput
 ) -> ResourceType:
     """Return the type that a request names, by name or ARN. Raises AwsError."""

@@ -16,8 +16,8 @@ from headrace.services.cloudformation.stacks.change_details import (
     Change,
     attribute_detail,
     property_details,
+    remove_values,
     replacement,
-    without_values,
 )
 from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import RETAINING, Resource, Stack
@@ -86,11 +86,13 @@ class ResourceChanges:
         plain: dict[str, Change] = {}
         self._find(with_values, plain)
         self._check_outputs()
-        removed = [_removed(resource, self._before(resource)) for resource in self._gone()]
+        removed = [
+            _build_removal(resource, self._before(resource)) for resource in self._list_removed()
+        ]
         order = list(template.resources)
         self.with_values = [*(with_values[n] for n in order if n in with_values), *removed]
         self.plain = [
-            without_values(change)
+            remove_values(change)
             for change in [*(plain[name] for name in order if name in plain), *removed]
         ]
 
@@ -104,7 +106,7 @@ class ResourceChanges:
             stack.resources,
             later=self._pending.__contains__,
             skipped=self._skipped.__contains__,
-            imported=self._imported,
+            imported=self._read_export,
         )
         scope.dynamic = self._dynamic
         decide(self._template, scope)
@@ -121,12 +123,12 @@ class ResourceChanges:
         except ResourceFailed:
             return f"{{{{resolve:{service}:{key}}}}}"
 
-    def _imported(self, name: str) -> str:
+    def _read_export(self, name: str) -> str:
         """Return an export's value; a missing export may exist when the change set is executed (recorded)."""
         stack = self._stack
-        found = self._lookups.exports.all(stack.account, stack.region).get(name)
-        if found is not None:
-            return found[1]
+        export = self._lookups.exports.all(stack.account, stack.region).get(name)
+        if export is not None:
+            return export[1]
         self._missing_export = name
         return UNKNOWN
 
@@ -138,7 +140,7 @@ class ResourceChanges:
             if name in self._skipped:
                 continue
             self._missing_export = ""
-            properties = _evaluated(name, definition, self._scope)
+            properties = _evaluate_resource(name, definition, self._scope)
             size.add(properties)
             if self._missing_export and not self.warning:
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
@@ -148,7 +150,7 @@ class ResourceChanges:
                 )
             present = self._stack.resources.get(name)
             if present is None or not present.physical_id:
-                with_values[name] = plain[name] = _added(name, definition, properties)
+                with_values[name] = plain[name] = _build_addition(name, definition, properties)
                 continue
             shown = self._modification(present, definition, properties, with_values=True)
             if shown is not None:
@@ -181,7 +183,7 @@ class ResourceChanges:
                     f"Unresolved resource dependencies [{', '.join(skipped)}] in the Outputs block of the template"
                 ) from error
 
-    def _gone(self) -> list[Resource]:
+    def _list_removed(self) -> list[Resource]:
         """Return the stack's resources that the template lacks, or whose condition is false in it."""
         definitions = self._template.resources
         return [
@@ -215,7 +217,7 @@ class ResourceChanges:
         with_values: bool,
     ) -> Change | None:
         """Return the change of a resource that is in both templates, or None."""
-        kind = _known(definition["Type"])
+        kind = _find_known_type(definition["Type"])
         details = property_details(
             kind,
             definition.get("Properties", {}),
@@ -254,10 +256,10 @@ class ResourceChanges:
         }
 
 
-def _known(kind: str) -> ResourceType:
-    found = resource_type(kind)
-    assert found is not None, "types are checked before"
-    return found
+def _find_known_type(kind: str) -> ResourceType:
+    resource_kind = resource_type(kind)
+    assert resource_kind is not None, "types are checked before"
+    return resource_kind
 
 
 def _joins_unknown(value: Any, scope: Scope) -> bool:
@@ -269,13 +271,15 @@ def _joins_unknown(value: Any, scope: Scope) -> bool:
     members = cast("dict[str, Any]", value)
     arguments = members.get("Fn::Join")
     if isinstance(arguments, list):
-        made = cast("list[Any]", arguments)[-1]
-        if isinstance(made, dict) and is_unknown(evaluate(made, scope)):
+        joined = cast("list[Any]", arguments)[-1]
+        if isinstance(joined, dict) and is_unknown(evaluate(joined, scope)):
             return True
     return any(_joins_unknown(one, scope) for one in members.values())
 
 
-def _evaluated(logical_id: str, definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def _evaluate_resource(
+    logical_id: str, definition: Mapping[str, Any], scope: Scope
+) -> dict[str, Any]:
     scope.allowance = Allowance()
     try:
         properties = evaluate_whole(definition.get("Properties", {}), scope)
@@ -299,15 +303,17 @@ def _canonical(value: Any) -> str:
 
 
 def has_changes(
-    stack: Stack, template: Template, found: ResourceChanges, tags: Mapping[str, str]
+    stack: Stack, template: Template, changes: ResourceChanges, tags: Mapping[str, str]
 ) -> bool:
     """Whether an operation with this template would change the stack."""
-    if found.with_values or dict(tags) != stack.tags:
+    if changes.with_values or dict(tags) != stack.tags:
         return True
     return outputs_differ(stack.body, template)
 
 
-def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[str, Any]) -> Change:
+def _build_addition(
+    logical_id: str, definition: Mapping[str, Any], properties: Mapping[str, Any]
+) -> Change:
     """Return the change that adds a resource."""
     return {
         "Action": "Add",
@@ -319,7 +325,7 @@ def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[s
     }
 
 
-def _removed(resource: Resource, before: Mapping[str, Any]) -> Change:
+def _build_removal(resource: Resource, before: Mapping[str, Any]) -> Change:
     """Return the change that removes a resource."""
     policy = resource.deletion_policy
     return {

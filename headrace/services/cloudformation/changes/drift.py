@@ -46,46 +46,46 @@ def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -
     kind = resource_type(resource.type)
     if kind is None or kind.reading is None or not resource.physical_id:
         return about(stack, resource, "NOT_CHECKED")
-    wanted = resource.properties
-    seen = kind.reading.read(context, resource.physical_id, wanted)
+    expected = resource.properties
+    seen = kind.reading.read(context, resource.physical_id, expected)
     if seen is None:
         return {
             **about(stack, resource, "DELETED"),
-            "ExpectedProperties": _json(wanted),
+            "ExpectedProperties": _json(expected),
         }
-    if "Tags" in wanted and stack_tags.follows(resource.type):
+    if "Tags" in expected and stack_tags.follows(resource.type):
         seen["Tags"] = _tags(ports, stack, resource)
     for name in TAGS:
         if name in seen:
-            seen[name] = _own(seen[name], wanted.get(name), stack)
-    compared = {name: value for name, value in wanted.items() if name in seen}
-    if not compared and wanted:
+            seen[name] = _own(seen[name], expected.get(name), stack)
+    compared = {name: value for name, value in expected.items() if name in seen}
+    if not compared and expected:
         return about(stack, resource, "NOT_CHECKED")
-    found = list(differences(compared, seen))
+    property_differences = list(differences(compared, seen))
     return {
-        **about(stack, resource, "MODIFIED" if found else "IN_SYNC"),
+        **about(stack, resource, "MODIFIED" if property_differences else "IN_SYNC"),
         "ExpectedProperties": _json(compared),
         "ActualProperties": _json(_present(seen)),
-        "PropertyDifferences": found,
+        "PropertyDifferences": property_differences,
     }
 
 
 def _tags(ports: Ports, stack: Stack, resource: Resource) -> Any:
     """Return a resource's tags, in the form of its template."""
-    found = stack_tags.tags_now(ports, stack, resource)
+    tags = stack_tags.tags_now(ports, stack, resource)
     own = resource.properties["Tags"]
     names = stack_tags.all_tags({"Tags": own}, {})
     # The template's tags first, in its order.
-    order = [*(k for k in names if k in found), *(k for k in found if k not in names)]
-    rest = {k: found[k] for k in order}
+    order = [*(k for k in names if k in tags), *(k for k in tags if k not in names)]
+    rest = {k: tags[k] for k in order}
     if isinstance(own, Mapping):
         return rest
     return as_wanted(own, [{"Key": key, "Value": value} for key, value in rest.items()])
 
 
-def _own(seen: Any, wanted: Any, stack: Stack) -> Any:
+def _own(seen: Any, expected: Any, stack: Stack) -> Any:
     """Return the resource's own tags, without CloudFormation's and those of its stack."""
-    named = tags_of(wanted)
+    named = tags_of(expected)
 
     def is_own(key: str, value: Any) -> bool:
         return key in named or not (is_system(key) or stack.tags.get(key) == value)
@@ -101,18 +101,18 @@ def _own(seen: Any, wanted: Any, stack: Stack) -> Any:
     ]
 
 
-def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[PropertyDifference]:
+def differences(expected: Any, seen: Any, path: str = "") -> Iterator[PropertyDifference]:
     """Yield the PropertyDifferences of two values; ABSENT stands for a missing value."""
-    if isinstance(wanted, dict) and isinstance(seen, dict):
-        left, right = cast("dict[str, Any]", wanted), cast("dict[str, Any]", seen)
-        for name in [*left, *(each for each in right if each not in left)]:
+    if isinstance(expected, dict) and isinstance(seen, dict):
+        left, right = cast("dict[str, Any]", expected), cast("dict[str, Any]", seen)
+        for name in [*left, *(item for item in right if item not in left)]:
             below = f"{path}/{name}"
             if name not in left:
                 yield _difference(below, "ADD", ABSENT, right[name])
             else:
                 yield from differences(left[name], right.get(name), below)
-    elif isinstance(wanted, list) and isinstance(seen, list):
-        ones, others = cast("list[Any]", wanted), cast("list[Any]", seen)
+    elif isinstance(expected, list) and isinstance(seen, list):
+        ones, others = cast("list[Any]", expected), cast("list[Any]", seen)
         for at in range(max(len(ones), len(others))):
             below = f"{path}/{at}"
             if at >= len(ones):
@@ -121,15 +121,15 @@ def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[PropertyDiff
                 other = others[at] if at < len(others) else ABSENT
                 yield from differences(ones[at], other, below)
     elif seen is ABSENT:
-        yield _difference(path, "REMOVE", wanted, ABSENT)
-    elif wanted != seen:
-        yield _difference(path, "NOT_EQUAL", wanted, seen)
+        yield _difference(path, "REMOVE", expected, ABSENT)
+    elif expected != seen:
+        yield _difference(path, "NOT_EQUAL", expected, seen)
 
 
-def _difference(path: str, kind: str, wanted: Any, seen: Any) -> PropertyDifference:
+def _difference(path: str, kind: str, expected: Any, seen: Any) -> PropertyDifference:
     return {
         "PropertyPath": path,
-        "ExpectedValue": _text(wanted),
+        "ExpectedValue": _text(expected),
         "ActualValue": _text(seen),
         "DifferenceType": kind,
     }
@@ -149,18 +149,18 @@ def _present(value: Any) -> Any:
     """Return a value without its ABSENT members."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return {key: _present(each) for key, each in items if each is not ABSENT}
+        return {key: _present(item) for key, item in items if item is not ABSENT}
     if isinstance(value, list):
-        return [_present(each) for each in cast("list[Any]", value) if each is not ABSENT]
+        return [_present(item) for item in cast("list[Any]", value) if item is not ABSENT]
     return value
 
 
 def stack_status(drifts: Iterable[Drift]) -> str:
     """Return a stack's drift status, derived from its resources' statuses."""
-    found = {drift["StackResourceDriftStatus"] for drift in drifts}
-    return "DRIFTED" if found & {"MODIFIED", "DELETED"} else "IN_SYNC"
+    statuses = {drift["StackResourceDriftStatus"] for drift in drifts}
+    return "DRIFTED" if statuses & {"MODIFIED", "DELETED"} else "IN_SYNC"
 
 
-def drifted(drifts: Iterable[Drift]) -> int:
+def count_drifted(drifts: Iterable[Drift]) -> int:
     """Return how many resources have drifted."""
     return sum(d["StackResourceDriftStatus"] in ("MODIFIED", "DELETED") for d in drifts)

@@ -14,7 +14,7 @@ from headrace.services.cloudformation.changes.existing_resources import owner_of
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceResult
-from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.template import Template
@@ -24,13 +24,13 @@ _KEEPING = ("Retain", "RetainExceptOnCreate")
 Contexts = Callable[[Stack, Resource], Context]
 
 
-def _listed(names: Iterable[str]) -> str:
+def _render_names(names: Iterable[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
 def identifiers_of(kind: str) -> tuple[str, ...]:
     """Return the properties that identify a resource of this type in an import."""
-    return named_in(kind, "primary")
+    return list_names(kind, "primary")
 
 
 def is_importable(kind: str) -> bool:
@@ -44,26 +44,28 @@ def check_request(template: Template, requested: list[Mapping[str, Any]]) -> dic
     """Return the resources that a request imports: logical id -> physical id. Raises TemplateError."""
     if not requested:  # the words are assumed
         raise TemplateError("ResourcesToImport is required when ChangeSetType is IMPORT")
-    found: dict[str, str] = {}
+    identifiers: dict[str, str] = {}
     for entry in requested:
         name, kind = entry["LogicalResourceId"], entry["ResourceType"]
         definition = template.resources.get(name)
         if definition is None:  # the words are assumed
             raise TemplateError(
-                f"Resources {_listed([name])} passed in ResourceToImport are not in the template"
+                f"Resources {_render_names([name])} passed in ResourceToImport are not in the template"
             )
         if definition["Type"] != kind:
             raise TemplateError(
-                f"Resource type of {_listed([name])} passed in ResourceToImport does not match with resource type"
+                f"Resource type of {_render_names([name])} passed in ResourceToImport does not match with resource type"
                 f" defined in the template. Resource type in ResourceToImport: {kind}; Resource type in Template:"
                 f" {definition['Type']}."
             )
-        wanted = identifiers_of(kind)
-        if is_importable(kind) and set(entry["ResourceIdentifier"]) != set(wanted):
+        names_needed = identifiers_of(kind)
+        if is_importable(kind) and set(entry["ResourceIdentifier"]) != set(names_needed):
             raise TemplateError(
-                f"Invalid resource identifier for resource type {kind}. Expected {_listed(wanted)}"
+                f"Invalid resource identifier for resource type {kind}. Expected {_render_names(names_needed)}"
             )
-        found[name] = "|".join(entry["ResourceIdentifier"].get(each, "") for each in wanted)
+        identifiers[name] = "|".join(
+            entry["ResourceIdentifier"].get(member, "") for member in names_needed
+        )
     unsupported = [
         entry["ResourceType"] for entry in requested if not is_importable(entry["ResourceType"])
     ]
@@ -71,7 +73,7 @@ def check_request(template: Template, requested: list[Mapping[str, Any]]) -> dic
         raise TemplateError(
             f"The following resource types are not supported for resource import: {','.join(unsupported)}"
         )
-    return found
+    return identifiers
 
 
 def check_changes(
@@ -92,15 +94,18 @@ def check_changes(
     present = [name for name in importing if name not in added]
     if present:
         raise TemplateError(
-            f"Resources {_listed(present)} passed in ResourceToImport are already in a stack and cannot be imported."
+            f"Resources {_render_names(present)} passed in ResourceToImport are already in a stack and"
+            " cannot be imported."
         )
     missing = [name for name in added if name not in importing]
     if missing:
-        raise TemplateError(f"Resources {_listed(missing)} is missing from ResourceToImport list")
+        raise TemplateError(
+            f"Resources {_render_names(missing)} is missing from ResourceToImport list"
+        )
     others = sorted(touched.get("Modify", []) + touched.get("Remove", []))
     if others:
         raise TemplateError(
-            f"You have modified resources {_listed(others)} in your template that are not being imported. Update,"
+            f"You have modified resources {_render_names(others)} in your template that are not being imported. Update,"
             " create or delete operations cannot be executed during import operations."
         )
     if outputs_differ and stack.body:
@@ -108,8 +113,8 @@ def check_changes(
     unkept = [name for name in importing if "DeletionPolicy" not in template.resources[name]]
     if unkept:
         raise TemplateError(
-            f"The following resources to import {_listed(unkept)} must have DeletionPolicy attribute specified in the"
-            " template."
+            f"The following resources to import {_render_names(unkept)} must have DeletionPolicy attribute specified in"
+            " the template."
         )
 
 
@@ -139,16 +144,16 @@ def adopt(
     """Return an existing resource in the form that a stack stores. Raises ResourceFailed, AwsError."""
     known = resource_type(kind)
     reading = None if known is None else known.reading
-    made = None if reading is None else reading.adopt(context, identifier, properties)
-    if made is None:
+    adopted = None if reading is None else reading.adopt(context, identifier, properties)
+    if adopted is None:
         raise ResourceFailed(
             f"Resource handler returned message: \"Resource of type '{kind}' with identifier '{identifier}' was not"
             f' found." (RequestToken: {context.ids.uuid()}, HandlerErrorCode: NotFound)'
         )
-    return made
+    return adopted
 
 
-def _named(context: Context, kind: str, properties: dict[str, Any]) -> str:
+def _find_named(context: Context, kind: str, properties: dict[str, Any]) -> str:
     """Return the identifier of the resource with the name in the template; an empty text without a name."""
     known = resource_type(kind)
     name = "" if known is None or is_unknown(properties) else known.name_of(properties)
@@ -160,7 +165,7 @@ def _named(context: Context, kind: str, properties: dict[str, Any]) -> str:
     return known.find(context, properties) or ""
 
 
-def found_existing(
+def find_existing(
     stacks: Stacks,
     contexts: Contexts,
     stack: Stack,
@@ -172,24 +177,24 @@ def found_existing(
     The names in the template identify them. Resources of other stacks are left out: creating them fails. `added` holds
     the new resources' properties.
     """
-    found: dict[str, str] = {}
+    existing: dict[str, str] = {}
     for name, properties in added.items():
         kind = str(template.resources[name]["Type"])
         if not is_importable(kind):
             continue
-        identifier = _named(contexts(stack, Resource(name, kind, "")), kind, properties)
+        identifier = _find_named(contexts(stack, Resource(name, kind, "")), kind, properties)
         if not identifier or owner_of(stacks, stack, kind, identifier) is not None:
             continue
         try:
             adopt(contexts(stack, Resource(name, kind, "")), kind, identifier, properties)
         except (ResourceFailed, AwsError):
             continue
-        found[name] = identifier
-    unkept = [n for n in found if template.resources[n].get("DeletionPolicy") not in _KEEPING]
+        existing[name] = identifier
+    unkept = [n for n in existing if template.resources[n].get("DeletionPolicy") not in _KEEPING]
     reason = ""
     if unkept:
         shown = ", ".join(
-            f"{name} ({{{'='.join((identifiers_of(template.resources[name]['Type'])[0], found[name]))}}})"
+            f"{name} ({{{'='.join((identifiers_of(template.resources[name]['Type'])[0], existing[name]))}}})"
             for name in unkept
         )
         reason = (
@@ -197,7 +202,7 @@ def found_existing(
             " resources must have the DeletionPolicy attribute set to 'Retain' or 'RetainExceptOnCreate' in the"
             f" template for successful import. The affected resources are {shown}"
         )
-    return found, reason
+    return existing, reason
 
 
 def as_imports(changes: list[dict[str, Any]], importing: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -38,9 +38,9 @@ class LiveState:
     @property
     def status(self) -> str:
         """The stack's drift status."""
-        found = stack_status(list(self.drifts.values()))
+        status = stack_status(list(self.drifts.values()))
         unknown = any(d["StackResourceDriftStatus"] == "UNKNOWN" for d in self.drifts.values())
-        return "UNKNOWN" if unknown and found == "IN_SYNC" else found
+        return "UNKNOWN" if unknown and status == "IN_SYNC" else status
 
     def properties(self, resource: Resource) -> dict[str, Any] | None:
         """Return a resource's live properties; None: it is deleted."""
@@ -52,7 +52,7 @@ class LiveState:
                 return None
             case "MODIFIED":
                 actual: dict[str, Any] = json.loads(drift.get("ActualProperties", "{}"))
-                names = _drifted_in(drift)
+                names = _list_drifted(drift)
                 kept = {k: v for k, v in resource.properties.items() if k not in names}
                 return {**kept, **{name: actual[name] for name in names if name in actual}}
             case _:
@@ -60,17 +60,19 @@ class LiveState:
 
     def of(self, stack: Stack) -> Stack:
         """Return a copy of a stack with its live resources; deleted ones are left out."""
-        found = {name: self.properties(each) for name, each in stack.resources.items()}
+        properties_by_name = {
+            name: self.properties(resource) for name, resource in stack.resources.items()
+        }
         resources = {
             name: replace(stack.resources[name], properties=properties)
-            for name, properties in found.items()
+            for name, properties in properties_by_name.items()
             if properties is not None
         }
         return replace(stack, resources=resources)
 
     def changes(self, stack: Stack, changes: list[Change]) -> list[Change]:
         """Return a change set's changes with their drift, and the changes that only record the live state."""
-        shown = [self._shown(stack, change) for change in changes]
+        shown = [self._add_drift(stack, change) for change in changes]
         changed = {change["LogicalResourceId"] for change in changes}
         return [
             *shown,
@@ -81,7 +83,7 @@ class LiveState:
             ),
         ]
 
-    def _shown(self, stack: Stack, change: Change) -> Change:
+    def _add_drift(self, stack: Stack, change: Change) -> Change:
         drift = self.drifts.get(change["LogicalResourceId"])
         if drift is None:
             return change
@@ -105,7 +107,7 @@ class LiveState:
             "BeforeValueFrom": "ACTUAL_STATE" if is_read else "PREVIOUS_DEPLOYMENT_STATE",
             "AfterValueFrom": "TEMPLATE",
         }
-        if name in _drifted_in(drift):
+        if name in _list_drifted(drift):
             actual = json.loads(drift.get("ActualProperties", "{}")).get(name)
             state["Drift"] = {
                 "PreviousValue": _text(resource.properties.get(name)),
@@ -140,7 +142,7 @@ def take_over(stack: Stack, live: Mapping[str, Any]) -> dict[str, Any]:
         resource = stack.resources.get(name)
         if resource is None:
             continue
-        deployed[name] = {each: getattr(resource, each) for each in _DEPLOYED}
+        deployed[name] = {field_name: getattr(resource, field_name) for field_name in _DEPLOYED}
         if properties is None:
             resource.physical_id, resource.attributes = "", {}
         else:
@@ -151,18 +153,21 @@ def take_over(stack: Stack, live: Mapping[str, Any]) -> dict[str, Any]:
 def give_back(resources: Mapping[str, Resource], deployed: Mapping[str, Any]) -> None:
     """Set restored resources back to the values of the last deployment after a rollback, so that they show drift."""
     for name, values in deployed.items():
-        for each, value in values.items():
-            setattr(resources[name], each, value)
+        for field_name, value in values.items():
+            setattr(resources[name], field_name, value)
 
 
-def _drifted_in(drift: Drift) -> set[str]:
+def _list_drifted(drift: Drift) -> set[str]:
     """Return the names of the top-level properties that differ."""
-    return {each["PropertyPath"].split("/")[1] for each in drift.get("PropertyDifferences", ())}
+    return {
+        difference["PropertyPath"].split("/")[1]
+        for difference in drift.get("PropertyDifferences", ())
+    }
 
 
 def _status(drift: Drift) -> str:
-    found = str(drift["StackResourceDriftStatus"])
-    return "UNSUPPORTED" if found == "NOT_CHECKED" else found
+    status = str(drift["StackResourceDriftStatus"])
+    return "UNSUPPORTED" if status == "NOT_CHECKED" else status
 
 
 def _sync(resource: Resource, drift: Drift) -> Change:

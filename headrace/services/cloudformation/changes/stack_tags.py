@@ -105,8 +105,8 @@ def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
         region=stack.region,
     )
     entries: list[dict[str, Any]] = answer["ResourceTagMappingList"]
-    found = [tag for entry in entries for tag in get_list(entry, "Tags")]
-    return {tag["Key"]: str(tag["Value"]) for tag in found if not is_system(tag["Key"])}
+    tags = [tag for entry in entries for tag in get_list(entry, "Tags")]
+    return {tag["Key"]: str(tag["Value"]) for tag in tags if not is_system(tag["Key"])}
 
 
 def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict[str, str]:
@@ -124,6 +124,6 @@ def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict
 def _arn_of(stack: Stack, resource: Resource) -> str:
     name = _ARNS[resource.type]
     if not name:
-        place = stack.region, stack.account
-        return make_arn("elasticmapreduce", *place, f"cluster/{resource.physical_id}")
+        scope = stack.region, stack.account
+        return make_arn("elasticmapreduce", *scope, f"cluster/{resource.physical_id}")
     return str(resource.attributes[name]).removesuffix(":*")

@@ -65,14 +65,14 @@ def steps_of(config: str) -> list[tuple[int, int]]:
     """
     if config == _ALL_AT_ONCE:
         return []
-    found = _CONFIG.fullmatch(config)
-    if found is None:
+    match = _CONFIG.fullmatch(config)
+    if match is None:
         raise ResourceFailed(
             f"headrace deploys aliases by CodeDeploy's own configurations for Lambda; {config} is not one"
         )
-    if found.group(1):
-        return [(_STEP_PERCENT, int(found.group(2)))]
-    return [(percent, int(found.group(4))) for percent in range(_STEP_PERCENT, 100, _STEP_PERCENT)]
+    if match.group(1):
+        return [(_STEP_PERCENT, int(match.group(2)))]
+    return [(percent, int(match.group(4))) for percent in range(_STEP_PERCENT, 100, _STEP_PERCENT)]
 
 
 def execution_id(stack_id: str, logical_id: str, hook: str) -> str:
@@ -110,12 +110,12 @@ class AliasDeployment:
                     _check_alarms(context, alarms)
                     context.pause(_MINUTE_S)
             _check_alarms(context, alarms)
-            made = self.change(context, physical_id, old, new)
+            result = self.change(context, physical_id, old, new)
             self._run_hook(context, deployment, "AfterAllowTrafficHook")
         except ResourceFailed:
             self.change(context, physical_id, new, old)
             raise
-        return made
+        return result
 
     def _group(self, context: Context) -> dict[str, Any]:
         unknown = sorted(set(self.policy) - _MEMBERS)
@@ -183,10 +183,10 @@ def _check_alarms(context: Context, names: list[str]) -> None:
     """Raise ResourceFailed when one of the deployment group's alarms is in ALARM."""
     if not names:
         return
-    found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": names})
+    answer = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": names})
     ringing = [
         alarm["AlarmName"]
-        for alarm in get_list(found, "MetricAlarms")
+        for alarm in get_list(answer, "MetricAlarms")
         if alarm["StateValue"] == "ALARM"
     ]
     if ringing:

@@ -53,7 +53,7 @@ def outline(
     )
 
 
-def evaluated(
+def evaluate_resource(
     resource: Resource, definition: Mapping[str, Any], scope: Callable[[], Scope]
 ) -> EvaluatedResource:
     """Evaluate a definition, and set the properties and metadata of `resource`, which `outline` returned.

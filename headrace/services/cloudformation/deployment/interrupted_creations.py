@@ -27,7 +27,7 @@ def find_interrupted(states: ResourceStates) -> None:
         resource = _being_made(stack, logical_id)
         if resource is not None:
             try:
-                resource.physical_id = _found(states, resource, begun)
+                resource.physical_id = _find_physical_id(states, resource, begun)
             except Exception as error:  # noqa: BLE001 - whatever the error, the operation continues
                 log_defect(f"resource {logical_id}", error)
             stored = [resource] if stack.resources.get(logical_id) is resource else []
@@ -35,7 +35,7 @@ def find_interrupted(states: ResourceStates) -> None:
         creation_notes.delete(key)
 
 
-def _found(states: ResourceStates, resource: Resource, begun: CreationNotes) -> str:
+def _find_physical_id(states: ResourceStates, resource: Resource, begun: CreationNotes) -> str:
     kind = type_of(resource.type)
     return _physical_id(kind, states.context(resource), resource.properties, begun)
 
@@ -85,24 +85,26 @@ class _NotedCalls:
 def _physical_id(
     kind: ResourceType, context: Context, properties: Properties, begun: CreationNotes
 ) -> str:
-    def found(physical_id: str) -> None:
+    def raise_found(physical_id: str) -> None:
         raise _PhysicalIdFound(physical_id)
 
     if begun.calls:
-        noted = replace(_named_again(context, begun), control=_NotedCalls(begun), note_made=found)
+        noted = replace(
+            _repeat_names(context, begun), control=_NotedCalls(begun), note_made=raise_found
+        )
         try:
             return kind.create(noted, dict(properties)).physical_id
         except _PhysicalIdFound as known:
             return str(known.args[0])
         except _CallNotNoted:
-            there = kind.made and kind.made(_named_again(context, begun), properties)
+            there = kind.made and kind.made(_repeat_names(context, begun), properties)
             if there:
                 return there
     # If no answer contains the id, it is the name; or nothing reads it, as for a policy inside a role.
-    return kind.name_of(properties) or next(iter(begun.names), "") or context.generated_name(64)
+    return kind.name_of(properties) or next(iter(begun.names), "") or context.generate_name(64)
 
 
-def _named_again(context: Context, begun: CreationNotes) -> Context:
+def _repeat_names(context: Context, begun: CreationNotes) -> Context:
     names = iter(begun.names)
 
     def again(make: Callable[[], str]) -> str:

@@ -30,16 +30,18 @@ def create(states: ResourceStates, defined: EvaluatedResource) -> None:
     states.set_status(resource, _STATUS)
     keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
     try:
-        made = make(states, resource, defined.kind, keep)
+        result = make(states, resource, defined.kind, keep)
         if defined.signals is not None:
             _wait_for_signals(states, resource, defined.signals)
     except Exception as error:
         states.fail(resource, "CREATE", error)
         raise
-    states.made(resource, made, "CREATE_COMPLETE")
+    states.store_result(resource, result, "CREATE_COMPLETE")
 
 
-def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: ExpectedSignals) -> None:
+def _wait_for_signals(
+    states: ResourceStates, resource: Resource, expected: ExpectedSignals
+) -> None:
     """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
     ports = states.ports
 
@@ -47,12 +49,12 @@ def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Expect
         reason = f"Received {signal.status} signal with UniqueId {signal.unique_id}"
         states.event(resource, _STATUS, reason)
 
-    found = wait_for(
+    received = wait_for(
         ports.signals,
         receiver_of(states.stack.stack_id, resource.logical_id),
-        wanted,
+        expected,
         monotonic_s=ports.clock.monotonic_s,
         pause=states.context(resource).pause,
         on_signal=on_signal,
     )
-    check_policy(found, wanted)
+    check_policy(received, expected)

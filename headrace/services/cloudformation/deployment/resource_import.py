@@ -14,11 +14,11 @@ def import_resource(states: ResourceStates, resource: Resource) -> None:
     states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
     try:
         context = states.context(resource)
-        made = imports.adopt(context, resource.type, identifier, resource.properties)
+        result = imports.adopt(context, resource.type, identifier, resource.properties)
     except Exception as error:
         states.fail(resource, "IMPORT", error)
         raise
-    states.made(resource, made, "IMPORT_COMPLETE", "Resource import completed.")
+    states.store_result(resource, result, "IMPORT_COMPLETE", "Resource import completed.")
     if stack_tags.follows(resource.type):
         _tag(states, resource)
 

@@ -16,7 +16,7 @@ from headrace.services.cloudformation.changes.existing_resources import (
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
-from headrace.services.cloudformation.resources.property_types import with_texts
+from headrace.services.cloudformation.resources.property_types import convert_to_texts
 from headrace.services.cloudformation.state import CreationNotes, Resource
 
 # The reason of the event that announces the physical id.
@@ -31,13 +31,13 @@ def make(
     `keep` stores the id and its event.
     """
     if kind.find is not None:
-        properties = with_texts(kind.name, resource.properties)
-        found = kind.find(states.context(resource), properties)
-        if found:
-            raise _already_exists(states, kind, found)
+        properties = convert_to_texts(kind.name, resource.properties)
+        physical_id = kind.find(states.context(resource), properties)
+        if physical_id:
+            raise _already_exists(states, kind, physical_id)
     noting = _CallNotes(states, resource, keep)
     try:
-        made = kind.create(noting.context(), with_texts(kind.name, resource.properties))
+        result = kind.create(noting.context(), convert_to_texts(kind.name, resource.properties))
     except Exception as error:
         noting.end()
         name = kind.name_of(resource.properties)
@@ -45,8 +45,8 @@ def make(
             raise _already_exists(states, kind, name) from error
         raise
     if not resource.physical_id:
-        noting.made(made.physical_id)
-    return made
+        noting.set_physical_id(result.physical_id)
+    return result
 
 
 def _already_exists(states: ResourceStates, kind: ResourceType, identifier: str) -> ResourceFailed:
@@ -66,7 +66,7 @@ class _CallNotes:
 
     def context(self) -> Context:
         """Return a context whose calls and generated names are noted."""
-        context = self.states.context(self.resource, self.made)
+        context = self.states.context(self.resource, self.set_physical_id)
         return replace(context, control=self, made_up=self._name, note_begun=self._begin)
 
     def call(
@@ -95,7 +95,7 @@ class _CallNotes:
         with stored_with_commit(note):
             return control.call(service, operation, params, **where)
 
-    def made(self, physical_id: str) -> None:
+    def set_physical_id(self, physical_id: str) -> None:
         """Set the physical id, and stop noting."""
         self.resource.physical_id = physical_id
         self.keep()

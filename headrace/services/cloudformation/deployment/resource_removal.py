@@ -11,8 +11,8 @@ from headrace.services.cloudformation.deployment.parallel import run_in_order
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.resources import snapshots
-from headrace.services.cloudformation.resources.property_types import with_texts
-from headrace.services.cloudformation.resources.schemas import named_in
+from headrace.services.cloudformation.resources.property_types import convert_to_texts
+from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.state import RETAINING, Resource
 from headrace.services.cloudformation.template import graph
 
@@ -41,7 +41,7 @@ class Removal:
             elif self._is_undone(added):
                 added.deletion_policy = "Delete"
             stack.obsolete.append(added)
-        elif now.physical_id and (retired := self._retired(now, old)) is not None:
+        elif now.physical_id and (retired := self._find_retired(now, old)) is not None:
             # The resource was replaced: the old one still exists, and the new one is deleted.
             stack.obsolete = [r for r in stack.obsolete if r is not retired]
             stack.obsolete.append(now)
@@ -56,7 +56,9 @@ class Removal:
             self._states.event(now, "UPDATE_IN_PROGRESS")
             if kind.update is not None and now.properties != old.properties:
                 context = self._states.context(old)
-                before, after = (with_texts(kind.name, each.properties) for each in (now, old))
+                before, after = (
+                    convert_to_texts(kind.name, resource.properties) for resource in (now, old)
+                )
                 kind.update(context, old.physical_id, before, after)
             if stack_tags.follows(now.type):
                 stack_tags.retag(
@@ -75,7 +77,7 @@ class Removal:
         """Create a resource again whose replacement took its name. Raises."""
         kind = type_of(old.type)
         if kind.put_back is not None:
-            properties = with_texts(kind.name, old.properties)
+            properties = convert_to_texts(kind.name, old.properties)
             kind.put_back(self._states.context(old), properties)
 
     def _is_undone(self, resource: Resource) -> bool:
@@ -91,7 +93,7 @@ class Removal:
             if resource.status == "DELETE_FAILED":
                 self._states.set_status(resource, "DELETE_SKIPPED")
 
-    def _retired(self, now: Resource, old: Resource) -> Resource | None:
+    def _find_retired(self, now: Resource, old: Resource) -> Resource | None:
         """Return the entry of `old` in the stack's list of replaced resources; `now` when it has none."""
         for resource in self._stack.obsolete:
             # Two entries may have one physical id, such as log streams of one name in two groups.
@@ -160,14 +162,14 @@ class Removal:
         if not resource.physical_id:
             return
         kind = type_of(resource.type)
-        properties = with_texts(kind.name, resource.properties)
+        properties = convert_to_texts(kind.name, resource.properties)
         others = list(self._others(resource))
         # Custom resources choose their physical ids freely.
         if not kind.any_property and any(_is_the_same(resource, other) for other in others):
             # Another logical id now has this physical resource.
             return
         if kind.shared:
-            properties = _unshared(kind.shared, properties, others)
+            properties = _remove_shared(kind.shared, properties, others)
         context = self._states.context(resource)
         if resource.deletion_policy == snapshots.SNAPSHOT:
             snapshots.take(context, kind.name, resource.physical_id)
@@ -187,7 +189,7 @@ class Removal:
                     yield other
 
 
-def _unshared(
+def _remove_shared(
     shared: tuple[str, ...], properties: dict[str, Any], others: list[Resource]
 ) -> dict[str, Any]:
     """Return properties without the items that other resources also have; see `ResourceType.shared`."""
@@ -195,7 +197,10 @@ def _unshared(
     alike = [
         other.properties
         for other in others
-        if all(other.properties.get(each) == properties.get(each) for each in common)
+        if all(
+            other.properties.get(shared_name) == properties.get(shared_name)
+            for shared_name in common
+        )
     ]
     held = {str(item) for other in alike for item in get_list(other, name)}
     left = [item for item in get_list(properties, name) if str(item) not in held]
@@ -206,5 +211,5 @@ def _is_the_same(resource: Resource, other: Resource) -> bool:
     """Whether two resources of one type are the same thing in their service."""
     if resource.physical_id != other.physical_id:
         return False
-    named = named_in(resource.type, "identifier")
+    named = list_names(resource.type, "identifier")
     return all(resource.properties.get(name) == other.properties.get(name) for name in named)

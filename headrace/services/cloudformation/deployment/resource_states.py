@@ -83,17 +83,19 @@ class ResourceStates:
             self.stacks.save_resource(self.stack, resource)
         self.stacks.add_resource_event(self.stack, resource, status, reason)
 
-    def made(self, resource: Resource, made: ResourceResult, status: str, reason: str = "") -> None:
+    def store_result(
+        self, resource: Resource, result: ResourceResult, status: str, reason: str = ""
+    ) -> None:
         """Store what a resource type returned for a resource, and its status."""
-        resource.physical_id = made.physical_id
-        resource.attributes = made.attributes
+        resource.physical_id = result.physical_id
+        resource.attributes = result.attributes
         resource.updated_ms = self.ports.clock.now_ms()
         self.set_status(resource, status, reason)
 
-    def made_anew(
+    def store_update(
         self,
         resource: Resource,
-        made: ResourceResult,
+        result: ResourceResult,
         *,
         retired: Resource | None = None,
         half_made: Resource | None = None,
@@ -104,11 +106,11 @@ class ResourceStates:
         would leave behind the new resource, or the one that it replaces.
         """
         with self.lock, self.stacks.together():
-            resource.physical_id = made.physical_id
-            resource.attributes = made.attributes
+            resource.physical_id = result.physical_id
+            resource.attributes = result.attributes
             resource.updated_ms = self.ports.clock.now_ms()
             resource.status = "UPDATE_COMPLETE"
-            kept = [each for each in self.stack.obsolete if each is not half_made]
+            kept = [obsolete for obsolete in self.stack.obsolete if obsolete is not half_made]
             self.stack.obsolete = kept if retired is None else [*kept, retired]
             self.stack.resources[resource.logical_id] = resource
             self.stacks.save(self.stack, resource)
@@ -123,7 +125,7 @@ class ResourceStates:
             resource.reason = reason_of(error)
         self.set_status(resource, f"{verb}_FAILED", resource.reason)
 
-    def failed_ones(self, failed: Mapping[str, BaseException]) -> str:
+    def describe_failures(self, failed: Mapping[str, BaseException]) -> str:
         """Return which resources an operation failed to create, and which to update.
 
         Both sentences, in this order: observed (serverless/serverless#1745). Cancelled resources are named when no

@@ -57,8 +57,8 @@ class RollbackTriggers:
         minutes = int(self.stack.rollback_configuration.get("MonitoringTimeInMinutes") or 0)
         due_s = clock.monotonic_s() + 60 * minutes
         while True:
-            if found := self.breach():
-                return found
+            if breach := self.breach():
+                return breach
             left_s = due_s - clock.monotonic_s()
             if left_s <= 0:
                 return None
@@ -79,5 +79,5 @@ class RollbackTriggers:
             region=alarm.region,
             acting=self.stack.acting,
         )
-        found = [*get_list(answer, "MetricAlarms"), *get_list(answer, "CompositeAlarms")]
-        return str(found[0].get("StateValue", "OK")) if found else ""
+        alarms = [*get_list(answer, "MetricAlarms"), *get_list(answer, "CompositeAlarms")]
+        return str(alarms[0].get("StateValue", "OK")) if alarms else ""

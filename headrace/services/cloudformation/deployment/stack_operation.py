@@ -103,10 +103,10 @@ class Deployment:
 
     def check_triggers(self) -> None:
         """End a creation or update that is still in progress when an alarm of its rollback triggers is in ALARM."""
-        found = self._triggers.breach()
+        breach = self._triggers.breach()
         with self._stacks.lock:
-            if found and self.stack.status in ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS"):
-                self._ended_by = found
+            if breach and self.stack.status in ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS"):
+                self._ended_by = breach
                 self._states.stop.set()
 
     def resume(self, work: Work) -> None:
@@ -211,8 +211,8 @@ class Deployment:
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
                 )
         # Dependents first: the clean-up deletes from the end of the list.
-        place = {name: number for number, name in enumerate(order)}
-        stack.obsolete.sort(key=lambda resource: place.get(resource.logical_id, 0))
+        positions = {name: number for number, name in enumerate(order)}
+        stack.obsolete.sort(key=lambda resource: positions.get(resource.logical_id, 0))
         stack.resources = {**before, **stack.resources}
         self._go_back(previous)
         if failed:

@@ -12,7 +12,7 @@ from headrace.services.cloudformation.changes import stack_tags
 from headrace.services.cloudformation.deployment.alias_deployments import AliasDeployment
 from headrace.services.cloudformation.deployment.definitions import (
     EvaluatedResource,
-    evaluated,
+    evaluate_resource,
     outline,
 )
 from headrace.services.cloudformation.deployment.parallel import run_in_order
@@ -22,13 +22,13 @@ from headrace.services.cloudformation.deployment.resource_maker import INITIATED
 from headrace.services.cloudformation.deployment.resource_removal import Removal
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.resources.base import ResourceResult, changed_properties
-from headrace.services.cloudformation.resources.property_types import with_texts
+from headrace.services.cloudformation.resources.base import ResourceResult, list_changed_properties
+from headrace.services.cloudformation.resources.property_types import convert_to_texts
 from headrace.services.cloudformation.stacks import denials
 from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template.intrinsics import Scope
-from headrace.services.cloudformation.template.outputs import evaluated_outputs
+from headrace.services.cloudformation.template.outputs import evaluate_outputs
 from headrace.services.cloudformation.template.parameters import effective_values
 from headrace.services.cloudformation.template.references import dependencies
 from headrace.services.cloudformation.template.template import Template
@@ -59,17 +59,17 @@ class Provisioner:
         scope = self._scope(template)
         decide(template, scope)
         self._decided = scope.decided
-        wanted = self._wanted(template)
-        kept = self._check_removals(wanted)
+        enabled = self._list_enabled(template)
+        kept = self._check_removals(enabled)
         if kept:
             return f"The following resource(s) failed to update: [{', '.join(kept)}]."
         scope = self._scope(template)
-        if missing := self._lookups.exports.missing(self._stack, template, wanted, scope):
+        if missing := self._lookups.exports.missing(self._stack, template, enabled, scope):
             return missing
         depends_on = {
-            name: dependencies(template, name) & wanted
+            name: dependencies(template, name) & enabled
             for name in template.resources
-            if name in wanted
+            if name in enabled
         }
         failed = run_in_order(
             depends_on,
@@ -79,18 +79,18 @@ class Provisioner:
             pool=self._states.ports.executor(),
         )
         if failed:
-            return self._states.failed_ones(failed)
+            return self._states.describe_failures(failed)
         if self._states.stop.is_set():
             return "The operation was cancelled."
         try:
-            outputs = evaluated_outputs(template, self._scope(template))
+            outputs = evaluate_outputs(template, self._scope(template))
             self._lookups.exports.check(self._stack, outputs)
             self._stack.outputs = outputs
         except (TemplateError, ResourceFailed) as error:
             return str(error)
         return None
 
-    def _wanted(self, template: Template) -> set[str]:
+    def _list_enabled(self, template: Template) -> set[str]:
         scope = self._scope(template)
         return {
             name
@@ -101,18 +101,18 @@ class Provisioner:
     def _apply_one(self, template: Template, logical_id: str, depends_on: set[str]) -> None:
         definition = template.resources[logical_id]
         present = self._stack.resources.get(logical_id)
-        wanted = outline(logical_id, definition, depends_on, self._states.ports.clock.now_ms())
+        target = outline(logical_id, definition, depends_on, self._states.ports.clock.now_ms())
         try:
-            defined = evaluated(wanted, definition, lambda: self._scope(template))
+            defined = evaluate_resource(target, definition, lambda: self._scope(template))
             with self._states.lock:
-                self._size.add(wanted.properties)
+                self._size.add(target.properties)
         except Exception as error:
             verb = "UPDATE" if present else "CREATE"
-            self._states.fail(present or wanted, verb, error)
+            self._states.fail(present or target, verb, error)
             raise
         if present is None or not present.physical_id:
             if logical_id in self._stack.importing:
-                import_resource(self._states, wanted)
+                import_resource(self._states, target)
             else:
                 create(self._states, defined)
             return
@@ -124,7 +124,7 @@ class Provisioner:
             self._check_policy(present, "Update:Replace")
             self._replace(present, defined)
             return
-        changed = changed_properties(present.properties, wanted.properties)
+        changed = list_changed_properties(present.properties, target.properties)
         retagged = stack_tags.follows(kind.name) and stack_tags.differ(
             self._stack, self._stack.tags
         )
@@ -135,10 +135,10 @@ class Provisioner:
             raise refusal
         replaced = False
         if changed or retagged:
-            replaced = kind.is_replaced(changed, present.properties, wanted.properties)
+            replaced = kind.is_replaced(changed, present.properties, target.properties)
             self._check_policy(present, "Update:Replace" if replaced else "Update:Modify")
         if not changed and not retagged:
-            self._keep(present, wanted)
+            self._keep(present, target)
         elif replaced:
             self._replace(present, defined)
         else:
@@ -153,11 +153,11 @@ class Provisioner:
             self._states.fail(present, "UPDATE", refusal)
             raise refusal
 
-    def _check_removals(self, wanted: set[str]) -> list[str]:
+    def _check_removals(self, enabled: set[str]) -> list[str]:
         """Return the resources that the update would remove and the stack's policy protects."""
         kept: list[str] = []
         for name, resource in list(self._stack.resources.items()):
-            if name not in wanted:
+            if name not in enabled:
                 try:
                     self._check_policy(resource, "Update:Delete")
                 except ResourceFailed:
@@ -175,34 +175,34 @@ class Provisioner:
         create(self._states, defined)
 
     def _update(self, present: Resource, defined: EvaluatedResource) -> None:
-        wanted, kind = defined.resource, defined.kind
+        target, kind = defined.resource, defined.kind
         assert kind.update is not None
         now_ms = self._states.ports.clock.now_ms()
         # The new properties are stored before the update: after a kill, a rollback restores what was begun.
-        resource = replace(present, updated_ms=now_ms, properties=wanted.properties)
+        resource = replace(present, updated_ms=now_ms, properties=target.properties)
         self._states.set_status(resource, "UPDATE_IN_PROGRESS")
         try:
-            made = ResourceResult(present.physical_id, present.attributes)
-            if present.properties != wanted.properties:
+            result = ResourceResult(present.physical_id, present.attributes)
+            if present.properties != target.properties:
                 policy = defined.deployment
                 change = AliasDeployment(policy, kind.update).update if policy else kind.update
-                made = change(
+                result = change(
                     self._states.context(resource),
                     resource.physical_id,
-                    with_texts(kind.name, present.properties),
-                    with_texts(kind.name, wanted.properties),
+                    convert_to_texts(kind.name, present.properties),
+                    convert_to_texts(kind.name, target.properties),
                 )
             if stack_tags.follows(kind.name):
-                self._retag(present, wanted)
+                self._retag(present, target)
         except Exception as error:
             self._states.fail(resource, "UPDATE", error)
             raise
-        _redefine(resource, wanted)
+        _redefine(resource, target)
         # A custom resource may answer with another id: the clean-up deletes the resource with the old id.
-        retired = present if made.physical_id != present.physical_id else None
-        self._states.made_anew(resource, made, retired=retired)
+        retired = present if result.physical_id != present.physical_id else None
+        self._states.store_update(resource, result, retired=retired)
 
-    def _retag(self, present: Resource, wanted: Resource) -> None:
+    def _retag(self, present: Resource, target: Resource) -> None:
         stack = self._stack
         before = stack.tags if stack.previous is None else stack.previous["tags"]
         stack_tags.retag(
@@ -210,7 +210,7 @@ class Provisioner:
             stack,
             present,
             stack_tags.all_tags(present.properties, before),
-            stack_tags.all_tags(wanted.properties, stack.tags),
+            stack_tags.all_tags(target.properties, stack.tags),
         )
 
     def _replace(self, present: Resource, defined: EvaluatedResource) -> None:
@@ -232,14 +232,14 @@ class Provisioner:
             self._stack.obsolete.append(half_made)
             self._states.save()
         try:
-            made = make(self._states, resource, defined.kind, keep)
+            result = make(self._states, resource, defined.kind, keep)
         except Exception as error:
             if not half_made.physical_id:
                 self._drop(half_made)
             self._states.fail(present, "UPDATE", error)
             raise
         retired = replace(present, deletion_policy=present.replace_policy)
-        self._states.made_anew(resource, made, retired=retired, half_made=half_made)
+        self._states.store_update(resource, result, retired=retired, half_made=half_made)
 
     def _drop(self, half_made: Resource) -> None:
         """Forget a replacement that was not created."""
@@ -247,19 +247,21 @@ class Provisioner:
             self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
             self._states.save()
 
-    def _keep(self, present: Resource, wanted: Resource) -> None:
+    def _keep(self, present: Resource, target: Resource) -> None:
         with self._states.lock:
-            _redefine(present, wanted)
+            _redefine(present, target)
             self._states.stacks.save_resource(self._stack, present)
 
     def retire_removed(self, template: Template) -> None:
         """Move the resources that `template` no longer has to `obsolete`; the caller stores the stack."""
-        wanted = self._wanted(template)
+        enabled = self._list_enabled(template)
         stack = self._stack
-        for name in [name for name in stack.resources if name not in wanted]:
+        for name in [name for name in stack.resources if name not in enabled]:
             stack.obsolete.append(stack.resources.pop(name))
         # Dependents first: the clean-up deletes from the end of the list.
-        order = {name: place for place, name in enumerate((stack.previous or {}).get("order", []))}
+        order = {
+            name: position for position, name in enumerate((stack.previous or {}).get("order", []))
+        }
         stack.obsolete.sort(key=lambda resource: order.get(resource.logical_id, 0))
 
     # --- bookkeeping --------------------------------------------------------------------------
@@ -273,10 +275,10 @@ class Provisioner:
         )
 
 
-def _redefine(resource: Resource, wanted: Resource) -> None:
+def _redefine(resource: Resource, target: Resource) -> None:
     """Set a resource's new definition, except its properties."""
-    resource.depends_on = wanted.depends_on
-    resource.deletion_policy = wanted.deletion_policy
-    resource.replace_policy = wanted.replace_policy
-    resource.definition = wanted.definition
-    resource.metadata = wanted.metadata
+    resource.depends_on = target.depends_on
+    resource.deletion_policy = target.deletion_policy
+    resource.replace_policy = target.replace_policy
+    resource.definition = target.definition
+    resource.metadata = target.metadata

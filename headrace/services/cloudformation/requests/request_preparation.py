@@ -11,7 +11,7 @@ from headrace.services.cloudformation.requests.request_checks import check_setti
 from headrace.services.cloudformation.requests.template_expansion import (
     ExpandedTemplate,
     StackRequest,
-    given_parameters,
+    read_parameters,
 )
 from headrace.services.cloudformation.requests.type_checks import check_types
 from headrace.services.cloudformation.stacks.scope import decide, scope_of
@@ -37,16 +37,16 @@ def prepare(
         template, get_list(request, "Capabilities"), is_change_set="ChangeSetName" in request
     )
     check_settings(template, request)
-    given = given_parameters(request)
+    parameters_given = read_parameters(request)
     resolved = parameters.resolve(
         template.parameters,
         {
             p["ParameterKey"]: str(p["ParameterValue"])
-            for p in given
+            for p in parameters_given
             if p.get("ParameterValue") is not None
         },
         {name: value["value"] for name, value in stack.parameters.items()},
-        {p["ParameterKey"] for p in given if p.get("UsePreviousValue")},
+        {p["ParameterKey"] for p in parameters_given if p.get("UsePreviousValue")},
         lambda name: cfn.lookups.ssm_parameter(stack, name),
     )
     values = {name: asdict(parameter) for name, parameter in resolved.items()}

@@ -34,8 +34,8 @@ UPDATABLE = (
 
 def tags_of(request: StackRequest, stack: Stack) -> dict[str, str]:
     """Return the tags that a request gives the stack; without any, the stack's own."""
-    given = request.get("Tags")
-    return stack.tags if given is None else {tag["Key"]: tag["Value"] for tag in given}
+    tags = request.get("Tags")
+    return stack.tags if tags is None else {tag["Key"]: tag["Value"] for tag in tags}
 
 
 def disables_rollback(request: CreateStackInput | UpdateStackInput) -> bool:

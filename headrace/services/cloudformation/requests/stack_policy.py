@@ -44,15 +44,15 @@ def _is_statement(statement: Any) -> bool:
     """Whether a statement allows or denies updates to everybody (documented: protect-stack-resources)."""
     if not isinstance(statement, dict):
         return False
-    given = cast("dict[str, Any]", statement)
-    actions: Any = given.get("Action", given.get("NotAction"))
+    members = cast("dict[str, Any]", statement)
+    actions: Any = members.get("Action", members.get("NotAction"))
     names = cast("list[Any]", actions) if isinstance(actions, list) else [actions]
     return (
-        given.get("Effect") in ("Allow", "Deny")
-        and given.get("Principal") == "*"
-        and ("Resource" in given or "NotResource" in given)
+        members.get("Effect") in ("Allow", "Deny")
+        and members.get("Principal") == "*"
+        and ("Resource" in members or "NotResource" in members)
         and all(isinstance(name, str) and name.startswith("Update:") for name in names)
-        and _is_condition(given.get("Condition", {}))
+        and _is_condition(members.get("Condition", {}))
     )
 
 

@@ -13,7 +13,6 @@ from headrace.aws.shapes.cloudformation import (
     CreateStackInput,
     UpdateStackInput,
 )
-from headrace.core.values import get_list
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -62,7 +61,7 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTe
     try:
         own = {
             p["ParameterKey"]: str(p["ParameterValue"])
-            for p in given_parameters(request)
+            for p in read_parameters(request)
             if p.get("ParameterValue") is not None
         }
         with cfn.lock:
@@ -70,23 +69,23 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTe
             if stack is None:
                 stack = Stack("", name, call.account, call.region, "", call.now_ms)
             previous, parameters = stack.original_body or stack.body, stack.parameters
-        given = {name: str(value["value"]) for name, value in parameters.items()}
+        values_by_name = {name: str(value["value"]) for name, value in parameters.items()}
         body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
-        made = cfn.transforms.expand(body, stack, given | own)
+        expanded = cfn.transforms.expand(body, stack, values_by_name | own)
         return ExpandedTemplate(
-            parse(body) if made is None else replace(parse(made), original=body)
+            parse(body) if expanded is None else replace(parse(expanded), original=body)
         )
     except (AwsError, TemplateError, ResourceFailed) as error:
         return ExpandedTemplate(error=error)
 
 
-def given_parameters(request: StackRequest) -> list[Any]:
+def read_parameters(request: StackRequest) -> list[Any]:
     """Return the parameters that a request gives. Raises TemplateError when one has no key."""
-    given = get_list(request, "Parameters")
-    for place, parameter in enumerate(given, 1):
+    entries = get_list(request, "Parameters")
+    for number, parameter in enumerate(entries, 1):
         if not parameter.get("ParameterKey"):  # assumed, like other missing members
             raise TemplateError(
-                f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
-                " constraint: Member must not be null"
+                f"1 validation error detected: Value null at 'parameters.{number}.member.parameterKey' failed to"
+                " satisfy constraint: Member must not be null"
             )
-    return given
+    return entries

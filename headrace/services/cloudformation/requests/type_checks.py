@@ -50,7 +50,7 @@ def _unknown_sentence(unknown: list[str]) -> str:
 def _nearest(unknown: list[str]) -> str:
     """Return a suggestion of known types with similar names, as the end of a sentence."""
     known = [*TYPES, *(declared.type for declared in DECLARED)]
-    near = [found for name in unknown for found in difflib.get_close_matches(name, known, 1, 0.85)]
+    near = [match for name in unknown for match in difflib.get_close_matches(name, known, 1, 0.85)]
     return f"; nearest: {', '.join(near)}" if near else ""
 
 

@@ -26,7 +26,7 @@ def resource_type(name: str) -> ResourceType | None:
     """Return the resource type of that name, or None when headrace does not support it."""
     if name.startswith("Custom::") or name == "AWS::CloudFormation::CustomResource":
         return custom_resource_type(name)
-    return TYPES.get(name) or _declared_type(name)
+    return TYPES.get(name) or _build_declared_type(name)
 
 
 @functools.cache
@@ -36,7 +36,7 @@ def type_names() -> list[str]:
 
 
 @functools.cache
-def _declared_type(name: str) -> ResourceType | None:
+def _build_declared_type(name: str) -> ResourceType | None:
     """Return a declared type, built on first use, because that reads botocore's model of its service."""
     declared = _DECLARED.get(name)
     return None if declared is None else resource_type_of(declared)

@@ -14,7 +14,6 @@ from headrace.core import system_tags
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, FunctionInvoker
-from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.property_types import mistaken
 from headrace.services.cloudformation.signals import Signals
@@ -74,7 +73,7 @@ class Context:
                 acting=self.acting,
             )
 
-    def with_tags(self, own: Mapping[str, str]) -> dict[str, str]:
+    def merge_tags(self, own: Mapping[str, str]) -> dict[str, str]:
         """Return all tags of the resource: its stack's, its own (which win), and CloudFormation's."""
         return {**self.tags, **own, **self.system_tags}
 
@@ -88,7 +87,7 @@ class Context:
             if error.code not in codes:
                 raise
 
-    def found(
+    def find_identifier(
         self,
         service: str,
         operation: str,
@@ -110,7 +109,7 @@ class Context:
             return None
         return None if member and answer.get(member) in (None, "", "{}") else str(identifier)
 
-    def generated_name(self, longest: int, *, lower: bool = False) -> str:
+    def generate_name(self, longest: int, *, lower: bool = False) -> str:
         """Return a physical name of CloudFormation's form: stack, logical id, twelve characters."""
         return self.made_up(lambda: self._new_name(longest, lower=lower))
 
@@ -257,7 +256,7 @@ class ResourceType:
             )
 
 
-def changed_properties(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def list_changed_properties(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return the names of the top-level properties that differ, sorted."""
     return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
@@ -301,9 +300,9 @@ def attribute_text(value: Any) -> str:
 
 
 def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:
-    """Return the resource's tags in the API's form; see `Context.with_tags`."""
+    """Return the resource's tags in the API's form; see `Context.merge_tags`."""
     own = {tag["Key"]: str(tag.get("Value", "")) for tag in get_list(properties, "Tags")}
-    return [{"Key": key, "Value": value} for key, value in context.with_tags(own).items()]
+    return [{"Key": key, "Value": value} for key, value in context.merge_tags(own).items()]
 
 
 def tag_map(properties: Mapping[str, Any], context: Context) -> dict[str, str]:

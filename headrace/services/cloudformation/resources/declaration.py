@@ -45,7 +45,7 @@ class Values:
         """Return the objects of a list property; an empty list when it is missing."""
         return cast("list[dict[str, Any]]", self.get(path) or [])
 
-    def answered(self, path: str) -> list[dict[str, Any]]:
+    def list_answered(self, path: str) -> list[dict[str, Any]]:
         """Return the objects of a list in the answers; an empty list when it is missing."""
         return cast("list[dict[str, Any]]", value_at(self.answer, path) or [])
 
@@ -67,7 +67,7 @@ class ComputedProperty:
         return self.function(values)
 
 
-def computed_from(*properties: str) -> Callable[[Callable[[Values], Any]], ComputedProperty]:
+def declare_sources(*properties: str) -> Callable[[Callable[[Values], Any]], ComputedProperty]:
     """Declare which properties a function reads."""
     return lambda function: ComputedProperty(properties, function)
 
@@ -75,15 +75,17 @@ def computed_from(*properties: str) -> Callable[[Callable[[Values], Any]], Compu
 def own_name(name: str, longest: int) -> ComputedProperty:
     """Return the source of a name that is not the physical id: the template's, or a generated one."""
     return ComputedProperty(
-        (name,), lambda values: values.get(name) or values.context.generated_name(longest)
+        (name,), lambda values: values.get(name) or values.context.generate_name(longest)
     )
 
 
-def removed_tags(name: str) -> ComputedProperty:
+def list_removed_tags(name: str) -> ComputedProperty:
     """Return the source of the tag keys that an update removes; None when it removes none."""
 
     def keys(values: Values) -> list[str] | None:
-        before, after = (tags_of(each.get(name)) for each in (values.old, values.properties))
+        before, after = (
+            tags_of(properties.get(name)) for properties in (values.old, values.properties)
+        )
         return sorted(set(before) - set(after)) or None
 
     return ComputedProperty((name,), keys)

@@ -30,22 +30,22 @@ from headrace.services.cloudformation.resources.declared_answers import (
     attribute,
     empty_of,
     has_value,
+    render_attribute,
     says_gone,
-    shown,
     things_in,
 )
 from headrace.services.cloudformation.resources.declared_calls import (
     TAGS,
-    changed_in_place,
-    followed,
     input_of,
-    passed,
+    list_itemized,
+    list_passed,
+    list_updatable,
     shape_of,
     tags_member,
     takes_tags,
     value_from,
 )
-from headrace.services.cloudformation.resources.reading import found_in
+from headrace.services.cloudformation.resources.reading import find_properties
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
 # Services that treat an empty text as a name to look up.
@@ -58,12 +58,12 @@ def resource_type_of(declared: DeclaredType) -> ResourceType:
     schema = declared.schema
     read_only = set(schema["readOnly"])
     own = [name for name in schema["properties"] if name not in read_only or declared.name == name]
-    used = {name for call in declared.calls() for name in passed(declared, call)}
+    used = {name for call in declared.calls() for name in list_passed(declared, call)}
     levels: dict[str, FidelityLevel] = {
         name: "stored" if name in used or (name in TAGS and takes_tags(declared)) else "ignored"
         for name in own
     }
-    fixed = {name for name in own if levels[name] == "stored"} - changed_in_place(declared)
+    fixed = {name for name in own if levels[name] == "stored"} - list_updatable(declared)
     maker = _Maker(declared, fixed)
     return ResourceType(
         declared.type,
@@ -103,18 +103,18 @@ class _Maker:
         values = self._values(context, physical_id, wanted)
         if not self._exists(values):
             return None
-        members = passed(self._declared, self._declared.create[0])
+        members = list_passed(self._declared, self._declared.create[0])
         readable = {
             name: members.get(name, "") for name in wanted if name not in self._declared.unread
         }
-        return found_in(values.answer, readable, wanted)
+        return find_properties(values.answer, readable, wanted)
 
     def adopt(
         self, context: Context, physical_id: str, properties: Properties
     ) -> ResourceResult | None:
         """See `Readable.adopt`."""
         values = self._values(context, physical_id, properties)
-        return self._made(values) if self._exists(values) else None
+        return self._build_result(values) if self._exists(values) else None
 
     def _exists(self, values: Values) -> bool:
         """Read the resource; return whether it exists."""
@@ -125,14 +125,14 @@ class _Maker:
                 return False
             raise
         # A list that is filtered by a name without a resource is empty.
-        found = things_in(values.answer)
-        return any(found) if found else bool(values.answer)
+        things = things_in(values.answer)
+        return any(things) if things else bool(values.answer)
 
     def create(self, context: Context, properties: Properties) -> ResourceResult:
         declared = self._declared
         values = Values(context, dict(properties), tags=self._tags(context, properties))
         if declared.name and not values.properties.get(declared.name):
-            name = context.generated_name(declared.name_length, lower=declared.name_lower)
+            name = context.generate_name(declared.name_length, lower=declared.name_lower)
             if declared.name_underscores:
                 name = re.sub(r"\W", "_", name)
             values.properties[declared.name] = name
@@ -141,7 +141,7 @@ class _Maker:
             if at == 0:
                 values.id = str(value_from(declared.id, values))
                 context.note_made(values.id)
-        return self._made(values)
+        return self._build_result(values)
 
     def update(
         self, context: Context, physical_id: str, old: Properties, new: Properties
@@ -167,15 +167,15 @@ class _Maker:
                 self.create(context, {**old, declared.name: values.get(declared.name)})
                 raise
         values.changed, values.old = changed, old
-        for name in sorted(changed & followed(declared)):
+        for name in sorted(changed & list_itemized(declared)):
             self._follow(name, values, old.get(name) or [], new.get(name) or [])
         for call in declared.update:
-            if call.always or changed & set(passed(declared, call)):
+            if call.always or changed & set(list_passed(declared, call)):
                 self._run(call, values)
         if declared.tag is not None and changed & set(TAGS):
             self._read(values)
             self._change_tags(values, old, new)
-        return self._made(values)
+        return self._build_result(values)
 
     def _follow(self, name: str, values: Values, old: list[Any], new: list[Any]) -> None:
         """Delete the items that left a list, and create the new ones."""
@@ -239,11 +239,11 @@ class _Maker:
                 raise
             return None
         # A list that is filtered by a name without a resource is empty.
-        found = things_in(answer) or [answer]
+        things = things_in(answer) or [answer]
         if any("prefix" in member.lower() for member in declared.read.members):
             # The filter is a prefix, so other names also match.
-            found = [has_value(answer, str(name))]
-        return str(name) if any(found) else None
+            things = [has_value(answer, str(name))]
+        return str(name) if any(things) else None
 
     def _id_known_before(self, values: Values) -> str:
         """Return the id of another owner's resource, or its name if only an answer would have the id."""
@@ -258,7 +258,7 @@ class _Maker:
         nowhere: set[str] | None = None
         for call in declared.create:
             converter = Converter(declared.names)
-            self._passed(call, Values(cast("Any", None), properties), converter)
+            self._build_params(call, Values(cast("Any", None), properties), converter)
             paths = set(converter.dropped)
             nowhere = paths if nowhere is None else nowhere | paths
         return sorted(nowhere or ())
@@ -294,11 +294,11 @@ class _Maker:
         for name in TAGS:
             if name in properties:
                 own.update(tags_of(properties[name]))
-        return context.with_tags(own)
+        return context.merge_tags(own)
 
     def _call(self, call: Call, values: Values, *, only_named: bool = False) -> dict[str, Any]:
         declared = self._declared
-        params = {} if only_named else self._passed(call, values, Converter(declared.names))
+        params = {} if only_named else self._build_params(call, values, Converter(declared.names))
         if call.into:
             params = {call.into: params}
         shape = input_of(declared.service, call.operation)
@@ -317,10 +317,10 @@ class _Maker:
             self._add_tags(call, values, params)
         return values.context.call(declared.service, call.operation, params)
 
-    def _passed(self, call: Call, values: Values, converter: Converter) -> dict[str, Any]:
+    def _build_params(self, call: Call, values: Values, converter: Converter) -> dict[str, Any]:
         shape = shape_of(self._declared, call)
         params: dict[str, Any] = {}
-        for name, member in passed(self._declared, call).items():
+        for name, member in list_passed(self._declared, call).items():
             if not member or name in TAGS:
                 continue
             if values.properties.get(name) is not None:
@@ -352,7 +352,9 @@ class _Maker:
         named = value_from(source, values)
         before = {key for name in TAGS if name in old for key in tags_of(old[name])}
         gone = sorted(before - set(values.tags))
-        add_shape, remove_shape = (input_of(declared.service, each) for each in (add, remove))
+        add_shape, remove_shape = (
+            input_of(declared.service, operation) for operation in (add, remove)
+        )
         call = values.context.call
         as_list = add_shape.members[member].type_name == "list"
         resource = {member: [named] if as_list else named}
@@ -365,10 +367,10 @@ class _Maker:
             call(declared.service, remove, {**resource, keys: listed})
         if values.tags:
             tags = next(n for n in add_shape.members if "tag" in n.lower() and n != member)
-            given = tags_as(add_shape.members[tags], values.tags)
-            call(declared.service, add, {**resource, tags: given})
+            tags_by_shape = tags_as(add_shape.members[tags], values.tags)
+            call(declared.service, add, {**resource, tags: tags_by_shape})
 
-    def _made(self, values: Values) -> ResourceResult:
+    def _build_result(self, values: Values) -> ResourceResult:
         declared = self._declared
         self._read(values)
         answer = values.answer
@@ -377,13 +379,13 @@ class _Maker:
             # A property is an attribute too, and this one may be a generated name.
             attributes[declared.name] = values.properties[declared.name]
         for name in (*declared.schema["readOnly"], *declared.attributes):
-            found = (
+            value = (
                 value_from(declared.attributes[name], values)
                 if name in declared.attributes
                 else attribute(answer, declared.type.rpartition("::")[2], name)
             )
-            if found is None:
-                found = values.id if name == "Id" else None
-            if found is not None:
-                attributes[name] = shown(found)
+            if value is None:
+                value = values.id if name == "Id" else None
+            if value is not None:
+                attributes[name] = render_attribute(value)
         return ResourceResult(values.id, attributes)

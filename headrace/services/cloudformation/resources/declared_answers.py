@@ -38,43 +38,45 @@ def empty_of(shape: Any, *, lists: bool) -> Any:
 
 def says_gone(error: AwsError) -> bool:
     """Whether an error means that something does not exist; for some things moto fails at the look-up instead."""
-    is_missed = error.status == 501 and any(each in error.message for each in _MISSED)
+    is_missed = error.status == 501 and any(sign in error.message for sign in _MISSED)
     is_said = error.code in _SAID_BY and _SAID_GONE.search(error.message)
     return error.status == 404 or is_missed or bool(is_said or _GONE.search(error.code))
 
 
-def has_value(value: Any, wanted: str) -> bool:
+def has_value(value: Any, text: str) -> bool:
     """Whether a text occurs anywhere among the values of lists and objects."""
     if isinstance(value, Mapping):
-        return any(has_value(each, wanted) for each in cast("Mapping[str, Any]", value).values())
+        return any(has_value(item, text) for item in cast("Mapping[str, Any]", value).values())
     if isinstance(value, list):
-        return any(has_value(each, wanted) for each in cast("list[Any]", value))
-    return value == wanted
+        return any(has_value(item, text) for item in cast("list[Any]", value))
+    return value == text
 
 
-def shown(value: Any) -> Any:
+def render_attribute(value: Any) -> Any:
     """Return an attribute as a stack stores it: times become text, also inside objects."""
     if isinstance(value, datetime):
         return iso_of(round(value.timestamp() * 1000))
     if isinstance(value, Mapping):
-        return {name: shown(each) for name, each in cast("Mapping[str, Any]", value).items()}
+        return {
+            name: render_attribute(item) for name, item in cast("Mapping[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [shown(each) for each in cast("list[Any]", value)]
+        return [render_attribute(item) for item in cast("list[Any]", value)]
     return value
 
 
 def attribute(answer: Mapping[str, Any], kind: str, name: str) -> Any:
     """Return an attribute by its name, also prefixed with the type's name, from an answer's top or one level below."""
-    wanted = {name.replace(".", "").lower(), f"{kind}{name}".lower()}
+    names = {name.replace(".", "").lower(), f"{kind}{name}".lower()}
     levels: list[Mapping[str, Any]] = [answer]
     for value in answer.values():
         if isinstance(value, Mapping):
             levels.append(cast("Mapping[str, Any]", value))
         elif isinstance(value, list) and len(cast("list[Any]", value)) == 1:
-            levels += [each for each in cast("list[Any]", value) if isinstance(each, Mapping)]
+            levels += [item for item in cast("list[Any]", value) if isinstance(item, Mapping)]
     for level in levels:
         for key, value in level.items():
-            if key.lower() in wanted and value is not None:
+            if key.lower() in names and value is not None:
                 return value
     if "." in name:
         first, _, rest = name.partition(".")

@@ -19,17 +19,17 @@ from headrace.services.cloudformation.resources.declaration import (
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
 
-def changed_in_place(declared: DeclaredType) -> set[str]:
+def list_updatable(declared: DeclaredType) -> set[str]:
     """Return the properties that update calls change."""
-    changed = {name for call in declared.update for name in passed(declared, call)}
-    changed |= followed(declared)
+    changed = {name for call in declared.update for name in list_passed(declared, call)}
+    changed |= list_itemized(declared)
     return changed | set(TAGS) if declared.tag or declared.ec2_tags else changed
 
 
-def followed(declared: DeclaredType) -> set[str]:
+def list_itemized(declared: DeclaredType) -> set[str]:
     """Return the list properties whose items are created and deleted one by one, so that each item can change alone."""
-    made = {call.each for call in declared.create if call.each}
-    return made & {call.each for call in declared.delete}
+    created = {call.each for call in declared.create if call.each}
+    return created & {call.each for call in declared.delete}
 
 
 @functools.cache
@@ -44,27 +44,27 @@ def shape_of(declared: DeclaredType, call: Call) -> Any:
     return shape.members[call.into] if call.into else shape
 
 
-def passed(declared: DeclaredType, call: Call) -> dict[str, str]:
+def list_passed(declared: DeclaredType, call: Call) -> dict[str, str]:
     """Return the properties that a call takes, with their members."""
     shape = shape_of(declared, call)
     members = {name.lower(): name for name in shape.members}
-    found: dict[str, str] = {}
+    members_by_property: dict[str, str] = {}
     for name in declared.schema["properties"]:
         if call.only is not None and name not in call.only:
             continue
         member = members.get(declared.names.get(name, name).lower())
         if member is not None and member not in call.members:
-            found[name] = member
+            members_by_property[name] = member
     for source in call.members.values():
         if isinstance(source, str) and not source.startswith("@"):
-            found.setdefault(source.partition(".")[0], "")
+            members_by_property.setdefault(source.partition(".")[0], "")
         elif isinstance(source, ComputedProperty):
             for name in source.properties:
-                found.setdefault(name, "")
+                members_by_property.setdefault(name, "")
     for path in (call.when, call.each):
         if path:
-            found.setdefault(path.partition(".")[0], "")
-    return found
+            members_by_property.setdefault(path.partition(".")[0], "")
+    return members_by_property
 
 
 def tags_member(declared: DeclaredType, call: Call) -> str | None:
@@ -96,8 +96,8 @@ def value_from(source: Source, values: Values) -> Any:
         path = source.removeprefix("@item").removeprefix(".")
         return value_at(values.item, path) if path else values.item
     if source.startswith("@answer."):
-        found = value_at(values.answer, source.removeprefix("@answer."))
-        if found is None and not values.id:
+        value = value_at(values.answer, source.removeprefix("@answer."))
+        if value is None and not values.id:
             raise ResourceFailed(f"The service's answer has no {source.removeprefix('@answer.')}")
-        return found
+        return value
     return values.get(source)

@@ -36,11 +36,11 @@ def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
     defined = _all_types().get(kind)
     if defined is None:
         return ""
-    found = list(_in_object(properties, "", defined, ""))
-    return f"Property validation failure: [{', '.join(found)}]" if found else ""
+    mistakes = list(_in_object(properties, "", defined, ""))
+    return f"Property validation failure: [{', '.join(mistakes)}]" if mistakes else ""
 
 
-def with_texts(kind: str, properties: dict[str, Any]) -> dict[str, Any]:
+def convert_to_texts(kind: str, properties: dict[str, Any]) -> dict[str, Any]:
     """Return properties with numbers and booleans as text where AWS's schema has a string, as CloudFormation does."""
     defined = _all_types().get(kind)
     return properties if defined is None else _texts_in(properties, "", defined)
@@ -54,14 +54,14 @@ def _texts_in(value: dict[str, Any], kind: str, defined: ObjectTypes) -> dict[st
     }
 
 
-def _text_in(value: Any, wanted: Type, defined: ObjectTypes) -> Any:
-    if isinstance(wanted, list):
-        if not wanted or not isinstance(value, list):
+def _text_in(value: Any, kind_expected: Type, defined: ObjectTypes) -> Any:
+    if isinstance(kind_expected, list):
+        if not kind_expected or not isinstance(value, list):
             return value
-        return [_text_in(item, wanted[0], defined) for item in cast("list[Any]", value)]
-    if wanted.startswith("#") and isinstance(value, dict):
-        return _texts_in(cast("dict[str, Any]", value), wanted[1:], defined)
-    if wanted == "String" and isinstance(value, bool | int | float):
+        return [_text_in(item, kind_expected[0], defined) for item in cast("list[Any]", value)]
+    if kind_expected.startswith("#") and isinstance(value, dict):
+        return _texts_in(cast("dict[str, Any]", value), kind_expected[1:], defined)
+    if kind_expected == "String" and isinstance(value, bool | int | float):
         return str(value).lower() if isinstance(value, bool) else str(value)
     return value
 
@@ -78,21 +78,21 @@ def _in_object(
             yield from _in_value(item, types[name], defined, f"{path}/{name}")
 
 
-def _in_value(value: Any, wanted: Type, defined: ObjectTypes, path: str) -> Iterator[str]:
+def _in_value(value: Any, kind_expected: Type, defined: ObjectTypes, path: str) -> Iterator[str]:
     """Yield a sentence about each value of the wrong type, and each missing property."""
-    if isinstance(wanted, list):
+    if isinstance(kind_expected, list):
         if not isinstance(value, list):
             yield _is_no(path, "Array")
             return
-        for at, item in enumerate(cast("list[Any]", value) if wanted else ()):
-            yield from _in_value(item, wanted[0], defined, f"{path}/{at}")
-    elif wanted.startswith("#") or wanted == "Object":
+        for at, item in enumerate(cast("list[Any]", value) if kind_expected else ()):
+            yield from _in_value(item, kind_expected[0], defined, f"{path}/{at}")
+    elif kind_expected.startswith("#") or kind_expected == "Object":
         if not isinstance(value, dict):
             yield _is_no(path, "Object")
-        elif wanted != "Object":
-            yield from _in_object(cast("dict[str, Any]", value), wanted[1:], defined, path)
-    elif not _SCALARS[wanted](value):
-        yield _is_no(path, wanted)
+        elif kind_expected != "Object":
+            yield from _in_object(cast("dict[str, Any]", value), kind_expected[1:], defined, path)
+    elif not _SCALARS[kind_expected](value):
+        yield _is_no(path, kind_expected)
 
 
 def _is_no(path: str, kind: str) -> str:

@@ -66,21 +66,23 @@ class ReadingRules:
     named: bool = True
     gone: Callable[[Any], bool] = lambda _: False
 
-    def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
-        """Return the live values of the properties in `wanted`; None: the resource does not exist. Raises AwsError.
+    def read(
+        self, context: Context, physical_id: str, expected: Properties
+    ) -> dict[str, Any] | None:
+        """Return the live values of the properties in `expected`; None: the resource does not exist. Raises AwsError.
 
         A property that the resource does not have is ABSENT; one that cannot be read is left out.
         """
-        found: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
         for number, call in enumerate(self.calls):
-            named = [name for name in call.properties if name in wanted]
+            named = [name for name in call.properties if name in expected]
             if number and not named:
                 continue
             try:
-                thing = self._call(context, call, physical_id, wanted)
+                thing = self._call(context, call, physical_id, expected)
             except AwsError as error:
                 if error.code in call.unset:
-                    found.update(dict.fromkeys(named, ABSENT))
+                    properties.update(dict.fromkeys(named, ABSENT))
                     continue
                 if number or error.status >= 500:
                     raise
@@ -90,10 +92,12 @@ class ReadingRules:
             shape = _shape_at(self.service, call)
             for name in named:
                 source = call.properties[name]
-                value = physical_id if source == "@id" else taken(thing, source)
+                value = physical_id if source == "@id" else read_value(thing, source)
                 part = _shape_below(shape, source) if isinstance(source, str) else None
-                found[name] = _compared(call, physical_id, name, wanted[name], value, part)
-        return found
+                properties[name] = _compare_value(
+                    call, physical_id, name, expected[name], value, part
+                )
+        return properties
 
     def adopt(
         self, context: Context, physical_id: str, properties: Properties
@@ -109,38 +113,40 @@ class ReadingRules:
             return None
         if self.made is not None:
             return self.made(context, physical_id)
-        attributes = {name: taken(thing, source) for name, source in self.attributes.items()}
+        attributes = {name: read_value(thing, source) for name, source in self.attributes.items()}
         return ResourceResult(physical_id, {k: v for k, v in attributes.items() if v is not None})
 
-    def _call(self, context: Context, call: ReadCall, physical_id: str, wanted: Properties) -> Any:
-        params = {name: _param(value, physical_id, wanted) for name, value in call.params.items()}
+    def _call(
+        self, context: Context, call: ReadCall, physical_id: str, expected: Properties
+    ) -> Any:
+        params = {name: _param(value, physical_id, expected) for name, value in call.params.items()}
         params = {name: value for name, value in params.items() if value is not None}
-        return taken(context.call(self.service, call.operation, params), call.at or ".")
+        return read_value(context.call(self.service, call.operation, params), call.at or ".")
 
 
-def _param(value: Any, physical_id: str, wanted: Properties) -> Any:
+def _param(value: Any, physical_id: str, expected: Properties) -> Any:
     if isinstance(value, list):
-        return [_param(each, physical_id, wanted) for each in cast("list[Any]", value)]
+        return [_param(item, physical_id, expected) for item in cast("list[Any]", value)]
     if value == "@id":
         return physical_id
     if value == "@name":
         return physical_id.rpartition("|")[2]
     if isinstance(value, str) and value.startswith("@"):
-        return wanted.get(value[1:])
+        return expected.get(value[1:])
     return value
 
 
-def taken(value: Any, source: Source) -> Any:
+def read_value(value: Any, source: Source) -> Any:
     """Return the value at a source in an object; None when there is none."""
     if not isinstance(source, str):
         return source(value)
     return value if source == "." else value_at(value, source)
 
 
-def found_in(
-    answer: Mapping[str, Any], members: Mapping[str, str], wanted: Properties
+def find_properties(
+    answer: Mapping[str, Any], members: Mapping[str, str], expected: Properties
 ) -> dict[str, Any]:
-    """Return the properties of `wanted` at an answer's top, or in the single objects one level below.
+    """Return the properties of `expected` at an answer's top, or in the single objects one level below.
 
     `members` gives their names in the API; an empty name: the API has none, or it cannot be determined.
     """
@@ -149,14 +155,14 @@ def found_in(
         one = cast("list[Any]", value) if isinstance(value, list) else [value]
         if len(one) == 1 and isinstance(one[0], Mapping):
             levels.append(cast("Mapping[str, Any]", one[0]))
-    found: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     for name, member in members.items():
         for level in levels:
-            names = {each.lower(): each for each in level}
+            names = {property_name.lower(): property_name for property_name in level}
             key = names.get((member or name).lower())
-            if key is not None and level[key] is not None and name not in found:
-                found[name] = as_wanted(wanted[name], level[key], partly=True)
-    return found
+            if key is not None and level[key] is not None and name not in properties:
+                properties[name] = as_wanted(expected[name], level[key], partly=True)
+    return properties
 
 
 def _shape_at(service: str, call: ReadCall) -> Any:
@@ -177,112 +183,112 @@ def _shape_below(shape: Any, path: str) -> Any:
     return shape
 
 
-def _compared(
-    call: ReadCall, physical_id: str, name: str, wanted: Any, value: Any, shape: Any
+def _compare_value(
+    call: ReadCall, physical_id: str, name: str, expected: Any, value: Any, shape: Any
 ) -> Any:
     if value is None or (call.turn is not None and value == {}):
         return ABSENT
     if call.turn is None:
-        return as_wanted(wanted, value, shape)
-    turned = call.turn(physical_id, wanted)
+        return as_wanted(expected, value, shape)
+    turned = call.turn(physical_id, expected)
     seen = as_wanted(turned, value, shape)
     if seen == turned:
-        return wanted
-    return seen if turned == wanted else json.dumps(value, default=str)
+        return expected
+    return seen if turned == expected else json.dumps(value, default=str)
 
 
-def as_wanted(wanted: Any, value: Any, shape: Any = None, *, partly: bool = False) -> Any:
-    """Return a service's value in the template's form, so that equal settings compare equal to `wanted`.
+def as_wanted(expected: Any, value: Any, shape: Any = None, *, partly: bool = False) -> Any:
+    """Return a service's value in the template's form, so that equal settings compare equal to `expected`.
 
     Args:
-        wanted: the template's value.
+        expected: the template's value.
         value: the service's.
         shape: botocore's shape of `value`, which tells maps from structures.
-        partly: whether the service may omit members of an object; those are taken from `wanted`.
+        partly: whether the service may omit members of an object; those are taken from `expected`.
     """
-    if isinstance(wanted, dict) and isinstance(value, str):
-        return _document(cast("dict[str, Any]", wanted), value)
-    if isinstance(wanted, dict) and isinstance(value, Mapping):
+    if isinstance(expected, dict) and isinstance(value, str):
+        return _document(cast("dict[str, Any]", expected), value)
+    if isinstance(expected, dict) and isinstance(value, Mapping):
         return _object(
-            cast("dict[str, Any]", wanted), cast("Mapping[str, Any]", value), shape, partly
+            cast("dict[str, Any]", expected), cast("Mapping[str, Any]", value), shape, partly
         )
-    if isinstance(wanted, list):
+    if isinstance(expected, list):
         items = cast("list[Any]", value) if isinstance(value, list) else [value]
-        return _list(cast("list[Any]", wanted), items, shape, partly)
-    if isinstance(wanted, dict):
+        return _list(cast("list[Any]", expected), items, shape, partly)
+    if isinstance(expected, dict):
         return value
-    if _text(wanted) == _text(value) or _same_document(wanted, value):
-        return wanted
-    return _in_the_type_of(wanted, value)
+    if _text(expected) == _text(value) or _same_document(expected, value):
+        return expected
+    return _in_the_type_of(expected, value)
 
 
-def _in_the_type_of(wanted: Any, value: Any) -> Any:
+def _in_the_type_of(expected: Any, value: Any) -> Any:
     """Convert a service's value to the type of the template's: text, number or boolean."""
-    if isinstance(wanted, str):
+    if isinstance(expected, str):
         return _text(value)
-    if isinstance(wanted, bool) and value in ("true", "false"):
+    if isinstance(expected, bool) and value in ("true", "false"):
         return value == "true"
-    if isinstance(wanted, int) and isinstance(value, str) and value.isdecimal():
+    if isinstance(expected, int) and isinstance(value, str) and value.isdecimal():
         return int(value)
     return value
 
 
-def _document(wanted: dict[str, Any], text: str) -> Any:
+def _document(expected: dict[str, Any], text: str) -> Any:
     """Return the value of a JSON text, which IAM percent-encodes."""
-    for given in (text, unquote(text)):
+    for text_form in (text, unquote(text)):
         try:
-            return json.loads(given)
+            return json.loads(text_form)
         except ValueError:
             continue
     return text
 
 
-def _same_document(wanted: Any, value: Any) -> bool:
-    if not (isinstance(wanted, str) and isinstance(value, str) and wanted[:1] in ("{", "[")):
+def _same_document(expected: Any, value: Any) -> bool:
+    if not (isinstance(expected, str) and isinstance(value, str) and expected[:1] in ("{", "[")):
         return False
     try:
-        return json.loads(wanted) == json.loads(unquote(value))
+        return json.loads(expected) == json.loads(unquote(value))
     except ValueError:
         return False
 
 
 def _object(
-    wanted: dict[str, Any], value: Mapping[str, Any], shape: Any, partly: bool
+    expected: dict[str, Any], value: Mapping[str, Any], shape: Any, partly: bool
 ) -> dict[str, Any]:
     if getattr(shape, "type_name", "") == "map":
-        return {key: as_wanted(wanted.get(key), each) for key, each in value.items()}
+        return {key: as_wanted(expected.get(key), member) for key, member in value.items()}
     names = {name.lower(): name for name in value}
     members: Mapping[str, Any] = getattr(shape, "members", {})
-    found: dict[str, Any] = {}
-    for key, each in wanted.items():
+    compared: dict[str, Any] = {}
+    for key, member in expected.items():
         name = names.get(key.lower())
-        if name is None and (partly or each == []):
-            found[key] = each  # a missing list counts as an empty one
+        if name is None and (partly or member == []):
+            compared[key] = member  # a missing list counts as an empty one
         elif name is not None and value[name] is not None:
-            found[key] = as_wanted(each, value[name], members.get(name), partly=partly)
-    return found
+            compared[key] = as_wanted(member, value[name], members.get(name), partly=partly)
+    return compared
 
 
-def _list(wanted: list[Any], items: list[Any], shape: Any, partly: bool) -> list[Any]:
-    """Return a list in the order of `wanted`, since AWS's lists are mostly sets; ABSENT stands for missing items."""
+def _list(expected: list[Any], items: list[Any], shape: Any, partly: bool) -> list[Any]:
+    """Return a list in the order of `expected`, since AWS's lists are mostly sets; ABSENT stands for missing items."""
     inner = getattr(shape, "member", None)
 
-    def turned(each: Any, item: Any) -> Any:
-        return as_wanted(each, item, inner, partly=partly)
+    def turned(expected_item: Any, item: Any) -> Any:
+        return as_wanted(expected_item, item, inner, partly=partly)
 
     left = list(items)
-    found: list[Any] = []
-    for each in wanted:
-        same = (n for n, item in enumerate(left) if turned(each, item) == each)
+    compared: list[Any] = []
+    for expected_item in expected:
+        same = (n for n, item in enumerate(left) if turned(expected_item, item) == expected_item)
         at = next(same, None)
-        found.append(ABSENT if at is None else each)
+        compared.append(ABSENT if at is None else expected_item)
         if at is not None:
             left.pop(at)
-    for at, each in enumerate(wanted):
-        if found[at] is ABSENT and left:
-            found[at] = turned(each, left.pop(0))
-    guide: Any = wanted[-1] if wanted else None
-    return [*found, *(item if guide is None else turned(guide, item) for item in left)]
+    for at, expected_item in enumerate(expected):
+        if compared[at] is ABSENT and left:
+            compared[at] = turned(expected_item, left.pop(0))
+    guide: Any = expected[-1] if expected else None
+    return [*compared, *(item if guide is None else turned(guide, item) for item in left)]
 
 
 def _text(value: Any) -> str:
@@ -300,14 +306,14 @@ def same(names: str = "", **others: Source) -> dict[str, Source]:
 
 def last_of(path: str) -> Source:
     """Return the source of a name at the end of an ARN."""
-    return lambda thing: str(taken(thing, path)).rsplit(":", 1)[-1]
+    return lambda thing: str(read_value(thing, path)).rsplit(":", 1)[-1]
 
 
 def each_of(path: str, member: str) -> Source:
     """Return the source of a list: one member of each object in another list."""
 
     def members(thing: Any) -> list[Any] | None:
-        found: list[dict[str, Any]] = taken(thing, path) or []
-        return [each[member] for each in found] or None
+        things: list[dict[str, Any]] = read_value(thing, path) or []
+        return [item[member] for item in things] or None
 
     return members

@@ -30,7 +30,7 @@ def aws_types() -> frozenset[str]:
     return frozenset(json.loads(_NAMES.read_text()))
 
 
-def named_in(kind: str, member: str) -> tuple[str, ...]:
+def list_names(kind: str, member: str) -> tuple[str, ...]:
     """Return the names in a schema's `member`; an empty set for a type without a schema."""
     schema: dict[str, Any] = schemas().get(kind, {})
     return tuple(schema.get(member, ()))

@@ -43,26 +43,26 @@ class Converter:
         if not isinstance(value, Mapping):
             raise ResourceFailed(f"Properties validation failed: {path} is not an object")
         members = {name.lower(): name for name in shape.members}
-        found: dict[str, Any] = {}
-        for key, each in cast("Mapping[str, Any]", value).items():
+        converted: dict[str, Any] = {}
+        for key, item in cast("Mapping[str, Any]", value).items():
             name = members.get(self.names.get(key, key).lower())
             if name is None:
                 self.dropped.append(f"{path}.{key}")
             else:
-                found[name] = self.value(each, shape.members[name], f"{path}.{key}")
-        return found
+                converted[name] = self.value(item, shape.members[name], f"{path}.{key}")
+        return converted
 
     def many(self, value: Any, shape: Any, path: str) -> Any:
         """Return a list; a single value is a list of one."""
         items = cast("list[Any]", value if isinstance(value, list) else [value])
-        return [self.value(each, shape.member, f"{path}[{at}]") for at, each in enumerate(items)]
+        return [self.value(item, shape.member, f"{path}[{at}]") for at, item in enumerate(items)]
 
-    def mapped(self, value: Any, shape: Any, path: str) -> Any:
+    def convert_map(self, value: Any, shape: Any, path: str) -> Any:
         """Return a map."""
         if not isinstance(value, Mapping):
             raise ResourceFailed(f"Properties validation failed: {path} is not an object")
         items = cast("Mapping[str, Any]", value).items()
-        return {str(key): self.value(each, shape.value, f"{path}.{key}") for key, each in items}
+        return {str(key): self.value(item, shape.value, f"{path}.{key}") for key, item in items}
 
     def text(self, value: Any, shape: Any, path: str) -> Any:
         """Return text; an object or a list becomes JSON."""
@@ -95,7 +95,7 @@ class Converter:
 _CONVERTERS: dict[str, Callable[[Converter, Any, Any, str], Any]] = {
     "structure": Converter.structure,
     "list": Converter.many,
-    "map": Converter.mapped,
+    "map": Converter.convert_map,
     "string": Converter.text,
     "character": Converter.text,
     "integer": Converter.number,
@@ -114,13 +114,13 @@ def tags_as(shape: Any, tags: Mapping[str, str]) -> Any:
     names = list(shape.member.members)
     key = next(name for name in names if "key" in name.lower())
     value = next(name for name in names if "value" in name.lower())
-    return [{key: each, value: tags[each]} for each in tags]
+    return [{key: tag, value: tags[tag]} for tag in tags]
 
 
 def tags_of(value: Any) -> dict[str, str]:
     """Return the tags of a template, which writes them as a list or as a map."""
     if isinstance(value, Mapping):
-        return {str(key): str(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {str(key): str(item) for key, item in cast("Mapping[str, Any]", value).items()}
     listed = cast("list[dict[str, Any]]", value if isinstance(value, list) else [])
     return {str(tag["Key"]): str(tag.get("Value", "")) for tag in listed if "Key" in tag}
 

@@ -107,7 +107,7 @@ def replacement(details: list[Change]) -> str:
     return "Conditional" if recreating or perhaps else "False"
 
 
-def without_values(change: Change) -> Change:
+def remove_values(change: Change) -> Change:
     """Return a change in the view without property values."""
     shown = {key: value for key, value in change.items() if not key.endswith("Context")}
     kept = ("Attribute", "Name", "RequiresRecreation")

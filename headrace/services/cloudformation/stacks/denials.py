@@ -45,23 +45,25 @@ def denial(policy: str, action: str, logical_id: str, kind: str) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    return [str(each) for each in cast("list[Any]", value if isinstance(value, list) else [value])]
+    return [str(item) for item in cast("list[Any]", value if isinstance(value, list) else [value])]
 
 
 def _is_meant(statement: Mapping[str, Any], member: str, value: str) -> bool:
     """Whether a statement's Action or Resource, or NotAction or NotResource, applies to a value."""
     if f"Not{member}" in statement:
-        return not any(glob_matches(each, value) for each in _texts(statement[f"Not{member}"]))
-    return any(glob_matches(each, value) for each in _texts(statement.get(member, [])))
+        return not any(glob_matches(text, value) for text in _texts(statement[f"Not{member}"]))
+    return any(glob_matches(text, value) for text in _texts(statement.get(member, [])))
 
 
 def _holds(condition: Mapping[str, Any], kind: str) -> bool:
     """Whether a condition on the resource's type is true; any other condition is false."""
     for operator, keys in condition.items():
         for key, values in cast("Mapping[str, Any]", keys).items():
-            wanted = _texts(values)
-            matches = operator == "StringLike" and any(glob_matches(each, kind) for each in wanted)
-            equals = operator == "StringEquals" and kind in wanted
+            expected = _texts(values)
+            matches = operator == "StringLike" and any(
+                glob_matches(text, kind) for text in expected
+            )
+            equals = operator == "StringEquals" and kind in expected
             if key != "ResourceType" or not (matches or equals):
                 return False
     return True

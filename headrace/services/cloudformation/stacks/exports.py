@@ -33,26 +33,26 @@ class Exports:
         }
 
     def missing(
-        self, stack: Stack, template: Template, wanted: set[str], scope: Scope
+        self, stack: Stack, template: Template, names: set[str], scope: Scope
     ) -> str | None:
         """Return the failure of a template that imports a name that no stack exports, or None.
 
-        Only resources in `wanted` count. The stack fails before any resource is begun, and has only its own events
+        Only resources in `names` count. The stack fails before any resource is begun, and has only its own events
         (observed: widdix/aws-s3-virusscan#39).
         """
         if "ImportValue" not in template.body:
             return None
-        return _missing_import(template, wanted, scope, self.all(stack.account, stack.region))
+        return _missing_import(template, names, scope, self.all(stack.account, stack.region))
 
     def read(self, stack: Stack, name: str) -> str:
         """Return an export's value and note that `stack` uses it. Raises ResourceFailed."""
-        found = self.all(stack.account, stack.region).get(name)
-        if found is None:
+        export = self.all(stack.account, stack.region).get(name)
+        if export is None:
             raise ResourceFailed(_MISSING.format(name))
         with self._stacks.lock:
             if name not in stack.imports:
                 stack.imports.append(name)
-        return found[1]
+        return export[1]
 
     def importers(self, stack: Stack, export_name: str) -> list[Stack]:
         """Return the existing stacks that import an export of `stack`."""
@@ -89,7 +89,7 @@ class Exports:
 
 
 def _missing_import(
-    template: Template, wanted: set[str], scope: Scope, exported: Container[str]
+    template: Template, names: set[str], scope: Scope, exported: Container[str]
 ) -> str | None:
     missing: list[str] = []
 
@@ -111,7 +111,7 @@ def _missing_import(
         allowance=Allowance(),
     )
     for name in template.resources:
-        if name in wanted:
+        if name in names:
             try:
                 evaluate(template.resources[name].get("Properties", {}), before)
             except (TemplateError, ResourceFailed):

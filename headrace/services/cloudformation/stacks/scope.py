@@ -17,7 +17,7 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.stacks.exports import Exports
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import graph
-from headrace.services.cloudformation.template.intrinsics import Scope, unresolved
+from headrace.services.cloudformation.template.intrinsics import Scope, build_unresolved_error
 from headrace.services.cloudformation.template.references import conditions_in
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.values import NO_VALUE, UNKNOWN, Allowance
@@ -112,7 +112,7 @@ def scope_of(
 
     def attribute(logical_id: str, name: str) -> Any:
         if skipped(logical_id):
-            raise unresolved(logical_id)
+            raise build_unresolved_error(logical_id)
         if later(logical_id):
             return UNKNOWN
         resource = resources.get(logical_id)
@@ -124,9 +124,9 @@ def scope_of(
             return resource.attributes[name]
         # A property is an attribute too (recorded: an SNS topic's DisplayName).
         for source in (resource.attributes, resource.properties):
-            found = _at_path(source, name)
-            if found is not None:
-                return found
+            value = _at_path(source, name)
+            if value is not None:
+                return value
         raise NoSuchAttribute(resource.type, logical_id, name)
 
     return Scope(

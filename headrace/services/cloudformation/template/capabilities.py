@@ -23,22 +23,22 @@ def iam_resources(template: Template) -> list[Mapping[str, Any]]:
     return [r for r in template.resources.values() if str(r["Type"]).startswith("AWS::IAM::")]
 
 
-def needed_capability(template: Template) -> str:
+def find_needed_capability(template: Template) -> str:
     """Return the capability that a template needs, or an empty text."""
     iam = iam_resources(template)
     named = any(_NAMED_IAM.get(r["Type"], "") in r.get("Properties", {}) for r in iam)
     return "CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM" if iam else ""
 
 
-def check_capabilities(template: Template, given: list[str], *, is_change_set: bool) -> None:
+def check_capabilities(template: Template, capabilities: list[str], *, is_change_set: bool) -> None:
     """Raise InsufficientCapabilitiesException when the request does not acknowledge IAM resources or transforms.
 
     Creating a change set needs no acknowledgement of transforms: it shows their result (documented: API_CreateStack).
     """
-    if template.original and not is_change_set and _AUTO_EXPAND not in given:
+    if template.original and not is_change_set and _AUTO_EXPAND not in capabilities:
         raise AwsError(
             "InsufficientCapabilitiesException", f"Requires capabilities : [{_AUTO_EXPAND}]"
         )
-    needed = needed_capability(template)
-    if needed and needed not in given and "CAPABILITY_NAMED_IAM" not in given:
+    needed = find_needed_capability(template)
+    if needed and needed not in capabilities and "CAPABILITY_NAMED_IAM" not in capabilities:
         raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")

@@ -62,7 +62,7 @@ def template_error(sentence: str) -> TemplateError:
     return TemplateError(f"Template error: {sentence}")
 
 
-def unsupported_function(name: str) -> TemplateError:
+def build_unsupported_error(name: str) -> TemplateError:
     """Return the error for an unknown function (reported by many)."""
     return template_error(
         f"Encountered unsupported function: {name} Supported functions are: [{', '.join(FUNCTIONS)}]"
@@ -135,7 +135,7 @@ def _check_values(value: Any, template: Template) -> None:
 
 def _check_function(name: str, argument: Any, template: Template) -> None:
     if name.startswith("Fn::") and name not in FUNCTIONS and not name.startswith(_ADDED):
-        raise unsupported_function(name)
+        raise build_unsupported_error(name)
     check_count(name, argument)
     if name in _COUNTS:
         _check_arguments(name, cast("list[Any]", argument), template)

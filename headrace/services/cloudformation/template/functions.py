@@ -70,13 +70,13 @@ def select(arguments: list[Any], context: TemplateContext) -> Any:
     index, items = arguments
     if is_unknown(items):
         return UNKNOWN
-    place = str(index).strip()
-    if not isinstance(items, list) or not (place.isascii() and place.isdigit()):
+    index_text = str(index).strip()
+    if not isinstance(items, list) or not (index_text.isascii() and index_text.isdigit()):
         raise _not_selectable()
-    found = cast("list[Any]", items)
-    if len(place) > len(str(len(found))) or int(place) >= len(found):
+    choices = cast("list[Any]", items)
+    if len(index_text) > len(str(len(choices))) or int(index_text) >= len(choices):
         raise _not_selectable()
-    return found[int(place)]
+    return choices[int(index_text)]
 
 
 def _not_selectable() -> TemplateError:
@@ -113,8 +113,8 @@ def negate(arguments: list[Any], context: TemplateContext) -> bool:
 
 def contains(arguments: list[Any], context: TemplateContext) -> bool:
     """Fn::Contains."""
-    items, wanted = arguments
-    return wanted in items
+    items, operands = arguments
+    return operands in items
 
 
 def find_in_map(keys: list[Any], context: TemplateContext) -> Any:
@@ -163,15 +163,15 @@ def cidr(arguments: list[Any], context: TemplateContext) -> Any:
         block, count, *bits = map(str, arguments)
         network = ipaddress.ip_network(block, strict=False)
         prefix = network.max_prefixlen - int(bits[0] if bits else 8)
-        wanted = int(count)
-        if not 1 <= wanted <= limits.CIDRS:
+        block_count = int(count)
+        if not 1 <= block_count <= limits.CIDRS:
             raise ValueError(f"count is not between 1 and {limits.CIDRS}")
-        if network.prefixlen > prefix or wanted > 1 << (prefix - network.prefixlen):
-            raise ValueError(f"{block} does not hold {wanted} blocks of that size")
+        if network.prefixlen > prefix or block_count > 1 << (prefix - network.prefixlen):
+            raise ValueError(f"{block} does not hold {block_count} blocks of that size")
     except ValueError as error:
         raise forms.template_error(f"{forms.CIDR} ({error})") from error
     subnets = network.subnets(new_prefix=prefix)
-    return [str(next(subnets)) for _ in range(wanted)]
+    return [str(next(subnets)) for _ in range(block_count)]
 
 
 def to_json_string(value: Any, context: TemplateContext) -> Any:

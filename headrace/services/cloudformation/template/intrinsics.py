@@ -71,7 +71,7 @@ _Function = Callable[[Any, Scope], Any]
 _Evaluated = Callable[[Any, Scope], Any]
 
 
-def unresolved(name: str) -> TemplateError:
+def build_unresolved_error(name: str) -> TemplateError:
     """Return the error for a name whose resource does not exist, or whose condition is false."""
     return TemplateError(
         f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the template"
@@ -115,7 +115,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
         if function is not None:
             return function(argument, scope)
         if name.startswith("Fn::"):
-            raise forms.unsupported_function(name)
+            raise forms.build_unsupported_error(name)
     evaluated = {key: _evaluate(item, scope) for key, item in mapping.items()}
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 
@@ -123,21 +123,21 @@ def _evaluate(value: Any, scope: Scope) -> Any:
 def _dynamic(text: str, scope: Scope) -> str:
     """Replace each `{{resolve:<service>:<key>}}` once, from left to right; a replacement is not resolved again."""
     pieces: list[str] = []
-    place = 0
-    while (start := text.find(_DYNAMIC_START, place)) >= 0:
+    offset = 0
+    while (start := text.find(_DYNAMIC_START, offset)) >= 0:
         key_start = start + len(_DYNAMIC_START)
         end = text.find(_DYNAMIC_END, key_start, key_start + _DYNAMIC_CHARACTERS)
         if end < 0:
-            pieces.append(text[place:key_start])
-            place = key_start
+            pieces.append(text[offset:key_start])
+            offset = key_start
             continue
         service, _, key = text[key_start:end].partition(":")
         known = service in _DYNAMIC_SERVICES and key and "}" not in key
         stop = end + len(_DYNAMIC_END) if known else key_start
-        pieces += [text[place:start], scope.dynamic(service, key) if known else text[start:stop]]
-        scope.allowance.take(len(pieces[-1]) + start - place)
-        place = stop
-    return "".join([*pieces, text[place:]])
+        pieces += [text[offset:start], scope.dynamic(service, key) if known else text[start:stop]]
+        scope.allowance.take(len(pieces[-1]) + start - offset)
+        offset = stop
+    return "".join([*pieces, text[offset:]])
 
 
 def _ref(argument: Any, scope: Scope) -> Any:
@@ -146,7 +146,7 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if not isinstance(argument, str):
         raise forms.no_string_ref()
     if argument not in scope.names:
-        raise unresolved(argument)
+        raise build_unresolved_error(argument)
     value = scope.names[argument]
     scope.allowance.take_value(value)
     return value

@@ -11,7 +11,7 @@ from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import Template
 
 
-def evaluated_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
+def evaluate_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
     """Return a template's outputs in the API's form. Raises TemplateError, ResourceFailed."""
     outputs: list[dict[str, str]] = []
     for name, output in template.outputs.items():
@@ -41,10 +41,14 @@ def check_exports(template: Template, scope: Scope) -> None:
 
 def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:
     """Return the error for an attribute, with the path of its Fn::GetAtt in the template (recorded)."""
-    wanted = [error.logical_id, *error.name.split(".")]
-    for where, found in _attributes(path, value):
-        parts = found.split(".") if isinstance(found, str) else ".".join(map(str, found)).split(".")
-        if parts == wanted:
+    expected = [error.logical_id, *error.name.split(".")]
+    for where, path_found in _attributes(path, value):
+        parts = (
+            path_found.split(".")
+            if isinstance(path_found, str)
+            else ".".join(map(str, path_found)).split(".")
+        )
+        if parts == expected:
             path = where
             break
     return ResourceFailed(
@@ -55,11 +59,11 @@ def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFail
 def _attributes(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield each Fn::GetAtt in a value with its path."""
     if isinstance(value, dict):
-        for key, each in cast("dict[str, Any]", value).items():
-            if key == "Fn::GetAtt" and isinstance(each, str | list):
-                yield f"{path}/{key}", cast("Any", each)
+        for key, item in cast("dict[str, Any]", value).items():
+            if key == "Fn::GetAtt" and isinstance(item, str | list):
+                yield f"{path}/{key}", cast("Any", item)
             else:
-                yield from _attributes(f"{path}/{key}", each)
+                yield from _attributes(f"{path}/{key}", item)
     elif isinstance(value, list):
-        for at, each in enumerate(cast("list[Any]", value)):
-            yield from _attributes(f"{path}/{at}", each)
+        for at, item in enumerate(cast("list[Any]", value)):
+            yield from _attributes(f"{path}/{at}", item)

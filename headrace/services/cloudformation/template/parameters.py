@@ -39,27 +39,27 @@ def effective_values(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve(
     declared: Mapping[str, Any],
-    given: Mapping[str, str],
+    values: Mapping[str, str],
     previous: Mapping[str, str],
     use_previous: set[str],
     read_ssm: Callable[[str], str],
 ) -> dict[str, Parameter]:
     """Return every declared parameter's value. Raises TemplateError."""
-    for place, value in enumerate(given.values(), 1):
-        member = f"parameters.{place}.member.parameterValue"
+    for number, value in enumerate(values.values(), 1):
+        member = f"parameters.{number}.member.parameterValue"
         if refusal := too_long(value, member, limits.PARAMETER_VALUE_BYTES):
             raise refusal
-    unknown = sorted(set(given) - set(declared))
+    unknown = sorted(set(values) - set(declared))
     if unknown:
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing: list[str] = []
-    found: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = {}
     budget = MatchingBudget()
     for name, declaration in declared.items():
         if name in use_previous and name in previous:
             value: str | None = previous[name]
         else:
-            value = given.get(name)
+            value = values.get(name)
             if value is None and "Default" in declaration:
                 value = _text(declaration["Default"])
         if value is None:
@@ -69,10 +69,10 @@ def resolve(
                 )
             missing.append(name)
             continue
-        found[name] = _checked(name, declaration, value, read_ssm, budget)
+        parameters[name] = _check_value(name, declaration, value, read_ssm, budget)
     if missing:
         raise TemplateError(f"Parameters: [{', '.join(sorted(missing))}] must have values")
-    return found
+    return parameters
 
 
 def _text(value: Any) -> str:
@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _checked(
+def _check_value(
     name: str,
     declaration: Mapping[str, Any],
     value: str,
@@ -104,23 +104,23 @@ def _checked(
     allowed = declaration.get("AllowedValues")
     if allowed is not None and value not in [_text(item) for item in allowed]:
         shown = ", ".join(_text(item) for item in allowed)
-        raise _refused(name, declaration, f"must be one of AllowedValues [{shown}]")
+        raise _build_refusal(name, declaration, f"must be one of AllowedValues [{shown}]")
     pattern = declaration.get("AllowedPattern")
     # A list's pattern must match each of its items (documented: parameters-section-structure).
     items = [item.strip() for item in value.split(",")] if kind == "CommaDelimitedList" else [value]
     if pattern is not None and not all(
         _matches(name, str(pattern), item, budget) for item in items
     ):
-        raise _refused(name, declaration, f"must match pattern {pattern}")
+        raise _build_refusal(name, declaration, f"must match pattern {pattern}")
     if kind == "Number":
         _check_number(name, declaration, value)
     else:
         if "MinLength" in declaration and len(value) < _bound(name, declaration, "MinLength"):
-            raise _refused(
+            raise _build_refusal(
                 name, declaration, f"must contain at least {declaration['MinLength']} characters"
             )
         if "MaxLength" in declaration and len(value) > _bound(name, declaration, "MaxLength"):
-            raise _refused(
+            raise _build_refusal(
                 name, declaration, f"must contain at most {declaration['MaxLength']} characters"
             )
     return Parameter(
@@ -152,11 +152,11 @@ def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None
     if not math.isfinite(number):
         raise TemplateError(f"Parameter '{name}' must be a number.")
     if "MinValue" in declaration and number < _bound(name, declaration, "MinValue"):
-        raise _refused(
+        raise _build_refusal(
             name, declaration, f"must be a number not less than {declaration['MinValue']}"
         )
     if "MaxValue" in declaration and number > _bound(name, declaration, "MaxValue"):
-        raise _refused(
+        raise _build_refusal(
             name, declaration, f"must be a number not greater than {declaration['MaxValue']}"
         )
 
@@ -170,7 +170,7 @@ def _bound(name: str, declaration: Mapping[str, Any], key: str) -> float:
         ) from error
 
 
-def _refused(name: str, declaration: Mapping[str, Any], why: str) -> TemplateError:
+def _build_refusal(name: str, declaration: Mapping[str, Any], why: str) -> TemplateError:
     described = declaration.get("ConstraintDescription")
     reason = f"failed to satisfy constraint: {described}" if described else why
     return TemplateError(f"Parameter '{name}' {reason}")

@@ -101,10 +101,10 @@ def get_att_parts(item: Any) -> tuple[str, Any]:
     )
 
 
-def _is_attribute(given: Any) -> bool:
-    if isinstance(given, dict):
-        return list(cast("dict[str, Any]", given)) == ["Ref"]
-    return isinstance(given, str)
+def _is_attribute(attribute: Any) -> bool:
+    if isinstance(attribute, dict):
+        return list(cast("dict[str, Any]", attribute)) == ["Ref"]
+    return isinstance(attribute, str)
 
 
 def dependencies(template: Template, logical_id: str) -> set[str]:
@@ -118,11 +118,11 @@ def dependencies(template: Template, logical_id: str) -> set[str]:
                 f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the"
                 " template"
             )
-    found = {*named, *references(resource.get("Properties", {}))}
+    logical_ids = {*named, *references(resource.get("Properties", {}))}
     # Parts outside the Properties are read too, and may name the resource itself.
     beside = {*references([resource.get(key) for key in _READ_BESIDE])} - {logical_id}
     # A resource that names itself is a cycle of one.
-    return {name for name in found | beside if name in template.resources}
+    return {name for name in logical_ids | beside if name in template.resources}
 
 
 def conditions_in(value: Any) -> Iterator[str]:

@@ -78,10 +78,10 @@ def _check_quotas(template: Template) -> None:
         raise TemplateError(
             f"Template format error: 'Description' length is greater than {limits.DESCRIPTION_BYTES}."
         )
-    found = template.body.count("{{resolve:")
-    if found > limits.DYNAMIC_REFERENCES:
+    count = template.body.count("{{resolve:")
+    if count > limits.DYNAMIC_REFERENCES:
         raise TemplateError(
-            f"Template format error: Dynamic references count {found} is greater than max allowed"
+            f"Template format error: Dynamic references count {count} is greater than max allowed"
             f" {limits.DYNAMIC_REFERENCES}"
         )
 
@@ -254,14 +254,14 @@ def _check_references(template: Template) -> None:
     """Raise TemplateError for names that refer to nothing, with AWS's sentence for each function."""
     known = {*template.resources, *template.parameters, *PSEUDO_PARAMETERS}
     for block in ("resources", "outputs"):
-        found = [one for one in mentions(getattr(template, block)) if one[1] not in known]
-        missing = {name for _, name, attribute in found if not attribute}
+        unknown = [one for one in mentions(getattr(template, block)) if one[1] not in known]
+        missing = {name for _, name, attribute in unknown if not attribute}
         if missing:
             raise TemplateError(
                 f"Template format error: Unresolved resource dependencies [{', '.join(sorted(missing))}] in the"
                 f" {block.title()} block of the template"
             )
-        for function, name, attribute in found:
+        for function, name, attribute in unknown:
             what = f"undefined resource {name}"
             if function == "Fn::Sub":
                 what = f"invalid resource attribute {name}.{attribute}"

@@ -43,7 +43,7 @@ def template_text(request: TemplateRequest, objects: ObjectStore, endpoint_url: 
     return object_text(str(url), objects, endpoint_url)
 
 
-def included_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
+def read_included_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
     """Return the text that AWS::Include inserts. Raises TemplateError, which names a missing bucket (recorded)."""
     bucket, key = _bucket_and_key(url, endpoint_url)
     try:

@@ -129,11 +129,11 @@ def _load_yaml(body: str) -> Any:
 def _place(error: yaml.YAMLError) -> str:
     """Return the position of a YAML error in AWS's form (reported by many), or headrace's own reason."""
     mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+    position = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
     problem = str(getattr(error, "problem", ""))
     if problem.startswith(_REFUSED_HERE):
-        return f"{problem}, {place}"
-    return place or " ".join(str(error).split())
+        return f"{problem}, {position}"
+    return position or " ".join(str(error).split())
 
 
 def _check_events(body: str) -> None:

@@ -21,7 +21,9 @@ def transforms_of(document: Any) -> list[str]:
     """Return the names of the transforms of the whole template, in order."""
     if not isinstance(document, Mapping):
         return []
-    return [name for name, _ in _named(cast("Mapping[str, Any]", document).get("Transform"))]
+    return [
+        name for name, _ in _list_transforms(cast("Mapping[str, Any]", document).get("Transform"))
+    ]
 
 
 def has_transforms(document: Any) -> bool:
@@ -38,43 +40,45 @@ def has_transforms(document: Any) -> bool:
 
 def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template after its transforms. Raises TemplateError."""
-    whole = _named(document.get("Transform"))
-    found = cast(
+    whole = _list_transforms(document.get("Transform"))
+    expanded = cast(
         "dict[str, Any]", _inside({k: v for k, v in document.items() if k != "Transform"}, context)
     )
     for name, params in whole:
         if name == serverless.NAME:
-            found = serverless.expand(found, context)
+            expanded = serverless.expand(expanded, context)
         elif name == language_extensions.NAME:
-            found = language_extensions.expand(found, context.parameters)
+            expanded = language_extensions.expand(expanded, context.parameters)
         elif name == INCLUDE:
-            found = {**found, **_included(params, context)}
+            expanded = {**expanded, **_include(params, context)}
         else:
-            found = _by_macro(name, params, found, context)
-    found.pop("Transform", None)
-    if len(json.dumps(found)) > limits.PRODUCED_BYTES:
+            expanded = _run_macro(name, params, expanded, context)
+    expanded.pop("Transform", None)
+    if len(json.dumps(expanded)) > limits.PRODUCED_BYTES:
         raise TemplateError(
             f"Template error: transforms produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
             " not take"
         )
-    return found
+    return expanded
 
 
-def _named(given: Any) -> list[tuple[str, dict[str, Any]]]:
+def _list_transforms(section: Any) -> list[tuple[str, dict[str, Any]]]:
     """Return the transforms in a template's Transform section, each with its parameters."""
-    items = cast("list[Any]", given if isinstance(given, list) else [given] if given else [])
-    found: list[tuple[str, dict[str, Any]]] = []
+    items = cast(
+        "list[Any]", section if isinstance(section, list) else [section] if section else []
+    )
+    transforms: list[tuple[str, dict[str, Any]]] = []
     for item in items:
         if isinstance(item, str):
-            found.append((item, {}))
+            transforms.append((item, {}))
         elif isinstance(item, Mapping) and "Name" in item:
             mapping = cast("Mapping[str, Any]", item)
-            found.append((str(mapping["Name"]), dict(mapping.get("Parameters") or {})))
+            transforms.append((str(mapping["Name"]), dict(mapping.get("Parameters") or {})))
         else:
             raise TemplateError(
                 "Template format error: Transform must be a name, or an object with a Name"
             )
-    return found
+    return transforms
 
 
 def _inside(value: Any, context: TransformContext) -> Any:
@@ -84,18 +88,18 @@ def _inside(value: Any, context: TransformContext) -> Any:
     if not isinstance(value, Mapping):
         return value
     mapping = cast("Mapping[str, Any]", value)
-    found: Any = {k: _inside(v, context) for k, v in mapping.items() if k != "Fn::Transform"}
-    for name, params in _named(mapping.get("Fn::Transform")):
+    expanded: Any = {k: _inside(v, context) for k, v in mapping.items() if k != "Fn::Transform"}
+    for name, params in _list_transforms(mapping.get("Fn::Transform")):
         by_include = name == INCLUDE
-        found = (
-            {**found, **_included(params, context)}
+        expanded = (
+            {**expanded, **_include(params, context)}
             if by_include
-            else _by_macro(name, params, found, context)
+            else _run_macro(name, params, expanded, context)
         )
-    return found
+    return expanded
 
 
-def _included(params: Mapping[str, Any], context: TransformContext) -> dict[str, Any]:
+def _include(params: Mapping[str, Any], context: TransformContext) -> dict[str, Any]:
     location = _plain(params.get("Location"), context)
     if not isinstance(location, str):
         raise TransformFailed(
@@ -110,7 +114,7 @@ def _included(params: Mapping[str, Any], context: TransformContext) -> dict[str,
     return cast("dict[str, Any]", fragment)
 
 
-def _by_macro(
+def _run_macro(
     name: str, params: Mapping[str, Any], fragment: Any, context: TransformContext
 ) -> Any:
     event = {
@@ -132,11 +136,11 @@ def _plain(value: Any, context: TransformContext) -> Any:
     if set(mapping) == {"Ref"}:
         return context.parameters.get(str(mapping["Ref"]), mapping)
     if set(mapping) == {"Fn::Sub"}:
-        return _filled(mapping["Fn::Sub"], context) or mapping
+        return _fill_sub(mapping["Fn::Sub"], context) or mapping
     return mapping
 
 
-def _filled(argument: Any, context: TransformContext) -> str | None:
+def _fill_sub(argument: Any, context: TransformContext) -> str | None:
     """Return the text of an Fn::Sub, or None when it refers to a resource."""
     text, variables = sub_parts(argument)
     known = {

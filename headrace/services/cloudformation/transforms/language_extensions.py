@@ -33,46 +33,46 @@ class _Unrolling:
             return [self.value(item) for item in cast("list[Any]", value)]
         if not isinstance(value, Mapping):
             return value
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, item in cast("Mapping[str, Any]", value).items():
-            made = self._loop(key, item) if key.startswith(_LOOP) else {key: self.value(item)}
-            twice = found.keys() & made.keys()
+            expanded = self._loop(key, item) if key.startswith(_LOOP) else {key: self.value(item)}
+            twice = members.keys() & expanded.keys()
             if twice:
-                raise _failed(f"Fn::ForEach makes the key {min(twice)} twice")
-            found.update(made)
-        return found
+                raise _build_failure(f"Fn::ForEach makes the key {min(twice)} twice")
+            members.update(expanded)
+        return members
 
     def _loop(self, key: str, argument: Any) -> dict[str, Any]:
         parts = cast("list[Any]", argument if isinstance(argument, list) else [])
         if len(parts) != 3 or not isinstance(parts[0], str) or not isinstance(parts[2], Mapping):
-            raise _failed(f"{key} layout is incorrect")
+            raise _build_failure(f"{key} layout is incorrect")
         name, body = parts[0], cast("Mapping[str, Any]", parts[2])
-        made: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for item in self._collection(key, parts[1]):
             self._copies += 1
             if self._copies > _MOST_COPIES:
-                raise _failed(f"Fn::ForEach makes more than {_MOST_COPIES} copies")
-            made.update(self.value(_put_in(body, name, item)))
-        return made
+                raise _build_failure(f"Fn::ForEach makes more than {_MOST_COPIES} copies")
+            members.update(self.value(_put_in(body, name, item)))
+        return members
 
-    def _collection(self, key: str, given: Any) -> list[str]:
-        resolved = self._resolved(given)
+    def _collection(self, key: str, collection: Any) -> list[str]:
+        resolved = self._resolve(collection)
         if isinstance(resolved, str):
             return [part.strip() for part in resolved.split(",")]
         if isinstance(resolved, list):
             items: list[str] = []
-            for each in cast("list[Any]", resolved):
-                value = self._resolved(each)
+            for item in cast("list[Any]", resolved):
+                value = self._resolve(item)
                 if isinstance(value, list):
                     items += map(str, cast("list[Any]", value))
                 elif isinstance(value, str | int):
                     items.append(str(value))
                 else:
-                    raise _failed(f"{key} could not be resolved")
+                    raise _build_failure(f"{key} could not be resolved")
             return items
-        raise _failed(f"{key} could not be resolved")
+        raise _build_failure(f"{key} could not be resolved")
 
-    def _resolved(self, value: Any) -> Any:
+    def _resolve(self, value: Any) -> Any:
         """Return a Ref to a parameter, or a look-up in a mapping, resolved; other values unchanged."""
         if not isinstance(value, Mapping):
             return value
@@ -86,24 +86,24 @@ class _Unrolling:
             kind = str(declared.get("Type", ""))
             return text.split(",") if "List" in kind else text
         if function == "Fn::FindInMap" and isinstance(argument, list):
-            found: Any = self._mappings
-            for name in map(self._resolved, cast("list[Any]", argument)[:3]):
-                found = (
-                    cast("Mapping[str, Any]", found).get(name)
-                    if isinstance(found, Mapping)
+            resolved: Any = self._mappings
+            for name in map(self._resolve, cast("list[Any]", argument)[:3]):
+                resolved = (
+                    cast("Mapping[str, Any]", resolved).get(name)
+                    if isinstance(resolved, Mapping)
                     else None
                 )
-            return found
+            return resolved
         return mapping
 
     def policies(self, resources: Any) -> None:
         """Resolve references to parameters in deletion policies, where AWS otherwise takes only text."""
-        found = cast("dict[str, Any]", resources if isinstance(resources, dict) else {})
-        for each in found.values():
-            resource = cast("dict[str, Any]", each if isinstance(each, dict) else {})
+        definitions = cast("dict[str, Any]", resources if isinstance(resources, dict) else {})
+        for definition in definitions.values():
+            resource = cast("dict[str, Any]", definition if isinstance(definition, dict) else {})
             for name in ("DeletionPolicy", "UpdateReplacePolicy"):
                 if isinstance(resource.get(name), dict):
-                    resource[name] = self._resolved(resource[name])
+                    resource[name] = self._resolve(resource[name])
 
 
 def _put_in(value: Any, name: str, item: str) -> Any:
@@ -112,13 +112,13 @@ def _put_in(value: Any, name: str, item: str) -> Any:
         text = value.replace(f"${{{name}}}", item)
         return text.replace(f"&{{{name}}}", re.sub(r"[^A-Za-z0-9]", "", item))
     if isinstance(value, list):
-        return [_put_in(each, name, item) for each in cast("list[Any]", value)]
+        return [_put_in(member, name, item) for member in cast("list[Any]", value)]
     if isinstance(value, Mapping):
         mapping = cast("Mapping[str, Any]", value)
         if len(mapping) == 1 and mapping.get("Ref") == name:
             return item
         return {
-            _put_in(key, name, item): _put_in(each, name, item) for key, each in mapping.items()
+            _put_in(key, name, item): _put_in(member, name, item) for key, member in mapping.items()
         }
     return value
 
@@ -140,12 +140,12 @@ class _Settling:
             return [self.value(item) for item in cast("list[Any]", value)]
         if not isinstance(value, Mapping):
             return value
-        found = {k: self.value(each) for k, each in cast("Mapping[str, Any]", value).items()}
-        if len(found) != 1:
-            return found
-        ((name, argument),) = found.items()
+        members = {k: self.value(member) for k, member in cast("Mapping[str, Any]", value).items()}
+        if len(members) != 1:
+            return members
+        ((name, argument),) = members.items()
         known = self._result(name, argument)
-        return found if known is None else known
+        return members if known is None else known
 
     def _result(self, name: str, argument: Any) -> str | int | None:
         """Return the result of a function, or None when it is not known yet."""
@@ -175,17 +175,17 @@ def _has_functions(value: Any) -> bool:
     )
 
 
-def _failed(why: str) -> TransformFailed:
+def _build_failure(why: str) -> TransformFailed:
     return TransformFailed(f"Transform {NAME} failed with: {why}")
 
 
 def expand(document: dict[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return a template whose loops are unrolled. Raises TemplateError."""
     unrolling = _Unrolling(document, parameters)
-    found: dict[str, Any] = unrolling.value(document)
-    unrolling.policies(found.get("Resources"))
+    expanded: dict[str, Any] = unrolling.value(document)
+    unrolling.policies(expanded.get("Resources"))
     settling = _Settling(document, parameters)
     for section in ("Resources", "Outputs"):
-        if section in found:
-            found[section] = settling.value(found[section])
-    return found
+        if section in expanded:
+            expanded[section] = settling.value(expanded[section])
+    return expanded

@@ -41,13 +41,13 @@ class Transforms:
         self._ids = ids
         self._read_object = read_object
 
-    def expand(self, body: str, stack: Stack, given: Mapping[str, str]) -> str | None:
+    def expand(self, body: str, stack: Stack, parameters: Mapping[str, str]) -> str | None:
         """Return an expanded template as JSON; None when it names no transform. Raises TemplateError.
 
         Args:
             body: the template's text.
             stack: the stack that it is expanded for.
-            given: parameter values; the other parameters have their defaults.
+            parameters: parameter values; the other parameters have their defaults.
         """
         if "Transform" not in body:
             return None
@@ -58,10 +58,10 @@ class Transforms:
         context = TransformContext(
             stack.account,
             stack.region,
-            {**_defaults(template), **given},
+            {**_defaults(template), **parameters},
             self._read_object,
             lambda name, event: self._run_macro(stack, name, event),
-            lambda: self._managed_policies(stack),
+            lambda: self._list_managed_policies(stack),
         )
         return json.dumps(expansion.expand(template, context))
 
@@ -83,12 +83,12 @@ class Transforms:
             raise TransformFailed(
                 f"Received malformed response from transform {event['transformId']}"
             )
-        given = cast("dict[str, Any]", answer)
-        if given.get("status") != "success":
-            message = given.get("errorMessage")
+        response = cast("dict[str, Any]", answer)
+        if response.get("status") != "success":
+            message = response.get("errorMessage")
             why = f"with: {message}" if message else "without an error message."
             raise TransformFailed(f"{failed} {why}")
-        return given
+        return response
 
     def _function_of(self, stack: Stack, name: str) -> str:
         for other, macro in self._stacks.resources_of_type(stack.account, stack.region, MACRO):
@@ -99,8 +99,8 @@ class Transforms:
                 return make_arn("lambda", stack.region, stack.account, f"function:{function}")
         raise TemplateError(f"No transform named {stack.account}::{name} found.")
 
-    def _managed_policies(self, stack: Stack) -> dict[str, str]:
-        found: dict[str, str] = {}
+    def _list_managed_policies(self, stack: Stack) -> dict[str, str]:
+        arns: dict[str, str] = {}
         params: dict[str, Any] = {"Scope": "AWS", "MaxItems": 1000}
         while True:
             try:
@@ -112,19 +112,21 @@ class Transforms:
                     f"AWS's managed policies could not be listed: {error.message}"
                 ) from error
             policies: list[dict[str, str]] = page["Policies"]
-            found |= {policy["PolicyName"]: policy["Arn"] for policy in policies}
+            arns |= {policy["PolicyName"]: policy["Arn"] for policy in policies}
             if not page.get("IsTruncated"):
-                return found
+                return arns
             params["Marker"] = page["Marker"]
 
 
 def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
     declared = document.get("Parameters")
-    found: dict[str, str] = {}
-    for name, each in cast(
+    defaults: dict[str, str] = {}
+    for name, declared_parameter in cast(
         "dict[str, Any]", declared if isinstance(declared, dict) else {}
     ).items():
-        declaration = cast("dict[str, Any]", each if isinstance(each, dict) else {})
+        declaration = cast(
+            "dict[str, Any]", declared_parameter if isinstance(declared_parameter, dict) else {}
+        )
         if "Default" in declaration:
-            found[name] = str(declaration["Default"])
-    return found
+            defaults[name] = str(declaration["Default"])
+    return defaults

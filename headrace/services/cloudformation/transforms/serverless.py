@@ -42,7 +42,7 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
         translator = Translator(None, Parser(), boto_session=session)
         try:
             py27hash_fix.to_py27_compatible_template(document, values)
-            found = translator.translate(
+            translated = translator.translate(
                 document, parameter_values=values, get_managed_policy_map=context.policies
             )
         except InvalidDocumentException as error:
@@ -51,4 +51,4 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
             raise TransformFailed(f"Transform {NAME} failed with: {shown}") from error
         finally:
             translator.metrics.publish()  # nobody receives the log
-    return py27hash_fix.undo_mark_unicode_str_in_template(found)
+    return py27hash_fix.undo_mark_unicode_str_in_template(translated)

@@ -24,7 +24,7 @@ from headrace.aws.shapes.firehose import (
 from headrace.core.ports import StreamNotFound
 from headrace.core.values import moment
 from headrace.services.firehose.actions.encryption import (
-    checked_encryption,
+    check_encryption,
     only_direct,
 )
 from headrace.services.firehose.actions.tags import check_tags
@@ -33,7 +33,7 @@ from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
-from headrace.services.firehose.permits import check_roles, domain_of
+from headrace.services.firehose.permits import check_roles, find_domain
 from headrace.services.firehose.quotas import check_count, check_key
 from headrace.services.firehose.state import DeliveryStream
 from headrace.services.firehose.wording import WORDING
@@ -50,8 +50,8 @@ def create_delivery_stream(
     members = [key for key in request if key.endswith("DestinationConfiguration")]
     if len(members) != 1:
         raise invalid("Exactly one destination configuration is supported for a Firehose")
-    destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
-    destination = DESTINATIONS[destination_kind].checked(cast("Any", request)[members[0]])
+    destination_kind = _find_kind(members[0].removesuffix("DestinationConfiguration"))
+    destination = DESTINATIONS[destination_kind].check(cast("Any", request)[members[0]])
     firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
@@ -64,7 +64,7 @@ def create_delivery_stream(
     for unbuilt in ("MSKSourceConfiguration", "DatabaseSourceConfiguration"):
         if unbuilt in request:
             raise not_built(f"the source of {unbuilt}")
-    encryption = checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput"))
+    encryption = check_encryption(request.get("DeliveryStreamEncryptionConfigurationInput"))
     if encryption and kind != "DirectPut":
         raise only_direct(kind)
     hinted = request.get("DirectPutSourceConfiguration")
@@ -118,7 +118,7 @@ def describe_delivery_stream(
 ) -> DescribeDeliveryStreamOutput:
     """Return a delivery stream. Source: API_DescribeDeliveryStream."""
     stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
-    described = DESTINATIONS[stream.destination_kind].described(stream.destination)
+    described = DESTINATIONS[stream.destination_kind].describe(stream.destination)
     description: DeliveryStreamDescription = {
         "DeliveryStreamName": stream.name,
         "DeliveryStreamARN": stream.arn,
@@ -149,7 +149,7 @@ def describe_delivery_stream(
         description["Source"] = {
             "DirectPutSourceDescription": {"ThroughputHintInMBs": stream.throughput_hint_mb}
         }
-    firehose.reports(stream).called("DescribeDeliveryStream", call.now_ms)
+    firehose.reports(stream).report_call("DescribeDeliveryStream", call.now_ms)
     return {"DeliveryStreamDescription": description}
 
 
@@ -176,11 +176,11 @@ def update_destination(
     """Change a delivery stream's destination. Source: API_UpdateDestination."""
     present = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
     if request["CurrentDeliveryStreamVersionId"] == str(present.version):
-        kind, destination = _changed(present, request)
+        kind, destination = _apply_update(present, request)
         # Without the lock, as above; the version id shows whether another update came in between.
         changed = replace(present, destination_kind=kind, destination=destination)
         firehose.check_tables(changed)
-        if domain_of(changed) != domain_of(present):
+        if find_domain(changed) != find_domain(present):
             firehose.check_domain(changed)
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
@@ -192,7 +192,7 @@ def update_destination(
             )
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
-        kind, destination = _changed(stream, request)
+        kind, destination = _apply_update(stream, request)
         firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
@@ -202,22 +202,24 @@ def update_destination(
         stream.version += 1
         stream.updated_ms = call.now_ms
         firehose.save(stream)
-    firehose.reports(stream).called("UpdateDeliveryStream", call.now_ms)
+    firehose.reports(stream).report_call("UpdateDeliveryStream", call.now_ms)
     return {}
 
 
-def _changed(stream: DeliveryStream, request: UpdateDestinationInput) -> tuple[str, dict[str, Any]]:
+def _apply_update(
+    stream: DeliveryStream, request: UpdateDestinationInput
+) -> tuple[str, dict[str, Any]]:
     """Return the destination's kind and configuration after an update. Raises AwsError."""
     members = [
         key for key in request if key.endswith("DestinationUpdate") and key != "DestinationUpdate"
     ]
     if len(members) != 1:
         raise invalid("Exactly one destination update is supported for a Firehose")
-    kind = _kind_of(members[0].removesuffix("DestinationUpdate"))
+    kind = _find_kind(members[0].removesuffix("DestinationUpdate"))
     update = cast("dict[str, Any]", request)[members[0]]
     destination = DESTINATIONS[kind]
     if kind == stream.destination_kind:
-        return kind, destination.updated(stream.destination, update)
+        return kind, destination.update(stream.destination, update)
     if (kind in SEARCH_KINDS) != (stream.destination_kind in SEARCH_KINDS):
         # Documented: API_UpdateDestination. Assumed: the sentence, which is the documentation's, and that a domain may
         # replace a collection and a collection a domain.
@@ -225,17 +227,17 @@ def _changed(stream: DeliveryStream, request: UpdateDestinationInput) -> tuple[s
             "Switching between Amazon OpenSearch Service and other services is not supported."
         )
     # Another kind: none of the current configuration is kept (documented: API_UpdateDestination).
-    given = {
+    configuration = {
         name.removesuffix("Update") + "Configuration" if name.endswith("Update") else name: value
         for name, value in update.items()
     }
     # The shape of an update does not list a new destination's required members; assumed: AWS checks it like a creation.
-    whole = {"DeliveryStreamName": stream.name, f"{kind}DestinationConfiguration": given}
+    whole = {"DeliveryStreamName": stream.name, f"{kind}DestinationConfiguration": configuration}
     validate("firehose", "CreateDeliveryStream", whole, wording=WORDING)
-    return kind, destination.checked(given)
+    return kind, destination.check(configuration)
 
 
-def _kind_of(name: str) -> str:
+def _find_kind(name: str) -> str:
     """Return the kind of the destination in a request. Raises AwsError."""
     kind = "ExtendedS3" if name == "S3" else name
     if kind not in DESTINATIONS:

@@ -16,15 +16,23 @@ from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.quotas import check_key
 
 
-def checked_encryption(
-    given: DeliveryStreamEncryptionConfigurationInput | None,
+def check_encryption(
+    configuration: DeliveryStreamEncryptionConfigurationInput | None,
 ) -> dict[str, str]:
     """Return a checked encryption configuration, empty for None. Raises AwsError InvalidArgumentException."""
-    if given and given.get("KeyType") == "CUSTOMER_MANAGED_CMK" and not given.get("KeyARN"):
+    if (
+        configuration
+        and configuration.get("KeyType") == "CUSTOMER_MANAGED_CMK"
+        and not configuration.get("KeyARN")
+    ):
         raise invalid("KeyARN must be specified when KeyType is CUSTOMER_MANAGED_CMK")
-    if given and given.get("KeyType") != "CUSTOMER_MANAGED_CMK" and given.get("KeyARN"):
+    if (
+        configuration
+        and configuration.get("KeyType") != "CUSTOMER_MANAGED_CMK"
+        and configuration.get("KeyARN")
+    ):
         raise invalid("KeyARN cannot be specified when KeyType is AWS_OWNED_CMK")
-    return cast("dict[str, str]", given or {})
+    return cast("dict[str, str]", configuration or {})
 
 
 def only_direct(kind: str) -> AwsError:
@@ -41,7 +49,7 @@ def start_delivery_stream_encryption(
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:
             raise only_direct(stream.kind)
-        encryption = checked_encryption(
+        encryption = check_encryption(
             request.get("DeliveryStreamEncryptionConfigurationInput")
             or {"KeyType": "AWS_OWNED_CMK"}
         )

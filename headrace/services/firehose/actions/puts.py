@@ -13,7 +13,7 @@ from headrace.aws.shapes.firehose import (
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid, invalid_source, not_found
 from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
-from headrace.services.firehose.quotas import SLOW_DOWN, THROTTLED, slow_down
+from headrace.services.firehose.quotas import SLOW_DOWN, THROTTLED, build_slow_down_error
 from headrace.services.firehose.state import DeliveryStream
 
 # The caller when CloudWatch Logs delivers the log events of a subscription.
@@ -23,11 +23,11 @@ LOGS_SESSION = "CloudWatchLogs"
 @operation("PutRecord")
 def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRecordOutput:
     """Store one record; durable when this returns. Source: API_PutRecord."""
-    stream = _direct(firehose, call, request["DeliveryStreamName"])
+    stream = _find_direct_stream(firehose, call, request["DeliveryStreamName"])
     data = request["Record"]["Data"]
     _check_size(data, "record.data")
-    if not all(firehose.admitted(stream, [data], call.now_ms)):
-        raise slow_down()
+    if not all(firehose.admit(stream, [data], call.now_ms)):
+        raise build_slow_down_error()
     record_id = firehose.put(stream, [data], call.now_ms, "PutRecord")[0]
     return {"RecordId": record_id, "Encrypted": stream.encryption_status(call.now_ms) == "ENABLED"}
 
@@ -37,13 +37,13 @@ def put_record_batch(
     firehose: Firehose, call: Call, request: PutRecordBatchInput
 ) -> PutRecordBatchOutput:
     """Store up to 500 records and 4 MiB, all or none except records over a quota. Source: API_PutRecordBatch."""
-    stream = _direct(firehose, call, request["DeliveryStreamName"])
+    stream = _find_direct_stream(firehose, call, request["DeliveryStreamName"])
     datas = [record["Data"] for record in request["Records"]]
     for number, data in enumerate(datas, 1):
         _check_size(data, f"records.{number}.member.data")
     if sum(map(len, datas)) > BATCH_BYTES:
         raise invalid("Records size exceeds 4 MB limit")
-    admitted = firehose.admitted(stream, datas, call.now_ms)
+    admitted = firehose.admit(stream, datas, call.now_ms)
     taken = list(compress(datas, admitted))
     # The request succeeds even if all records fail (observed: github.com/awslabs/amazon-kinesis-agent/issues/29).
     ids = iter(firehose.put(stream, taken, call.now_ms, "PutRecordBatch") if taken else ())
@@ -59,7 +59,7 @@ def put_record_batch(
     }
 
 
-def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
+def _find_direct_stream(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
     stream = firehose.present(call.account, call.region, name)
     if stream.status(call.now_ms) != "ACTIVE":
         raise not_found(name, call.account)  # As on AWS (observed by others, 2026).

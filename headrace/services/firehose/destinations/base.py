@@ -30,11 +30,11 @@ class Hints:
     @classmethod
     def of(cls, configuration: Mapping[str, Any]) -> Hints:
         """Return a configuration's; Redshift's has them in that of its objects."""
-        given = (
+        hints = (
             configuration.get("BufferingHints")
             or configuration["S3Configuration"]["BufferingHints"]
         )
-        return cls(int(given["SizeInMBs"]) * MIB, float(given["IntervalInSeconds"]))
+        return cls(int(hints["SizeInMBs"]) * MIB, float(hints["IntervalInSeconds"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,15 @@ class Destination(Protocol):
     error_type: str
     metrics: str
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """Check a configuration and return it with AWS's defaults. Raises AwsError."""
         ...
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration after an UpdateDestination. Raises AwsError for an invalid change."""
         ...
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of a DestinationDescription, without secrets."""
         ...
 

@@ -13,10 +13,10 @@ from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.permits import denied_secret
+from headrace.services.firehose.permits import find_secret_denial
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.s3_settings import check_processors, checked_s3, hints_of
+from headrace.services.firehose.s3_settings import check_plain_s3, check_processors, hints_of
 from headrace.services.firehose.state import DeliveryStream
 
 # The namespace of the UUIDs of requests and channels.
@@ -34,34 +34,34 @@ class KindRules:
     default_interval_s: int = 300
 
 
-def checked(
-    given: Mapping[str, Any], rules: KindRules, *, has_queries: bool = False
+def check_configuration(
+    configuration: Mapping[str, Any], rules: KindRules, *, has_queries: bool = False
 ) -> dict[str, Any]:
     """Check a configuration and return it with AWS's defaults. The API model has checked ranges. Raises AwsError.
 
     `has_queries`: it may have a MetadataExtraction processor, which otherwise needs dynamic partitioning.
     """
-    made = dict(given)
-    made["S3Configuration"] = checked_s3(get_mapping(made, "S3Configuration"))
-    made["BufferingHints"] = hints_of(
-        get_mapping(made, "BufferingHints"),
+    checked = dict(configuration)
+    checked["S3Configuration"] = check_plain_s3(get_mapping(checked, "S3Configuration"))
+    checked["BufferingHints"] = hints_of(
+        get_mapping(checked, "BufferingHints"),
         most_mib=rules.most_mib,
         most_interval_s=rules.most_interval_s,
         default_interval_s=rules.default_interval_s,
     )
-    made["RetryOptions"] = {
+    checked["RetryOptions"] = {
         "DurationInSeconds": rules.default_retry_s,
-        **get_mapping(made, "RetryOptions"),
+        **get_mapping(checked, "RetryOptions"),
     }
-    made.setdefault("S3BackupMode", rules.backup_modes[0])
-    check_logging(made)
-    check_processors(made, has_queries=has_queries)
-    return made
+    checked.setdefault("S3BackupMode", rules.backup_modes[0])
+    check_logging(checked)
+    check_processors(checked, has_queries=has_queries)
+    return checked
 
 
-def check_logging(made: dict[str, Any]) -> None:
+def check_logging(configuration: dict[str, Any]) -> None:
     """Raise AwsError for logging without a log's name; set the default, which is no logging."""
-    logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
+    logging = configuration.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
     if logging.get("Enabled"):
         for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
             if not logging.get(member):
@@ -70,7 +70,7 @@ def check_logging(made: dict[str, Any]) -> None:
                 )
 
 
-def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def merge_update(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with an update's members merged in, not yet checked."""
     change = dict(update)
     if "S3Update" in change:
@@ -82,15 +82,15 @@ def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, A
 
 
 def check_backup_stays(
-    present: Mapping[str, Any], made: Mapping[str, Any], rules: KindRules
+    present: Mapping[str, Any], configuration: Mapping[str, Any], rules: KindRules
 ) -> None:
     """Raise AwsError when an update disables the backup of all records. Source: the model's text of S3BackupMode."""
     first, every = rules.backup_modes
-    if present.get("S3BackupMode") == every and made["S3BackupMode"] == first:
+    if present.get("S3BackupMode") == every and configuration["S3BackupMode"] == first:
         raise backup_stays()
 
 
-def described(configuration: Mapping[str, Any]) -> dict[str, Any]:
+def describe_configuration(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with the member names of a description."""
     shown = dict(configuration)
     shown["S3DestinationDescription"] = shown.pop("S3Configuration")
@@ -102,14 +102,14 @@ def retry_s(configuration: Mapping[str, Any]) -> float:
     return float(configuration["RetryOptions"]["DurationInSeconds"])
 
 
-def stable_id(stream: DeliveryStream, *parts: str) -> str:
+def build_stable_id(stream: DeliveryStream, *parts: str) -> str:
     """Return a GUID that is always the same for the same parts of a delivery stream, also after a kill."""
     return str(uuid.uuid5(_NAMES, "/".join([stream.stream_id, *parts])))
 
 
 def batch_id(stream: DeliveryStream, records: Sequence[Record]) -> str:
     """Return a GUID for a batch, always the same for the same records."""
-    return stable_id(stream, records[0].record_id, records[-1].record_id, str(len(records)))
+    return build_stable_id(stream, records[0].record_id, records[-1].record_id, str(len(records)))
 
 
 def take(
@@ -134,34 +134,34 @@ class SecretMissing(LookupError):
     """The secret does not exist, cannot be read, or lacks the member; the message says which."""
 
 
-def secret_of(
+def read_secret(
     configuration: Mapping[str, Any], ports: Ports, stream: DeliveryStream
 ) -> dict[str, str] | None:
     """Return the secret of a configuration; None when it has none. Raises SecretMissing."""
-    given = get_mapping(configuration, "SecretsManagerConfiguration")
-    if not given.get("Enabled"):
+    secret_configuration = get_mapping(configuration, "SecretsManagerConfiguration")
+    if not secret_configuration.get("Enabled"):
         return None
-    arn = str(given.get("SecretARN", ""))
-    sentence = denied_secret(ports.guard, stream, arn)
+    arn = str(secret_configuration.get("SecretARN", ""))
+    sentence = find_secret_denial(ports.guard, stream, arn)
     if sentence:
         raise SecretMissing(sentence)
     text = ports.secrets(arn, stream.account, stream.region)
     if text is None:
         raise SecretMissing(f"Secrets Manager can't find the specified secret: {arn}.")
     try:
-        found = json.loads(text)
+        secret = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        secret = None
+    if not isinstance(secret, dict):
         raise SecretMissing(f"The secret {arn} is no JSON object.")
-    return {name: str(value) for name, value in cast("dict[str, Any]", found).items()}
+    return {name: str(value) for name, value in cast("dict[str, Any]", secret).items()}
 
 
-def check_secret(made: Mapping[str, Any], member: str, *, is_needed: bool) -> None:
+def check_secret(configuration: Mapping[str, Any], member: str, *, is_needed: bool) -> None:
     """Raise AwsError when a required credential is in neither of its two places. The sentences are assumed."""
-    manager = get_mapping(made, "SecretsManagerConfiguration")
+    manager = get_mapping(configuration, "SecretsManagerConfiguration")
     if manager.get("Enabled"):
         if not manager.get("SecretARN"):
             raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")
-    elif is_needed and not made.get(member):
+    elif is_needed and not configuration.get(member):
         raise invalid(f"{member} is required when SecretsManagerConfiguration is not enabled.")

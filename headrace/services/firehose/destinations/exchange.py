@@ -149,13 +149,13 @@ def _head(method: str, parts: SplitResult, headers: Mapping[str, str], length: i
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     host = parts.netloc.rpartition("@")[2]
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close"]
-    lines += [f"{name}: {_one_line(value)}" for name, value in headers.items()]
+    lines += [f"{name}: {_remove_line_ends(value)}" for name, value in headers.items()]
     if length or method in ("POST", "PUT"):
         lines.append(f"Content-Length: {length}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
 
 
-def _one_line(value: str) -> str:
+def _remove_line_ends(value: str) -> str:
     """Return a header's value without line ends: access keys and attributes are the client's text."""
     return value.replace("\r", " ").replace("\n", " ").replace("\0", " ")
 
@@ -164,10 +164,10 @@ def _send(connection: socket.socket, data: bytes, wait: _Wait) -> None:
     view = memoryview(data)
     while view:
         part = view[:_CHUNK_BYTES]
-        view = view[_when_ready(connection, wait, lambda part=part: connection.send(part)) :]
+        view = view[_call_when_ready(connection, wait, lambda part=part: connection.send(part)) :]
 
 
-def _when_ready(connection: socket.socket, wait: _Wait, act: Callable[[], int]) -> int:
+def _call_when_ready(connection: socket.socket, wait: _Wait, act: Callable[[], int]) -> int:
     """Run a non-blocking call as soon as the socket is ready; return its result. Raises ExchangeFailed."""
     while True:
         connection.settimeout(wait.slice_s())
@@ -214,7 +214,7 @@ class _Reading:
         """Return the answer. Raises ExchangeFailed."""
         buffer = bytearray(_CHUNK_BYTES)
         while not self._is_done:
-            count = _when_ready(
+            count = _call_when_ready(
                 self._connection, self._wait, lambda: self._connection.recv_into(buffer)
             )
             if not count:

@@ -40,7 +40,7 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
 }
 
 
-def of_creation() -> dict[str, FidelityLevel]:
+def list_creation_rows() -> dict[str, FidelityLevel]:
     """Return the fidelity rows of CreateDeliveryStream."""
     return {
         f"{kind}DestinationConfiguration.{name}": level
@@ -49,7 +49,7 @@ def of_creation() -> dict[str, FidelityLevel]:
     }
 
 
-def _in_update(kind: str, name: str) -> str:
+def _convert_update_name(kind: str, name: str) -> str:
     if kind == "Iceberg":
         return name
     return name.replace("S3Configuration", "S3Update").replace(
@@ -57,10 +57,10 @@ def _in_update(kind: str, name: str) -> str:
     )
 
 
-def of_update() -> dict[str, FidelityLevel]:
+def list_update_rows() -> dict[str, FidelityLevel]:
     """Return the fidelity rows of UpdateDestination, which cannot change the VPC and refuses to change AppendOnly."""
     return {
-        f"{kind}DestinationUpdate.{_in_update(kind, name)}": level
+        f"{kind}DestinationUpdate.{_convert_update_name(kind, name)}": level
         for kind, members in STORED.items()
         for name, level in members.items()
         if name not in ("VpcConfiguration", "AppendOnly")

@@ -11,7 +11,7 @@ from headrace.services.firehose.destinations import common, http_endpoint
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.transform import Stopping
@@ -27,37 +27,37 @@ class HttpEndpointDestination:
     error_type = "http-endpoint-failed"
     metrics = "DeliveryToHttpEndpoint"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        made = common.checked(given, RULES)
-        endpoint = get_mapping(made, "EndpointConfiguration")
+        checked = common.check_configuration(configuration, RULES)
+        endpoint = get_mapping(checked, "EndpointConfiguration")
         parts = urlsplit(str(endpoint["Url"]))
         if not parts.hostname or parts.username is not None:
             raise invalid(f"Invalid URL: {endpoint['Url']}")  # assumed
         request: dict[str, Any] = {
             "ContentEncoding": "NONE",
-            **get_mapping(made, "RequestConfiguration"),
+            **get_mapping(checked, "RequestConfiguration"),
         }
         names = [item["AttributeName"] for item in get_list(request, "CommonAttributes")]
         if len(set(names)) != len(names):
             raise invalid("Common attribute names must be unique.")  # assumed
-        made["RequestConfiguration"] = request
-        common.check_secret(endpoint | made, "AccessKey", is_needed=False)
-        return made
+        checked["RequestConfiguration"] = request
+        common.check_secret(endpoint | checked, "AccessKey", is_needed=False)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. An update of the endpoint without an access key keeps the current key."""
-        made = common.merged(present, update)
+        merged = common.merge_update(present, update)
         if "EndpointConfiguration" in update:
-            made["EndpointConfiguration"] = {
+            merged["EndpointConfiguration"] = {
                 **get_mapping(present, "EndpointConfiguration"),
                 **update["EndpointConfiguration"],
             }
-        return self.checked(made)
+        return self.check(merged)
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
-        shown = common.described(configuration)
+        shown = common.describe_configuration(configuration)
         endpoint = get_mapping(shown, "EndpointConfiguration")
         endpoint.pop("AccessKey", None)
         return {"HttpEndpointDestinationDescription": {**shown, "EndpointConfiguration": endpoint}}
@@ -68,14 +68,14 @@ class HttpEndpointDestination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. At least once: after a lost answer the same request is sent again."""
         stream, outcome = attempt.stream, Outcome()
         configuration = stream.destination
         try:
-            secret = common.secret_of(configuration, attempt.ports, stream)
+            secret = common.read_secret(configuration, attempt.ports, stream)
         except common.SecretMissing as error:
             refused = DeliveryRefusal(
                 "HttpEndpoint.SecretsManagerFailure", str(error)

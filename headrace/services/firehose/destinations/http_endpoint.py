@@ -74,7 +74,7 @@ class HttpEndpoint:
 
     def __init__(
         self,
-        given: Mapping[str, Any],
+        configuration: Mapping[str, Any],
         *,
         stream_arn: str,
         access_key: str,
@@ -84,14 +84,14 @@ class HttpEndpoint:
         """Prepare to post.
 
         Args:
-            given: the delivery stream's destination, with its defaults.
+            configuration: the delivery stream's destination, with its defaults.
             stream_arn: the delivery stream's ARN.
             access_key: empty for none.
             stopping: set before the cloud stops.
             within_s: how long to wait for an answer.
         """
-        self._url = str(given["EndpointConfiguration"]["Url"])
-        self._request = get_mapping(given, "RequestConfiguration")
+        self._url = str(configuration["EndpointConfiguration"]["Url"])
+        self._request = get_mapping(configuration, "RequestConfiguration")
         self._stream_arn = stream_arn
         self._access_key = access_key
         self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
@@ -107,8 +107,8 @@ class HttpEndpoint:
         Raises:
             exchange.Stopped: the cloud stops.
         """
-        body = _body(datas, request_id, now_ms)
-        headers = self._headers(request_id)
+        body = _build_body(datas, request_id, now_ms)
+        headers = self._build_headers(request_id)
         if self._request.get("ContentEncoding") == "GZIP":
             headers["Content-Encoding"] = "gzip"
             body = gzip.compress(body, compresslevel=5, mtime=0)
@@ -117,10 +117,10 @@ class HttpEndpoint:
         except wire.Stopped:
             raise
         except wire.ExchangeFailed as error:
-            return _refused(error, request_id)
-        return _judged(answer, request_id)
+            return _build_refusal(error, request_id)
+        return _read_refusal(answer, request_id)
 
-    def _headers(self, request_id: str) -> dict[str, str]:
+    def _build_headers(self, request_id: str) -> dict[str, str]:
         headers = {
             "X-Amz-Firehose-Protocol-Version": "1.0",
             "X-Amz-Firehose-Request-Id": request_id,
@@ -157,20 +157,20 @@ def cut(sizes: Sequence[int]) -> list[range]:
     return batches
 
 
-def _body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
+def _build_body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
     records = ",".join([f'{{"data":"{base64.b64encode(d).decode("ascii")}"}}' for d in datas])
     text = f'{{"requestId":"{request_id}","timestamp":{now_ms},"records":[{records}]}}'
     return text.encode("ascii")
 
 
-def _refused(error: wire.ExchangeFailed, request_id: str) -> DeliveryRefusal:
+def _build_refusal(error: wire.ExchangeFailed, request_id: str) -> DeliveryRefusal:
     for kind, code, message in _CODES:
         if isinstance(error, kind):
             return DeliveryRefusal(code, message)
     return DeliveryRefusal(_INVALID_CODE, f"{_INVALID} Request {request_id}: {error}")
 
 
-def _judged(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
+def _read_refusal(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
     shown = answer.body.decode("utf-8", "replace")[:SHOWN_CHARS]
     if answer.status != 200:
         return DeliveryRefusal(
@@ -181,7 +181,7 @@ def _judged(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
             is_retryable=answer.status != 413,
             is_dropped=answer.status == 413,
         )
-    fault = _fault_of(answer, request_id)
+    fault = _find_fault(answer, request_id)
     if not fault:
         return None
     return DeliveryRefusal(
@@ -190,7 +190,7 @@ def _judged(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
     )
 
 
-def _fault_of(answer: wire.Answer, request_id: str) -> str:
+def _find_fault(answer: wire.Answer, request_id: str) -> str:
     """Return what is wrong with an answer of status 200, empty for a valid one.
 
     The first sentence is AWS's (documented); the others describe faults in AWS's list of common ones (words assumed).
@@ -203,20 +203,20 @@ def _fault_of(answer: wire.Answer, request_id: str) -> str:
     if answer.headers.get("content-encoding", "identity").lower() != "identity":
         return unreadable
     try:
-        given = json.loads(answer.body)
+        document = json.loads(answer.body)
     except (ValueError, RecursionError):
         return unreadable
-    if not isinstance(given, dict):
+    if not isinstance(document, dict):
         return unreadable
-    return _member_fault(cast("dict[str, Any]", given), request_id)
+    return _find_member_fault(cast("dict[str, Any]", document), request_id)
 
 
-def _member_fault(given: dict[str, Any], request_id: str) -> str:
+def _find_member_fault(document: dict[str, Any], request_id: str) -> str:
     unreadable = "is not recognized as valid JSON or has unexpected fields"
-    if set(given) - {"requestId", "timestamp", "errorMessage"}:
+    if set(document) - {"requestId", "timestamp", "errorMessage"}:
         return unreadable
     answered_id, time_ms, message = (
-        given.get(n, "") for n in ("requestId", "timestamp", "errorMessage")
+        document.get(n, "") for n in ("requestId", "timestamp", "errorMessage")
     )
     if (
         answered_id is None
@@ -228,7 +228,7 @@ def _member_fault(given: dict[str, Any], request_id: str) -> str:
         return "does not contain a requestId"
     if answered_id != request_id:
         return "has a requestId that does not match the request's"
-    if "timestamp" not in given:
+    if "timestamp" not in document:
         return "does not contain a timestamp"
     if isinstance(time_ms, bool) or not isinstance(time_ms, int):
         return unreadable

@@ -10,7 +10,7 @@ from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.state import ICEBERG_FAILED
@@ -30,23 +30,23 @@ class IcebergDestination:
     error_type = ICEBERG_FAILED
     metrics = "DeliveryToIceberg"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`. Sentences are assumed."""
         _check_installed()
-        made = common.checked(given, RULES, has_queries=True)
-        if made["S3BackupMode"] != "FailedDataOnly":
+        checked = common.check_configuration(configuration, RULES, has_queries=True)
+        if checked["S3BackupMode"] != "FailedDataOnly":
             # Documented: the model's text of S3BackupMode.
             raise invalid("S3BackupMode for Iceberg destinations supports only FailedDataOnly.")
-        _check_catalog(get_mapping(made, "CatalogConfiguration"))
+        _check_catalog(get_mapping(checked, "CatalogConfiguration"))
         for name in _PREVIEWS:
-            if get_mapping(made, name).get("Enabled"):
+            if get_mapping(checked, name).get("Enabled"):
                 raise not_built(f"{name} of Iceberg destinations, which is a preview on AWS,")
-        made.setdefault("AppendOnly", False)
-        made.setdefault("DestinationTableConfigurationList", [])
-        _check_tables(made)
-        return made
+        checked.setdefault("AppendOnly", False)
+        checked.setdefault("DestinationTableConfigurationList", [])
+        _check_tables(checked)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. Documented: AppendOnly can be set at creation only; its sentence is assumed."""
         now = bool(present.get("AppendOnly"))
         if "AppendOnly" in update and bool(update["AppendOnly"]) != now:
@@ -55,11 +55,11 @@ class IcebergDestination:
         if "S3Configuration" in change:
             # Only this kind's update has this member name.
             change["S3Update"] = change.pop("S3Configuration")
-        return self.checked(common.merged(present, change))
+        return self.check(common.merge_update(present, change))
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
-        return {"IcebergDestinationDescription": common.described(configuration)}
+        return {"IcebergDestinationDescription": common.describe_configuration(configuration)}
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""
@@ -67,7 +67,7 @@ class IcebergDestination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`. Documented: a failed commit backs off; the duration is assumed."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. Exactly once: a snapshot names its delivery.
@@ -112,9 +112,9 @@ def _check_catalog(catalog: Mapping[str, Any]) -> None:
         raise not_built("delivery to catalogs within the Glue Data Catalog")
 
 
-def _check_tables(made: Mapping[str, Any]) -> None:
+def _check_tables(configuration: Mapping[str, Any]) -> None:
     seen: set[iceberg_routing.Name] = set()
-    for table in get_list(made, "DestinationTableConfigurationList"):
+    for table in get_list(configuration, "DestinationTableConfigurationList"):
         if "PartitionSpec" in table:
             raise not_built("PartitionSpec of Iceberg destinations, which is a preview on AWS,")
         name = iceberg_routing.name_of(table)

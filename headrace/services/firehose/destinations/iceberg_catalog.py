@@ -143,9 +143,9 @@ class StoreFileIO(FileIO):
 
 def split(location: str) -> tuple[str, str]:
     """Return a file's bucket and key. Raises ValueError for a location outside of S3."""
-    scheme, found, rest = location.partition("://")
+    scheme, parts, rest = location.partition("://")
     bucket, slash, key = rest.partition("/")
-    if not found or scheme not in ("s3", "s3a", "s3n") or not bucket or not slash:
+    if not parts or scheme not in ("s3", "s3a", "s3n") or not bucket or not slash:
         raise ValueError(f"{location} is not in S3.")
     return bucket, key
 
@@ -169,8 +169,8 @@ class _Input(InputFile):
         """See `InputFile.open`. Raises ObjectNotFound, BucketNotFound, RoleDenied."""
         self._files.check("s3:GetObject", self._location)
         # The caller closes it.
-        found: Any = self._files.objects.file(*split(self._location)).open("rb")
-        return found
+        file: Any = self._files.objects.file(*split(self._location)).open("rb")
+        return file
 
 
 class _Output(OutputFile):
@@ -194,8 +194,8 @@ class _Output(OutputFile):
         if not overwrite and self.exists():
             raise FileExistsError(self._location)
         self._files.check("s3:PutObject", self._location)
-        made: Any = _Written(self._files.objects, self._location)
-        return made
+        file: Any = _Written(self._files.objects, self._location)
+        return file
 
 
 class _Written(io.BytesIO):

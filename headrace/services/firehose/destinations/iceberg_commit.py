@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog, LostCommit
 from headrace.services.firehose.destinations.iceberg_routing import DELETE, INSERT, Change, Name
-from headrace.services.firehose.destinations.iceberg_rows import Reason, rows_of
+from headrace.services.firehose.destinations.iceberg_rows import Reason, convert_rows
 
 # pyarrow creates its functions when it is imported, so pyright does not know them.
 _compute: Any = pyarrow.compute
@@ -77,11 +77,11 @@ def commit(
     """
     for left in range(_AT_ONCE, -1, -1):
         table = catalog.load_table(tuple(name))
-        done = _made_by(table, delivery_id)
+        done = _find_snapshot(table, delivery_id)
         if done is not None:
             # The refusals are those of the table's schema at that commit.
-            return effect_of(changes, _schema_of(table, done), unique_keys).refused
-        effect = effect_of(changes, table.schema(), unique_keys)
+            return combine_changes(changes, _find_schema(table, done), unique_keys).refused
+        effect = combine_changes(changes, table.schema(), unique_keys)
         try:
             _add_snapshot(table, effect, delivery_id)
         except LostCommit:
@@ -92,7 +92,7 @@ def commit(
     raise AssertionError("the last try returns or raises")
 
 
-def _made_by(table: Table, delivery_id: str) -> Snapshot | None:
+def _find_snapshot(table: Table, delivery_id: str) -> Snapshot | None:
     for snapshot in reversed(table.metadata.snapshots):
         if snapshot.summary and snapshot.summary.additional_properties.get(DELIVERY_ID) == (
             delivery_id
@@ -101,7 +101,7 @@ def _made_by(table: Table, delivery_id: str) -> Snapshot | None:
     return None
 
 
-def _schema_of(table: Table, snapshot: Snapshot) -> Schema:
+def _find_schema(table: Table, snapshot: Snapshot) -> Schema:
     schema_id = snapshot.schema_id
     return table.schema() if schema_id is None else table.schemas()[schema_id]
 
@@ -109,7 +109,7 @@ def _schema_of(table: Table, snapshot: Snapshot) -> Schema:
 # --- the records' changes ------------------------------------------------------------------------------
 
 
-def effect_of(
+def combine_changes(
     changes: Sequence[Change], schema: Schema, unique_keys: Sequence[str]
 ) -> TableChanges:
     """Return the combined effect of records, applied in order, on a table with this schema.
@@ -118,41 +118,41 @@ def effect_of(
     """
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
     keys = list(unique_keys) or sorted(schema.identifier_field_names())
-    writes = [place for place, change in enumerate(changes) if change.operation != DELETE]
-    made = rows_of([changes[place].record.data for place in writes], schema)
+    writes = [index for index, change in enumerate(changes) if change.operation != DELETE]
+    rows_read = convert_rows([changes[index].record.data for index in writes], schema)
     rows = pa.Table.from_arrays(
-        [made.columns[column.name] for column in schema.columns],
+        [rows_read.columns[column.name] for column in schema.columns],
         schema=pa.schema([field.with_nullable(True) for field in arrow]),
     )
-    refused = {writes[row]: reason for row, reason in made.refused.items()}
+    refused = {writes[row]: reason for row, reason in rows_read.refused.items()}
     if all(change.operation == INSERT for change in changes):
-        kept = [row for row in range(len(writes)) if row not in made.refused]
-        return TableChanges(_rows(rows, kept, arrow), None, refused)
-    missing = _missing(keys, schema)
+        kept = [row for row in range(len(writes)) if row not in rows_read.refused]
+        return TableChanges(_take_rows(rows, kept, arrow), None, refused)
+    missing = _explain_missing_keys(keys, schema)
     if missing:
-        for place, change in enumerate(changes):
+        for index, change in enumerate(changes):
             if change.operation != INSERT:
-                refused.setdefault(place, (NO_KEYS, missing))
-        kept = [row for row, place in enumerate(writes) if place not in refused]
-        return TableChanges(_rows(rows, kept, arrow), None, refused)
-    found = _keys_by_place(changes, schema, keys, rows, writes, refused)
-    live, gone = _lived_through(changes, found, refused)
-    kept = [row for row, place in enumerate(writes) if place in live]
+                refused.setdefault(index, (NO_KEYS, missing))
+        kept = [row for row, index in enumerate(writes) if index not in refused]
+        return TableChanges(_take_rows(rows, kept, arrow), None, refused)
+    keys_by_index = _find_keys(changes, schema, keys, rows, writes, refused)
+    live, gone = _resolve_writes(changes, keys_by_index, refused)
+    kept = [row for row, index in enumerate(writes) if index in live]
     types = [arrow.field(key).type for key in keys]
     columns = [
-        pa.array([key[at] for key in gone], _plain_type(kind)) for at, kind in enumerate(types)
+        pa.array([key[at] for key in gone], _find_plain_type(kind)) for at, kind in enumerate(types)
     ]
     return TableChanges(
-        _rows(rows, kept, arrow), pa.table(columns, names=keys) if gone else None, refused
+        _take_rows(rows, kept, arrow), pa.table(columns, names=keys) if gone else None, refused
     )
 
 
-def _rows(rows: pa.Table, kept: Sequence[int], arrow: pa.Schema) -> pa.Table:
+def _take_rows(rows: pa.Table, kept: Sequence[int], arrow: pa.Schema) -> pa.Table:
     taken = rows.take(pa.array(kept, pa.int64()))
     return pa.Table.from_arrays(taken.columns, schema=arrow)
 
 
-def _missing(keys: Sequence[str], schema: Schema) -> str:
+def _explain_missing_keys(keys: Sequence[str], schema: Schema) -> str:
     """Return why these keys cannot identify a table's rows; empty when they can."""
     if not keys:
         return "The table has neither UniqueKeys in the configuration nor identifier fields."
@@ -161,7 +161,7 @@ def _missing(keys: Sequence[str], schema: Schema) -> str:
     return f"Unique key {absent[0]} is no column of the table." if absent else ""
 
 
-def _keys_by_place(
+def _find_keys(
     changes: Sequence[Change],
     schema: Schema,
     keys: Sequence[str],
@@ -170,46 +170,50 @@ def _keys_by_place(
     refused: dict[int, Reason],
 ) -> dict[int, Key]:
     """Return each change's key by index; refuse updates and deletions without one."""
-    found: dict[int, Key] = dict(zip(writes, _tuples([rows[key] for key in keys]), strict=True))
-    deletes = [place for place, change in enumerate(changes) if change.operation == DELETE]
-    made = rows_of([changes[place].record.data for place in deletes], schema, only=keys)
-    for row, reason in made.refused.items():
+    keys_by_index: dict[int, Key] = dict(
+        zip(writes, _build_keys([rows[key] for key in keys]), strict=True)
+    )
+    deletes = [index for index, change in enumerate(changes) if change.operation == DELETE]
+    rows_read = convert_rows([changes[index].record.data for index in deletes], schema, only=keys)
+    for row, reason in rows_read.refused.items():
         refused[deletes[row]] = reason
-    found.update(zip(deletes, _tuples([made.columns[key] for key in keys]), strict=True))
-    for place, change in enumerate(changes):
-        if change.operation != INSERT and None in found[place]:
-            code = refused.get(place, (NO_KEYS, ""))[0]
+    keys_by_index.update(
+        zip(deletes, _build_keys([rows_read.columns[key] for key in keys]), strict=True)
+    )
+    for index, change in enumerate(changes):
+        if change.operation != INSERT and None in keys_by_index[index]:
+            code = refused.get(index, (NO_KEYS, ""))[0]
             if code not in _OF_VALUES:
                 sentence = f"The record lacks a value of the unique keys {', '.join(keys)}."
-                refused[place] = (NO_KEYS, sentence)
-    return found
+                refused[index] = (NO_KEYS, sentence)
+    return keys_by_index
 
 
 # These refusals are more precise than a missing key.
 _OF_VALUES = ("Iceberg.SchemaTypeMismatch", "Iceberg.InvalidJson")
 
 
-def _tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[Key]:
-    return zip(*[_plain(column).to_pylist() for column in columns], strict=True)
+def _build_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[Key]:
+    return zip(*[_convert_to_plain(column).to_pylist() for column in columns], strict=True)
 
 
-def _lived_through(
-    changes: Sequence[Change], found: dict[int, Key], refused: dict[int, Reason]
+def _resolve_writes(
+    changes: Sequence[Change], keys_by_index: dict[int, Key], refused: dict[int, Reason]
 ) -> tuple[set[int], list[Key]]:
     """Return the indexes whose rows exist in the end, and the keys whose existing rows are deleted."""
     live: set[int] = set()
     by_key: dict[Key, list[int]] = {}
     gone: dict[Key, None] = {}
-    for place, change in enumerate(changes):
-        if place in refused:
+    for index, change in enumerate(changes):
+        if index in refused:
             continue
-        key = found[place]
+        key = keys_by_index[index]
         if change.operation != INSERT:
             live.difference_update(by_key.pop(key, ()))
             gone[key] = None
         if change.operation != DELETE:
-            live.add(place)
-            by_key.setdefault(key, []).append(place)
+            live.add(index)
+            by_key.setdefault(key, []).append(index)
     return live, list(gone)
 
 
@@ -221,7 +225,7 @@ def _add_snapshot(table: Table, effect: TableChanges, delivery_id: str) -> None:
     # A repeated try overwrites the files of the earlier one, which are in no snapshot.
     files = _Files(table, uuid.uuid5(uuid.NAMESPACE_OID, f"{delivery_id}/{table.name()}"))
     added = files.of(effect.rows)
-    replaced = files.without(effect.keys) if effect.keys is not None else []
+    replaced = files.replace_rows(effect.keys) if effect.keys is not None else []
     if not added and not replaced:
         return
     transaction = Transaction(table)
@@ -248,16 +252,16 @@ class _Files:
         """Write rows; return their files, an empty list for no rows."""
         if not len(rows):
             return []
-        made = _dataframe_to_data_files(
+        files = _dataframe_to_data_files(
             self._table.metadata,
             rows,
             self._table.io,
             write_uuid=self._write_uuid,
             counter=self._counter,
         )
-        return list(made)
+        return list(files)
 
-    def without(self, keys: pa.Table) -> list[tuple[DataFile, list[DataFile]]]:
+    def replace_rows(self, keys: pa.Table) -> list[tuple[DataFile, list[DataFile]]]:
         """Return the files that hold rows with these keys, each with the files that replace it."""
         replaced: list[tuple[DataFile, list[DataFile]]] = []
         for task in self._table.scan(row_filter=_filter_of(keys)).plan_files():
@@ -267,7 +271,7 @@ class _Files:
                 projected_schema=self._table.schema(),
                 row_filter=AlwaysTrue(),
             ).to_table(tasks=[task])
-            kept = rows.filter(_compute.invert(_matches(rows, keys)))
+            kept = rows.filter(_compute.invert(_build_mask(rows, keys)))
             if len(kept) < len(rows):
                 replaced.append((task.file, self.of(kept)))
         return replaced
@@ -275,31 +279,33 @@ class _Files:
 
 def _filter_of(keys: pa.Table) -> BooleanExpression:
     """Return a filter that every row with one of the keys matches, and few others."""
-    made: BooleanExpression = AlwaysTrue()
+    expression: BooleanExpression = AlwaysTrue()
     for name in keys.column_names:
         one_of: Any = In
-        made = And(made, one_of(name, set(keys[name].to_pylist())))
-    return made
+        expression = And(expression, one_of(name, set(keys[name].to_pylist())))
+    return expression
 
 
-def _matches(rows: pa.Table, keys: pa.Table) -> pa.Array:
+def _build_mask(rows: pa.Table, keys: pa.Table) -> pa.Array:
     """Return a mask of the rows that have one of the keys."""
     names = keys.column_names
-    columns = [_plain(rows[name]).combine_chunks() for name in names]
-    wanted = [keys[name].cast(column.type) for name, column in zip(names, columns, strict=True)]
+    columns = [_convert_to_plain(rows[name]).combine_chunks() for name in names]
+    key_columns = [
+        keys[name].cast(column.type) for name, column in zip(names, columns, strict=True)
+    ]
     if len(names) == 1:
-        return _compute.is_in(columns[0], value_set=wanted[0].combine_chunks())
+        return _compute.is_in(columns[0], value_set=key_columns[0].combine_chunks())
     numbers = pa.array(range(len(rows)), pa.int64())
     left = pa.table([*columns, numbers], names=[*names, _ROW])
-    found = left.join(pa.table(wanted, names=names), keys=names, join_type="left semi")
-    return _compute.is_in(numbers, value_set=found[_ROW].combine_chunks())
+    joined = left.join(pa.table(key_columns, names=names), keys=names, join_type="left semi")
+    return _compute.is_in(numbers, value_set=joined[_ROW].combine_chunks())
 
 
-def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _convert_to_plain(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return a column in a comparable type: an extension type's storage type."""
-    kind = _plain_type(column.type)
+    kind = _find_plain_type(column.type)
     return column if kind == column.type else column.cast(kind)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def _find_plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

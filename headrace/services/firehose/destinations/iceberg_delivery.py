@@ -15,7 +15,6 @@ from pyiceberg import exceptions
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
-from headrace.core.values import get_list
 from headrace.services.firehose.destinations import common, iceberg_commit, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.iceberg_catalog import (
@@ -23,7 +22,7 @@ from headrace.services.firehose.destinations.iceberg_catalog import (
     CloudCatalog,
     LostCommit,
 )
-from headrace.services.firehose.destinations.iceberg_glue import DENIED, glue_of
+from headrace.services.firehose.destinations.iceberg_glue import DENIED, find_glue
 from headrace.services.firehose.destinations.iceberg_routing import Change, Name
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.failures import FailedRecord
@@ -55,39 +54,41 @@ def deliver(attempt: Attempt) -> Outcome:
     stream, ports, outcome = attempt.stream, attempt.ports, Outcome()
     assert ports.control is not None
     configuration = stream.destination
-    catalog = CloudCatalog(glue_of(ports.control, configuration), ports.objects, ports.guard)
-    by_table, unrouted = iceberg_routing.routed(attempt.records, configuration, ports.queries)
+    catalog = CloudCatalog(find_glue(ports.control, configuration), ports.objects, ports.guard)
+    by_table, unrouted = iceberg_routing.route_records(
+        attempt.records, configuration, ports.queries
+    )
     outcome.failed += unrouted
-    tables = iceberg_routing.tables_of(configuration)
+    tables = iceberg_routing.list_tables(configuration)
     for name, changes in by_table.items():
-        given = tables.get(name, {})
-        _deliver_to(catalog, name, changes, given, attempt, outcome)
+        settings = tables.get(name, {})
+        _deliver_to(catalog, name, changes, settings, attempt, outcome)
     return outcome
 
 
-def _delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
+def _build_delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
     """Return an id that is unique to the records of a table, and the same over retries and kills."""
     digest = hashlib.sha256()
     for change in changes:
         digest.update(f"{change.record.shard_id}/{change.record.record_id}\n".encode())
-    return common.stable_id(attempt.stream, digest.hexdigest())
+    return common.build_stable_id(attempt.stream, digest.hexdigest())
 
 
 def _deliver_to(
     catalog: CloudCatalog,
     name: Name,
     changes: Sequence[Change],
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     attempt: Attempt,
     outcome: Outcome,
 ) -> None:
     errors = table_errors(*name)
     error_type = errors if errors in attempt.intent.keys else ""
-    keys, delivery_id = get_list(given, "UniqueKeys"), _delivery_id(attempt, changes)
+    keys, delivery_id = get_list(settings, "UniqueKeys"), _build_delivery_id(attempt, changes)
     try:
         refused = iceberg_commit.commit(catalog, name, changes, keys, delivery_id)
     except (*_OF_TABLES, *_OF_LOOKING, *_OF_WRITING) as error:
-        why = _refusal(name, error)
+        why = _explain_refusal(name, error)
         if why is None:
             raise
         failed = [
@@ -99,9 +100,9 @@ def _deliver_to(
         else:
             outcome.failed += failed
         return
-    for place, change in enumerate(changes):
-        if place in refused:
-            code, message = refused[place]
+    for index, change in enumerate(changes):
+        if index in refused:
+            code, message = refused[index]
             outcome.failed.append(
                 FailedRecord(change.record, code, message, attempt.number, error_type=error_type)
             )
@@ -117,7 +118,7 @@ _OF_LOOKING = (
 _OF_WRITING = (LostCommit, RoleDenied, AwsError, BucketNotFound, ObjectNotFound)
 
 
-def _refusal(name: Name, error: Exception) -> DeliveryRefusal | None:
+def _explain_refusal(name: Name, error: Exception) -> DeliveryRefusal | None:
     """Return why a commit to a table failed; None for a fault of the cloud itself."""
     match error:
         # The second is a subclass of the first.

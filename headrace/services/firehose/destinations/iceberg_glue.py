@@ -41,7 +41,7 @@ class Glue:
         )
 
 
-def glue_of(control: ControlPlane, configuration: Mapping[str, Any]) -> Glue:
+def find_glue(control: ControlPlane, configuration: Mapping[str, Any]) -> Glue:
     """Return the catalogue that a destination names."""
     arn = Arn.parse(str(section(configuration, "CatalogConfiguration")["CatalogARN"]))
     return Glue(control, arn.account, arn.region, str(configuration["RoleARN"]))
@@ -54,8 +54,8 @@ def check_tables(control: ControlPlane | None, stream: DeliveryStream) -> None:
     """
     if stream.destination_kind != "Iceberg" or control is None:
         return
-    glue = glue_of(control, stream.destination)
-    for database, table in iceberg_routing.tables_of(stream.destination):
+    glue = find_glue(control, stream.destination)
+    for database, table in iceberg_routing.list_tables(stream.destination):
         try:
             glue.call("GetTable", {"DatabaseName": database, "Name": table})
         except AwsError as error:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from headrace.core.values import get_list
 from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.processors import query_of
+from headrace.services.firehose.processors import find_query
 from headrace.services.firehose.queries import Found, Queries, is_json
 from headrace.services.firehose.records import Record
 
@@ -57,13 +57,13 @@ def is_name(name: Name) -> bool:
     return all(_NAME.fullmatch(part) for part in name)
 
 
-def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
+def list_tables(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
     """Return the DestinationTableConfigurations by table name."""
     tables = get_list(configuration, "DestinationTableConfigurationList")
     return {name_of(table): table for table in tables}
 
 
-def routed(
+def route_records(
     records: Sequence[Record], configuration: Mapping[str, Any], queries: Queries
 ) -> tuple[dict[Name, list[Change]], list[FailedRecord]]:
     """Return the records' changes by table, in order, and the records without a table.
@@ -73,28 +73,28 @@ def routed(
         configuration: the destination's configuration.
         queries: runs the query of the MetadataExtraction processor, if there is one.
     """
-    made: dict[Name, list[Change]] = {}
+    changes: dict[Name, list[Change]] = {}
     failed: list[FailedRecord] = []
-    tables = tables_of(configuration)
+    tables = list_tables(configuration)
     only = next(iter(tables)) if len(tables) == 1 else None
-    for record, found in zip(
-        records, _found(records, query_of(configuration), queries), strict=True
+    for record, result in zip(
+        records, _run_query(records, find_query(configuration), queries), strict=True
     ):
-        if isinstance(found, str) and not _is_complete(record.otf):
-            code = NOT_JSON if found == _NOT_JSON else NO_ROUTE
-            failed.append(FailedRecord(record, code, f"The JSONQuery expression fails: {found}"))
+        if isinstance(result, str) and not _is_complete(record.otf):
+            code = NOT_JSON if result == _NOT_JSON else NO_ROUTE
+            failed.append(FailedRecord(record, code, f"The JSONQuery expression fails: {result}"))
             continue
-        given = {**({} if isinstance(found, str) else found), **(record.otf or {})}
-        route = _route(given, only)
+        routing = {**({} if isinstance(result, str) else result), **(record.otf or {})}
+        route = _route(routing, only)
         if isinstance(route, str):
             failed.append(FailedRecord(record, NO_ROUTE, route))
             continue
         name, operation = route
-        made.setdefault(name, []).append(Change(record, operation))
-    return made, failed
+        changes.setdefault(name, []).append(Change(record, operation))
+    return changes, failed
 
 
-def _found(records: Sequence[Record], query: str, queries: Queries) -> Iterator[Found]:
+def _run_query(records: Sequence[Record], query: str, queries: Queries) -> Iterator[Found]:
     """Yield the query's result for each record; a record that is not one JSON object fails later, as a row."""
     if not query:
         yield from ({} for _ in records)
@@ -111,10 +111,10 @@ def _is_complete(otf: Mapping[str, str] | None) -> bool:
     return otf is not None and all(otf.get(member) for member in _MEMBERS)
 
 
-def _route(given: Mapping[str, str | None], only: Name | None) -> tuple[Name, str] | str:
+def _route(routing: Mapping[str, str | None], only: Name | None) -> tuple[Name, str] | str:
     """Return a record's table and operation, or why it has none."""
-    database, table = (given.get(member) for member in _MEMBERS[:2])
-    operation = given.get(_MEMBERS[2]) or INSERT
+    database, table = (routing.get(member) for member in _MEMBERS[:2])
+    operation = routing.get(_MEMBERS[2]) or INSERT
     if operation not in OPERATIONS:
         return f"The operation must be one of insert, update, delete, and is: {operation}"
     if database and table:

@@ -25,7 +25,7 @@ from headrace.services.firehose.destinations.iceberg_values import (
     Kind,
     MissingField,
     WrongValue,
-    kind_of,
+    find_kind,
 )
 
 MISSING_COLUMN = "Iceberg.MissingColumnWithinRecord"
@@ -49,7 +49,7 @@ class Rows:
     refused: dict[int, Reason] = field(default_factory=dict[int, Reason])
 
 
-def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) -> Rows:
+def convert_rows(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) -> Rows:
     """Convert records to rows.
 
     Args:
@@ -57,58 +57,60 @@ def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) ->
         schema: the table's schema.
         only: the columns to convert, others are null; for a deletion its keys, which must have values.
     """
-    items, refused = _parsed(datas)
-    made = Rows({}, refused)
-    arrow = _arrow_schema(schema)
+    items, refused = _parse_records(datas)
+    result = Rows({}, refused)
+    arrow = _build_arrow_schema(schema)
     names = {column.name for column in schema.columns}
-    for place, item in enumerate(items):
-        if place not in refused and names.isdisjoint(item):
-            refused[place] = (
+    for index, item in enumerate(items):
+        if index not in refused and names.isdisjoint(item):
+            refused[index] = (
                 MISSING_COLUMN,
                 f"No key of the record is a column of {sorted(names)}.",
             )
     for column in schema.columns:
         if only and column.name not in only:
-            made.columns[column.name] = pa.nulls(len(items), arrow.field(column.name).type)
+            result.columns[column.name] = pa.nulls(len(items), arrow.field(column.name).type)
             continue
         cells = [item.get(column.name) for item in items]
         if column.required or only:
-            for place, cell in enumerate(cells):
-                if cell is None and place not in refused:
+            for index, cell in enumerate(cells):
+                if cell is None and index not in refused:
                     sentence = f"Column {column.name} is required and the record has none."
-                    refused[place] = (MISSING_COLUMN, sentence)
-        kind = kind_of(column.field_type)
-        array, wrong = _array(cells, kind, arrow.field(column.name).type)
-        for place, reason in wrong.items():
+                    refused[index] = (MISSING_COLUMN, sentence)
+        kind = find_kind(column.field_type)
+        array, wrong = _convert_column(cells, kind, arrow.field(column.name).type)
+        for index, reason in wrong.items():
             code, sentence = reason
-            refused.setdefault(place, (code, f"{column.name}: {sentence}"))
-        made.columns[column.name] = array
-    return made
+            refused.setdefault(index, (code, f"{column.name}: {sentence}"))
+        result.columns[column.name] = array
+    return result
 
 
-def _arrow_schema(schema: Schema) -> pa.Schema:
+def _build_arrow_schema(schema: Schema) -> pa.Schema:
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     return schema_to_pyarrow(schema, include_field_ids=False)
 
 
-def _parsed(datas: Sequence[bytes]) -> tuple[list[dict[str, Any]], dict[int, Reason]]:
+def _parse_records(datas: Sequence[bytes]) -> tuple[list[dict[str, Any]], dict[int, Reason]]:
     items: list[dict[str, Any]] = []
     refused: dict[int, Reason] = {}
-    for place, data in enumerate(datas):
+    for index, data in enumerate(datas):
         try:
-            found = _decode(data)
+            item = _decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            refused[place] = (NOT_JSON, f"The record is not one JSON object: {error}")
-            found = {}
-        if not isinstance(found, dict):
-            refused[place] = (NOT_JSON, "The record is not one JSON object.")
-            found = {}
-        items.append(cast("dict[str, Any]", found))
+            refused[index] = (NOT_JSON, f"The record is not one JSON object: {error}")
+            item = {}
+        if not isinstance(item, dict):
+            refused[index] = (NOT_JSON, "The record is not one JSON object.")
+            item = {}
+        items.append(cast("dict[str, Any]", item))
     return items, refused
 
 
-def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> tuple[pa.Array, dict[int, Reason]]:
+def _convert_column(
+    cells: list[Any], kind: Kind, arrow: pa.DataType
+) -> tuple[pa.Array, dict[int, Reason]]:
     """Return a column, and by index why a value does not fit; such a value is null."""
     if set(map(type, cells)) <= kind.plain:
         try:
@@ -116,31 +118,31 @@ def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> tuple[pa.Array, 
         except _REFUSALS:
             pass  # Some value is out of the type's range; the code below finds it.
     wrong: dict[int, Reason] = {}
-    made: list[Any] = []
-    for place, cell in enumerate(cells):
+    values: list[Any] = []
+    for index, cell in enumerate(cells):
         value = None
         try:
             value = None if cell is None else kind.convert(cell)
         except MissingField as error:
-            wrong[place] = (MISSING_COLUMN, f"field {error} is required and the record has none.")
+            wrong[index] = (MISSING_COLUMN, f"field {error} is required and the record has none.")
         except _REFUSALS as error:
             words = str(error) if isinstance(error, WrongValue) else f"refused: {error}"
-            wrong[place] = (WRONG_TYPE, words)
-        made.append(value)
+            wrong[index] = (WRONG_TYPE, words)
+        values.append(value)
     try:
-        return _filled(made, arrow), wrong
+        return _build_array(values, arrow), wrong
     except _REFUSALS:
         pass
-    for place, value in enumerate(made):
+    for index, value in enumerate(values):
         try:
-            _filled([value], arrow)
+            _build_array([value], arrow)
         except _REFUSALS as error:
-            made[place] = None
-            wrong[place] = (WRONG_TYPE, f"refused: {error}")
-    return _filled(made, arrow), wrong
+            values[index] = None
+            wrong[index] = (WRONG_TYPE, f"refused: {error}")
+    return _build_array(values, arrow), wrong
 
 
-def _filled(values: list[Any], arrow: pa.DataType) -> pa.Array:
+def _build_array(values: list[Any], arrow: pa.DataType) -> pa.Array:
     if isinstance(arrow, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(arrow, pa.array(values, arrow.storage_type))
     return pa.array(values, arrow)

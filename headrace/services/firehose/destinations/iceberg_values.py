@@ -53,75 +53,75 @@ class Kind:
     plain: frozenset[type] = frozenset()
 
 
-def kind_of(of: types.IcebergType, levels: int = MOST_LEVELS) -> Kind:
+def find_kind(of: types.IcebergType, levels: int = MOST_LEVELS) -> Kind:
     """Return how values of a type are converted. Values nested deeper than `levels` are refused."""
     if levels <= 0:
-        return Kind(_too_deep)
+        return Kind(_refuse_depth)
     match of:
         case types.BooleanType():
-            return Kind(_boolean, frozenset({bool, type(None)}))
+            return Kind(_convert_boolean, frozenset({bool, type(None)}))
         case types.IntegerType() | types.LongType():
             bits = _BITS[type(of)]
-            return Kind(lambda value: _integer(value, bits), frozenset({int, type(None)}))
+            return Kind(lambda value: _convert_integer(value, bits), frozenset({int, type(None)}))
         case types.FloatType() | types.DoubleType():
-            return Kind(_double, frozenset({float, type(None)}))
+            return Kind(_convert_double, frozenset({float, type(None)}))
         case types.DecimalType():
-            return Kind(lambda value: _decimal(value, of.precision, of.scale))
+            return Kind(lambda value: _convert_decimal(value, of.precision, of.scale))
         case types.StringType():
-            return Kind(_string, frozenset({str, type(None)}))
+            return Kind(_convert_string, frozenset({str, type(None)}))
         case types.DateType():
-            return Kind(_date, frozenset({int, type(None)}))
+            return Kind(_convert_date, frozenset({int, type(None)}))
         case types.TimeType():
-            return Kind(_time)
+            return Kind(_convert_time)
         case types.TimestampType() | types.TimestamptzType():
-            return Kind(_timestamp, frozenset({int, type(None)}))
+            return Kind(_convert_timestamp, frozenset({int, type(None)}))
         case types.UUIDType():
-            return Kind(_uuid)
+            return Kind(_convert_uuid)
         case types.FixedType():
             length = len(of)
-            return Kind(lambda value: _fixed(value, length))
+            return Kind(lambda value: _convert_fixed(value, length))
         case types.BinaryType():
-            return Kind(_binary)
+            return Kind(_convert_binary)
         case types.StructType() | types.ListType() | types.MapType():
-            return Kind(_nested(of, levels - 1))
+            return Kind(_build_nested(of, levels - 1))
         case _:
             # Types of Iceberg v3, which AWS's Firehose does not support.
-            return Kind(lambda value: _wrong(value, str(of)))
+            return Kind(lambda value: _refuse(value, str(of)))
 
 
-def _wrong(value: Any, name: str) -> Any:
+def _refuse(value: Any, name: str) -> Any:
     shown = repr(value)
     raise WrongValue(f"{shown if len(shown) <= 100 else shown[:100] + '...'} is no {name}")
 
 
-def _too_deep(value: Any) -> Any:
+def _refuse_depth(value: Any) -> Any:
     raise WrongValue(f"it is nested deeper than {MOST_LEVELS} levels")
 
 
-def _boolean(value: Any) -> bool:
+def _convert_boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, int) and value in (0, 1):
         return bool(value)
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    return _wrong(value, "boolean")
+    return _refuse(value, "boolean")
 
 
-def _integer(value: Any, bits: int) -> int:
-    made: int | None = None
+def _convert_integer(value: Any, bits: int) -> int:
+    number: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
-        made = value
+        number = value
     elif isinstance(value, float) and value.is_integer():
-        made = int(value)
+        number = int(value)
     elif isinstance(value, str) and len(value) <= 20 and _is_plain(value):
         try:
-            made = int(value)
+            number = int(value)
         except ValueError:
-            made = None
-    if made is None or not -(1 << bits) <= made < 1 << bits:
-        return _wrong(value, "int" if bits == 31 else "long")
-    return made
+            number = None
+    if number is None or not -(1 << bits) <= number < 1 << bits:
+        return _refuse(value, "int" if bits == 31 else "long")
+    return number
 
 
 def _is_plain(text: str) -> bool:
@@ -129,106 +129,106 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and "_" not in text
 
 
-def _double(value: Any) -> float:
+def _convert_double(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
-            return _wrong(value, "double")
+            return _refuse(value, "double")
     if isinstance(value, str) and _is_plain(value):
         try:
             return float(value)
         except ValueError:
-            return _wrong(value, "double")
-    return _wrong(value, "double")
+            return _refuse(value, "double")
+    return _refuse(value, "double")
 
 
-def _decimal(value: Any, precision: int, scale: int) -> Decimal:
+def _convert_decimal(value: Any, precision: int, scale: int) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return _wrong(value, "decimal")
+        return _refuse(value, "decimal")
     try:
-        made = Decimal(str(value))
+        number = Decimal(str(value))
     except InvalidOperation:
-        return _wrong(value, "decimal")
+        return _refuse(value, "decimal")
     name = f"decimal({precision}, {scale})"
-    if not made.is_finite() or made.adjusted() >= precision - scale:
-        return _wrong(value, name)
-    rounded = round(made, scale)
-    return rounded if rounded == made else _wrong(value, name)
+    if not number.is_finite() or number.adjusted() >= precision - scale:
+        return _refuse(value, name)
+    rounded = round(number, scale)
+    return rounded if rounded == number else _refuse(value, name)
 
 
-def _string(value: Any) -> str:
+def _convert_string(value: Any) -> str:
     """Return text; a value of another type becomes its JSON (assumed)."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _date(value: Any) -> Any:
+def _convert_date(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if -(1 << 31) <= value < 1 << 31 else _wrong(value, "date")
+        return value if -(1 << 31) <= value < 1 << 31 else _refuse(value, "date")
     if isinstance(value, str):
         try:
             return (date.fromisoformat(value) - date(1970, 1, 1)).days
         except ValueError:
-            return _wrong(value, "date")
-    return _wrong(value, "date")
+            return _refuse(value, "date")
+    return _refuse(value, "date")
 
 
-def _time(value: Any) -> int:
+def _convert_time(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if 0 <= value < 86_400_000_000 else _wrong(value, "time")
+        return value if 0 <= value < 86_400_000_000 else _refuse(value, "time")
     if isinstance(value, str):
         try:
             at = time.fromisoformat(value)
         except ValueError:
-            return _wrong(value, "time")
+            return _refuse(value, "time")
         if at.tzinfo is None:
             seconds = at.hour * 3600 + at.minute * 60 + at.second
             return seconds * 1_000_000 + at.microsecond
-    return _wrong(value, "time")
+    return _refuse(value, "time")
 
 
-def _timestamp(value: Any) -> int:
+def _convert_timestamp(value: Any) -> int:
     """Return microseconds; a time with an offset is converted to UTC, one without is unchanged."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if -(1 << 63) <= value < 1 << 63 else _wrong(value, "timestamp")
+        return value if -(1 << 63) <= value < 1 << 63 else _refuse(value, "timestamp")
     if isinstance(value, str) and "T" in value:
         try:
             at = datetime.fromisoformat(value)
         except ValueError:
-            return _wrong(value, "timestamp")
+            return _refuse(value, "timestamp")
         since = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _EPOCH
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return _wrong(value, "timestamp")
+    return _refuse(value, "timestamp")
 
 
-def _uuid(value: Any) -> bytes:
+def _convert_uuid(value: Any) -> bytes:
     if isinstance(value, str):
         try:
             return uuid.UUID(value).bytes
         except ValueError:
-            return _wrong(value, "uuid")
-    return _wrong(value, "uuid")
+            return _refuse(value, "uuid")
+    return _refuse(value, "uuid")
 
 
-def _binary(value: Any) -> bytes:
+def _convert_binary(value: Any) -> bytes:
     """Decode binary text. Text of only hexadecimal digits is hexadecimal, although it could be Base64 (assumed)."""
     if not isinstance(value, str):
-        return _wrong(value, "binary")
+        return _refuse(value, "binary")
     if _HEX.fullmatch(value):
         return bytes.fromhex(value)
     text = value.replace("\r\n", "").replace("\n", "").replace("-", "+").replace("_", "/")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        return _wrong(value, "binary")
+        return _refuse(value, "binary")
 
 
-def _fixed(value: Any, length: int) -> bytes:
-    made = _binary(value)
-    return made if len(made) == length else _wrong(value, f"fixed[{length}]")
+def _convert_fixed(value: Any, length: int) -> bytes:
+    data = _convert_binary(value)
+    return data if len(data) == length else _refuse(value, f"fixed[{length}]")
 
 
-def _unpacked(value: Any) -> Any:
+def _parse_json(value: Any) -> Any:
     """Parse text as JSON; return any other value unchanged."""
     if not isinstance(value, str):
         return value
@@ -238,57 +238,57 @@ def _unpacked(value: Any) -> Any:
         return value
 
 
-def _nested(of: types.StructType | types.ListType | types.MapType, levels: int) -> Convert:
+def _build_nested(of: types.StructType | types.ListType | types.MapType, levels: int) -> Convert:
     match of:
         case types.StructType():
             fields = [
-                (f.name, f.required, kind_of(f.field_type, levels).convert) for f in of.fields
+                (f.name, f.required, find_kind(f.field_type, levels).convert) for f in of.fields
             ]
-            return lambda value: _struct(value, fields)
+            return lambda value: _convert_struct(value, fields)
         case types.ListType():
-            convert, required = kind_of(of.element_type, levels).convert, of.element_required
-            return lambda value: _list(value, convert, required=required)
+            convert, required = find_kind(of.element_type, levels).convert, of.element_required
+            return lambda value: _convert_list(value, convert, required=required)
         case types.MapType():
-            return _map_of(of, levels)
+            return _build_map_converter(of, levels)
 
 
-def _struct(value: Any, fields: list[tuple[str, bool, Convert]]) -> dict[str, Any]:
-    given = _unpacked(value)
-    if not isinstance(given, dict):
-        return _wrong(value, "struct")
-    items = cast("dict[str, Any]", given)
-    made: dict[str, Any] = {}
+def _convert_struct(value: Any, fields: list[tuple[str, bool, Convert]]) -> dict[str, Any]:
+    document = _parse_json(value)
+    if not isinstance(document, dict):
+        return _refuse(value, "struct")
+    items = cast("dict[str, Any]", document)
+    fields_by_name: dict[str, Any] = {}
     for name, required, convert in fields:
         cell = items.get(name)
         if cell is None and required:
             raise MissingField(name)
-        made[name] = None if cell is None else convert(cell)
-    return made
+        fields_by_name[name] = None if cell is None else convert(cell)
+    return fields_by_name
 
 
-def _list(value: Any, convert: Convert, *, required: bool) -> list[Any]:
-    given = _unpacked(value)
-    if not isinstance(given, list):
-        return _wrong(value, "list")
-    items = cast("list[Any]", given)
+def _convert_list(value: Any, convert: Convert, *, required: bool) -> list[Any]:
+    parsed = _parse_json(value)
+    if not isinstance(parsed, list):
+        return _refuse(value, "list")
+    items = cast("list[Any]", parsed)
     if required and None in items:
-        return _wrong(value, "list without nulls")
+        return _refuse(value, "list without nulls")
     return [None if item is None else convert(item) for item in items]
 
 
-def _map_of(of: types.MapType, levels: int) -> Convert:
-    key, convert = kind_of(of.key_type, levels).convert, kind_of(of.value_type, levels).convert
+def _build_map_converter(of: types.MapType, levels: int) -> Convert:
+    key, convert = find_kind(of.key_type, levels).convert, find_kind(of.value_type, levels).convert
     required = of.value_required
 
-    def made(value: Any) -> list[tuple[Any, Any]]:
-        given = _unpacked(value)
-        if not isinstance(given, dict):
-            return _wrong(value, "map")
-        items = cast("dict[str, Any]", given)
+    def convert_map(value: Any) -> list[tuple[Any, Any]]:
+        document = _parse_json(value)
+        if not isinstance(document, dict):
+            return _refuse(value, "map")
+        items = cast("dict[str, Any]", document)
         if required and None in items.values():
-            return _wrong(value, "map without nulls")
+            return _refuse(value, "map without nulls")
         return [
             (key(name), None if item is None else convert(item)) for name, item in items.items()
         ]
 
-    return made
+    return convert_map

@@ -19,7 +19,7 @@ from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.destinations.search_names import index_name
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
-from headrace.services.firehose.permits import denied_collection, denied_domain
+from headrace.services.firehose.permits import find_collection_denial, find_domain_denial
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.transform import Stopping
 
@@ -64,30 +64,30 @@ class SearchDestination:
     def _is_serverless(self) -> bool:
         return self.kind == "AmazonOpenSearchServerless"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`. The sentences are assumed."""
-        made = common.checked(given, RULES)
+        checked = common.check_configuration(configuration, RULES)
         if self._is_serverless:
-            if not made.get("CollectionEndpoint"):
+            if not checked.get("CollectionEndpoint"):
                 raise invalid("CollectionEndpoint is required.")
-            return made
-        if bool(made.get("DomainARN")) == bool(made.get("ClusterEndpoint")):
+            return checked
+        if bool(checked.get("DomainARN")) == bool(checked.get("ClusterEndpoint")):
             raise invalid("Exactly one of DomainARN or ClusterEndpoint must be specified.")
-        made.setdefault("IndexRotationPeriod", "OneDay")
-        made.setdefault("DocumentIdOptions", {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"})
-        return made
+        checked.setdefault("IndexRotationPeriod", "OneDay")
+        checked.setdefault("DocumentIdOptions", {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"})
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. A domain in the update replaces an endpoint, and the other way round."""
-        made = common.merged(present, update)
+        merged = common.merge_update(present, update)
         for name, other in (("DomainARN", "ClusterEndpoint"), ("ClusterEndpoint", "DomainARN")):
             if update.get(name) and not update.get(other):
-                made.pop(other, None)
-        return self.checked(made)
+                merged.pop(other, None)
+        return self.check(merged)
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
-        shown = common.described(configuration)
+        shown = common.describe_configuration(configuration)
         if "VpcConfiguration" in shown:
             shown["VpcConfigurationDescription"] = shown.pop("VpcConfiguration")
         return {f"{self.kind}DestinationDescription": shown}
@@ -103,7 +103,7 @@ class SearchDestination:
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. With FIREHOSE_DEFAULT a repeated request overwrites the same documents."""
         outcome = Outcome()
-        problem = self._denial(attempt)
+        problem = self._explain_denial(attempt)
         if problem:
             # The code and the first sentence: firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
             refused = DeliveryRefusal(
@@ -114,19 +114,19 @@ class SearchDestination:
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
         try:
-            server = self._server(attempt)
+            server = self._find_server(attempt)
         except SearchDomainNotFound as error:
             refused = DeliveryRefusal(search_bulk.UNREACHABLE, str(error))
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
-        documents = [self._document(record, attempt) for record in attempt.records]
+        documents = [self._build_document(record, attempt) for record in attempt.records]
         for batch in search_bulk.cut([len(document.source) for document in documents]):
             try:
                 results = search_bulk.index_all(server, documents[batch.start : batch.stop])
             except wire.Stopped as error:
                 raise Stopping(str(error)) from error
-            for place, result in zip(batch, results, strict=True):
-                common.take(outcome, attempt, [attempt.records[place]], result)
+            for index, result in zip(batch, results, strict=True):
+                common.take(outcome, attempt, [attempt.records[index]], result)
         if self.kind != "Elasticsearch":
             codes = {failure.code for failure in (*outcome.failed, *outcome.retry)}
             is_refused = float(bool(codes & _NO_ACCESS))
@@ -136,40 +136,42 @@ class SearchDestination:
             )
         return outcome
 
-    def _denial(self, attempt: Attempt) -> str:
+    def _explain_denial(self, attempt: Attempt) -> str:
         """Return why the role may not write; empty when it may, or for a ClusterEndpoint, whose domain is unknown."""
         stream, guard = attempt.stream, attempt.ports.guard
         if self._is_serverless:
-            return denied_collection(guard, stream)
+            return find_collection_denial(guard, stream)
         arn = str(stream.destination.get("DomainARN") or "")
-        return denied_domain(guard, stream, arn) if arn else ""
+        return find_domain_denial(guard, stream, arn) if arn else ""
 
-    def _server(self, attempt: Attempt) -> SearchServer:
+    def _find_server(self, attempt: Attempt) -> SearchServer:
         configuration, stream, ports = (
             attempt.stream.destination,
             attempt.stream,
             attempt.ports,
         )
-        given = str(
+        endpoint = str(
             configuration.get("ClusterEndpoint") or configuration.get("CollectionEndpoint") or ""
         )
         arn = str(configuration.get("DomainARN") or "")
         if arn:
             _, _, _, region, account, name = arn.split(":", 5)
-            found = ports.search.of_domain(
+            server = ports.search.of_domain(
                 name.removeprefix("domain/"), account=account, region=region
             )
         else:
-            found = ports.search.of_endpoint(given, account=stream.account, region=stream.region)
-        if isinstance(found, str):
-            return RealServer(found, ports.stopping)
-        return found
+            server = ports.search.of_endpoint(
+                endpoint, account=stream.account, region=stream.region
+            )
+        if isinstance(server, str):
+            return RealServer(server, ports.stopping)
+        return server
 
-    def _document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
+    def _build_document(self, record: Record, attempt: Attempt) -> search_bulk.Document:
         configuration = attempt.stream.destination
         return search_bulk.Document(
             index=self._index(record, configuration),
-            doc_id=self._doc_id(record, configuration),
+            doc_id=self._build_document_id(record, configuration),
             source=record.data,
             type_name=str(configuration.get("TypeName") or "")
             if self.kind == "Elasticsearch"
@@ -180,7 +182,7 @@ class SearchDestination:
         rotation = str(configuration.get("IndexRotationPeriod", "NoRotation"))
         return index_name(str(configuration["IndexName"]), rotation, record.arrival_ms)
 
-    def _doc_id(self, record: Record, configuration: Mapping[str, Any]) -> str:
+    def _build_document_id(self, record: Record, configuration: Mapping[str, Any]) -> str:
         options = get_mapping(configuration, "DocumentIdOptions")
         is_left_out = options.get("DefaultDocumentIdFormat") == "NO_DOCUMENT_ID"
         return "" if is_left_out else record.record_id
@@ -193,7 +195,7 @@ class SearchDestination:
             **common_members(failure, now_ms, failure.record.data),
             "errorCode": failure.code,
             "errorMessage": failure.message,
-            f"{self._prefix}DocumentId": self._doc_id(failure.record, configuration),
+            f"{self._prefix}DocumentId": self._build_document_id(failure.record, configuration),
             f"{self._prefix}IndexName": self._index(failure.record, configuration),
         }
         if self._prefix == "es":

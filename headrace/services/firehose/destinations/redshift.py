@@ -30,7 +30,7 @@ from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import check_processors
-from headrace.services.firehose.s3_settings import checked_s3
+from headrace.services.firehose.s3_settings import check_plain_s3
 
 KIND = "Redshift"
 DEFAULT_RETRY_S = 3600
@@ -51,30 +51,30 @@ class RedshiftDestination:
     error_type = "errors/manifests"
     metrics = "DeliveryToRedshift"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`. The model documents what AWS refuses; the sentences are assumed."""
-        made = dict(given)
-        s3 = made["S3Configuration"] = checked_s3(get_mapping(made, "S3Configuration"))
+        checked = dict(configuration)
+        s3 = checked["S3Configuration"] = check_plain_s3(get_mapping(checked, "S3Configuration"))
         if s3["CompressionFormat"] not in _COMPRESSIONS:
             raise invalid(
                 f"Compression format {s3['CompressionFormat']} is not supported for Redshift destination."
             )
         if _EXPRESSION.search(str(s3.get("Prefix") or "")):
             raise invalid("Expressions in Prefix are not supported for Redshift destination.")
-        _check_credentials(made)
-        made["RetryOptions"] = {
+        _check_credentials(checked)
+        checked["RetryOptions"] = {
             "DurationInSeconds": DEFAULT_RETRY_S,
-            **get_mapping(made, "RetryOptions"),
+            **get_mapping(checked, "RetryOptions"),
         }
-        if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
-            if not made.get("S3BackupConfiguration"):
+        if checked.setdefault("S3BackupMode", "Disabled") == "Enabled":
+            if not checked.get("S3BackupConfiguration"):
                 raise invalid("S3BackupConfiguration is required when S3BackupMode is Enabled.")
-            made["S3BackupConfiguration"] = checked_s3(made["S3BackupConfiguration"])
-        common.check_logging(made)
-        check_processors(made)
-        return made
+            checked["S3BackupConfiguration"] = check_plain_s3(checked["S3BackupConfiguration"])
+        common.check_logging(checked)
+        check_processors(checked)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`. A backup cannot be disabled (documented: the model's text of S3BackupMode)."""
         change = dict(update)
         if "S3BackupUpdate" in change:
@@ -84,11 +84,11 @@ class RedshiftDestination:
             }
         if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
             raise backup_stays()
-        return self.checked(common.merged(present, change))
+        return self.check(common.merge_update(present, change))
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`: without the password, as in AWS's model."""
-        shown = common.described(configuration)
+        shown = common.describe_configuration(configuration)
         shown.pop("Password", None)
         if "S3BackupConfiguration" in shown:
             shown["S3BackupDescription"] = shown.pop("S3BackupConfiguration")
@@ -130,23 +130,23 @@ class RedshiftDestination:
 
     def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Not used: `error_body` returns the whole error output."""
-        return {"url": _url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
+        return {"url": _build_url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
 
     def error_body(self, failures: Sequence[FailedRecord], attempt: Attempt) -> bytes:
         """See `ErrorFile`: the manifest of the object that was not loaded, for a manual COPY."""
-        return _manifest(attempt)
+        return _build_manifest(attempt)
 
 
-def _check_credentials(made: Mapping[str, Any]) -> None:
-    manager = get_mapping(made, "SecretsManagerConfiguration")
+def _check_credentials(configuration: Mapping[str, Any]) -> None:
+    manager = get_mapping(configuration, "SecretsManagerConfiguration")
     if manager.get("Enabled"):
         if not manager.get("SecretARN"):
             raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")
-    elif not (made.get("Username") and made.get("Password")):
+    elif not (configuration.get("Username") and configuration.get("Password")):
         raise invalid(
             "Username and Password are required when SecretsManagerConfiguration is not enabled."
         )
-    options = str(get_mapping(made, "CopyCommand").get("CopyOptions") or "")
+    options = str(get_mapping(configuration, "CopyCommand").get("CopyOptions") or "")
     own = _OWN_OPTIONS.search(options)
     if own:
         raise invalid(f"CopyOptions must not contain {own.group(1).upper()}.")
@@ -156,14 +156,14 @@ def _put(attempt: Attempt) -> int:
     """Put the object with the records, and its manifest; return the object's size in bytes."""
     stream = attempt.stream
     key = attempt.intent.keys[DELIVERED]
-    delimiter = output.delimiter_of(stream.destination)
+    delimiter = output.find_delimiter(stream.destination)
     body = delimiter.join([record.data for record in attempt.records])
     encoding: str | None = None
     if stream.s3["CompressionFormat"] != "UNCOMPRESSED":
-        body, encoding = output.compressed_as("GZIP", body, key)
+        body, encoding = output.compress_as("GZIP", body, key)
     for name, data, content in (
         (key, body, encoding),
-        (manifest_key(attempt), _manifest(attempt), None),
+        (build_manifest_key(attempt), _build_manifest(attempt), None),
     ):
         output.put_beside(attempt.ports, stream.s3, name, data, content)
     return len(body)
@@ -173,23 +173,23 @@ def _delete(attempt: Attempt) -> None:
     """Delete the objects of an earlier try whose records are now all dropped."""
     objects, stream = attempt.ports.objects, attempt.stream
     if attempt.again:
-        for key in (attempt.intent.keys[DELIVERED], manifest_key(attempt)):
+        for key in (attempt.intent.keys[DELIVERED], build_manifest_key(attempt)):
             if any(item.key == key for item in objects.list(stream.bucket, key)):
                 objects.delete(stream.bucket, key)
 
 
-def manifest_key(attempt: Attempt) -> str:
+def build_manifest_key(attempt: Attempt) -> str:
     """Return the key of a delivery's manifest: the object's key under manifests/ (observed by users of AWS)."""
     key, prefix = attempt.intent.keys[DELIVERED], attempt.stream.prefix
     return prefix + MANIFESTS + key.removeprefix(prefix).removesuffix(".gz")
 
 
-def _url(attempt: Attempt, key: str) -> str:
+def _build_url(attempt: Attempt, key: str) -> str:
     return f"s3://{attempt.stream.bucket}/{key}"
 
 
-def _manifest(attempt: Attempt) -> bytes:
-    url = _url(attempt, attempt.intent.keys[DELIVERED])
+def _build_manifest(attempt: Attempt) -> bytes:
+    url = _build_url(attempt, attempt.intent.keys[DELIVERED])
     return json.dumps({"entries": [{"url": url, "mandatory": True}]}).encode()
 
 
@@ -199,17 +199,17 @@ def _load(attempt: Attempt) -> DeliveryRefusal | None:
     configuration, intent = stream.destination, attempt.intent
     role = str(configuration["RoleARN"])
     try:
-        login = _login(attempt)
+        login = _read_login(attempt)
     except common.SecretMissing as error:
         return DeliveryRefusal("Redshift.SecretsManagerFailure", str(error))  # code assumed
     # The id comes from the records, not from the object's name, which changes with the stream.
-    once = common.stable_id(
+    once = common.build_stable_id(
         stream, "copy", str(intent.decided_ms), json.dumps(intent.last, sort_keys=True)
     )
     load = Load(
         jdbc_url=str(configuration["ClusterJDBCURL"]),
         login=login,
-        sql=copy_sql(configuration, _url(attempt, manifest_key(attempt))),
+        sql=copy_sql(configuration, _build_url(attempt, build_manifest_key(attempt))),
         role=role,
         once=once,
         account=stream.account,
@@ -219,9 +219,9 @@ def _load(attempt: Attempt) -> DeliveryRefusal | None:
     try:
         ports.warehouses.load(load)
     except WarehouseError as error:
-        return redshift_errors.refused(error)
+        return redshift_errors.build_refusal(error)
     except (WarehouseNotFound, WarehouseUnavailable) as error:
-        return redshift_errors.refused(WarehouseError("ConnectionFailed", str(error)))
+        return redshift_errors.build_refusal(WarehouseError("ConnectionFailed", str(error)))
     return None
 
 
@@ -232,10 +232,10 @@ def _may_read(ports: Ports) -> Any:
     return denial
 
 
-def _login(attempt: Attempt) -> Login:
+def _read_login(attempt: Attempt) -> Login:
     """Return the login. Raises SecretMissing."""
     configuration = attempt.stream.destination
-    secret = common.secret_of(configuration, attempt.ports, attempt.stream)
+    secret = common.read_secret(configuration, attempt.ports, attempt.stream)
     if secret is None:
         return Login(str(configuration["Username"]), str(configuration["Password"]))
     if not secret.get("username") or not secret.get("password"):

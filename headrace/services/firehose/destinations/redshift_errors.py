@@ -30,7 +30,7 @@ _WHY = {
 }
 
 
-def refused(error: WarehouseError) -> DeliveryRefusal:
+def build_refusal(error: WarehouseError) -> DeliveryRefusal:
     """Return a failure with Firehose's code and sentence; every failure is tried again."""
     # A statement that fails on the table's data, for example on a check constraint, is a failed load.
     kind = error.kind if error.kind in _WHY else "DataLoadFailed"

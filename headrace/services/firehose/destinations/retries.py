@@ -9,7 +9,7 @@ _JITTER = 0.15
 EVERY_FIVE_MINUTES_S = 300.0
 
 
-def exponential_s(retry: int, random: float) -> float:
+def compute_backoff_s(retry: int, random: float) -> float:
     """Return the seconds before the `retry`-th retry, 1 for the first. `random` is in [0, 1).
 
     Source: docs.aws.amazon.com/firehose/latest/dev/httpdeliveryrequestresponse.html: one second, doubled each time, two

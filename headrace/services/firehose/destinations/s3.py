@@ -9,14 +9,14 @@ from headrace.core.ports import BucketNotFound
 from headrace.core.values import get_mapping
 from headrace.services.firehose import output, s3_settings
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
     DELIVERED,
     PROCESSING_FAILED,
     FailedRecord,
+    build_processing_line,
     conversion_line,
-    processing_line,
 )
 from headrace.services.firehose.limits import RETRY_DEFAULT_S
 from headrace.services.firehose.metrics import Measure
@@ -38,15 +38,15 @@ class S3Destination:
     error_type = CONVERSION_FAILED
     metrics = "DeliveryToS3"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        return s3_settings.checked(given)
+        return s3_settings.check_extended_s3(configuration)
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`."""
-        return s3_settings.updated(present, update)
+        return s3_settings.update_extended_s3(present, update)
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
         shown = dict(configuration)
         if "S3BackupConfiguration" in shown:
@@ -67,7 +67,7 @@ class S3Destination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`. AWS does not document it: assumed to be that of HTTP endpoints."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. The object's bytes are the same at each try, unless the table has changed."""
@@ -77,14 +77,14 @@ class S3Destination:
         encoding: str | None = None
         if stream.conversion is None:
             if attempt.records:
-                delimiter = output.delimiter_of(stream.destination)
+                delimiter = output.find_delimiter(stream.destination)
                 joined = delimiter.join([record.data for record in attempt.records])
-                body, encoding = output.compressed_for(stream, joined, key)
+                body, encoding = output.compress_for(stream, joined, key)
         elif attempt.records:
-            made = output.converted(stream, attempt.records, attempt.ports)
-            outcome.failed = made.failed
-            body = made.data if made.rows else None
-            outcome.measured += _conversion(attempt, made)
+            converted = output.convert_records(stream, attempt.records, attempt.ports)
+            outcome.failed = converted.failed
+            body = converted.data if converted.rows else None
+            outcome.measured += _measure_conversion(attempt, converted)
         objects = attempt.ports.objects
         if body is None:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
@@ -95,7 +95,7 @@ class S3Destination:
         except (RoleDenied, BucketNotFound) as error:
             if not is_partitioned(stream.destination):
                 raise
-            outcome.retry = _refused(attempt, outcome.failed, error)
+            outcome.retry = _list_refused(attempt, outcome.failed, error)
             return outcome
         outcome.objects, outcome.size_bytes = 1, len(body)
         return outcome
@@ -103,12 +103,14 @@ class S3Destination:
     def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`: for a record that did not fit the table or could not be put."""
         if failure.error_type == PROCESSING_FAILED:
-            return processing_line(failure, attempt.ports.clock.now_ms())
-        table = output.table_of(attempt.stream)
+            return build_processing_line(failure, attempt.ports.clock.now_ms())
+        table = output.describe_table(attempt.stream)
         return conversion_line(failure, attempt.intent.decided_ms, table)
 
 
-def _refused(attempt: Attempt, failed: list[FailedRecord], error: Exception) -> list[FailedRecord]:
+def _list_refused(
+    attempt: Attempt, failed: list[FailedRecord], error: Exception
+) -> list[FailedRecord]:
     """Return the records that a partition's prefix did not take, and why; those that `failed` are not among them."""
     code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
     if isinstance(error, RoleDenied):
@@ -121,12 +123,12 @@ def _refused(attempt: Attempt, failed: list[FailedRecord], error: Exception) -> 
     ]
 
 
-def _conversion(attempt: Attempt, made: ConvertedFile) -> list[Measure]:
+def _measure_conversion(attempt: Attempt, converted: ConvertedFile) -> list[Measure]:
     size_bytes = sum(len(record.data) for record in attempt.records)
-    failed_bytes = sum(len(failure.record.data) for failure in made.failed)
+    failed_bytes = sum(len(failure.record.data) for failure in converted.failed)
     return [
-        ("SucceedConversion.Records", len(attempt.records) - len(made.failed), "Count"),
+        ("SucceedConversion.Records", len(attempt.records) - len(converted.failed), "Count"),
         ("SucceedConversion.Bytes", size_bytes - failed_bytes, "Bytes"),
-        ("FailedConversion.Records", len(made.failed), "Count"),
+        ("FailedConversion.Records", len(converted.failed), "Count"),
         ("FailedConversion.Bytes", failed_bytes, "Bytes"),
     ]

@@ -52,11 +52,11 @@ def cut(sizes: Sequence[int]) -> list[range]:
 
 def index_all(server: SearchServer, documents: Sequence[Document]) -> list[DeliveryRefusal | None]:
     """Index documents in one request; return for each why it was refused, or None. Raises exchange.Stopped."""
-    results: list[DeliveryRefusal | None] = [_unfit(document) for document in documents]
-    sent = [place for place, result in enumerate(results) if result is None]
+    results: list[DeliveryRefusal | None] = [_refuse_unfit(document) for document in documents]
+    sent = [index for index, result in enumerate(results) if result is None]
     if not sent:
         return results
-    body = b"".join([_lines(documents[place]) for place in sent])
+    body = b"".join([_render_lines(documents[index]) for index in sent])
     try:
         status, answer = server.ask("POST", "/_bulk", body)
     except wire.Stopped:
@@ -66,13 +66,13 @@ def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Deliv
             DeliveryRefusal(UNREACHABLE, str(error))
         ] * len(sent)
     else:
-        refused = _judged(status, answer, len(sent))
-    for place, result in zip(sent, refused, strict=True):
-        results[place] = result
+        refused = _read_refusals(status, answer, len(sent))
+    for index, result in zip(sent, refused, strict=True):
+        results[index] = result
     return results
 
 
-def _unfit(document: Document) -> DeliveryRefusal | None:
+def _refuse_unfit(document: Document) -> DeliveryRefusal | None:
     """Refuse a document that is not one line. The server refuses other invalid JSON."""
     source = document.source.strip()
     if source and b"\n" not in source and b"\r" not in source:
@@ -82,7 +82,7 @@ def _unfit(document: Document) -> DeliveryRefusal | None:
     return DeliveryRefusal("400", json.dumps(reason, separators=(",", ":")), is_retryable=False)
 
 
-def _lines(document: Document) -> bytes:
+def _render_lines(document: Document) -> bytes:
     action: dict[str, str] = {"_index": document.index}
     if document.type_name:
         action["_type"] = document.type_name
@@ -91,21 +91,21 @@ def _lines(document: Document) -> bytes:
     return json.dumps({"index": action}).encode() + b"\n" + document.source.strip() + b"\n"
 
 
-def _judged(status: int, answer: bytes, count: int) -> list[DeliveryRefusal | None]:
+def _read_refusals(status: int, answer: bytes, count: int) -> list[DeliveryRefusal | None]:
     shown = answer.decode("utf-8", "replace")[:8192]
     if status != 200:
         return [DeliveryRefusal(str(status), shown)] * count
     try:
         items = json.loads(answer)["items"]
-        found = [_item(next(iter(item.values()))) for item in items]
+        refusals = [_read_item_refusal(next(iter(item.values()))) for item in items]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
-        found = []
-    if len(found) != count:
+        refusals = []
+    if len(refusals) != count:
         return [DeliveryRefusal("500", f"The answer is none of _bulk: {shown}")] * count
-    return found
+    return refusals
 
 
-def _item(item: Mapping[str, Any]) -> DeliveryRefusal | None:
+def _read_item_refusal(item: Mapping[str, Any]) -> DeliveryRefusal | None:
     """Return why one item was refused, else None. Source of the error line's two members: basic-deliver.html."""
     status = int(item["status"])
     if 200 <= status < 300:

@@ -16,14 +16,14 @@ def index_name(base: str, rotation: str, arrival_ms: int) -> str:
     return f"{base}-{suffix}" if suffix else base
 
 
-def us_week(day: date) -> tuple[int, int]:
+def compute_us_week(day: date) -> tuple[int, int]:
     """Return year and week: weeks begin on Sunday, and week 1 has the year's first Saturday."""
     saturday = day + timedelta(days=(5 - day.weekday()) % 7)
     return saturday.year, (saturday.timetuple().tm_yday - 1) // 7 + 1
 
 
-def _week(moment: datetime) -> str:
-    year, week = us_week(moment.date())
+def _render_week(moment: datetime) -> str:
+    year, week = compute_us_week(moment.date())
     return f"{year}-w{week:02d}"
 
 
@@ -31,6 +31,6 @@ _SUFFIXES: dict[str, Callable[[datetime], str]] = {
     "NoRotation": lambda _: "",
     "OneHour": lambda moment: f"{moment:%Y-%m-%d-%H}",
     "OneDay": lambda moment: f"{moment:%Y-%m-%d}",
-    "OneWeek": _week,
+    "OneWeek": _render_week,
     "OneMonth": lambda moment: f"{moment:%Y-%m}",
 }

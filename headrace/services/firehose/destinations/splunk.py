@@ -10,10 +10,10 @@ from headrace.services.firehose.destinations import common, splunk_hec
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
-from headrace.services.firehose.output import delimiter_of
+from headrace.services.firehose.output import find_delimiter
 from headrace.services.firehose.transform import Stopping
 
 RULES = common.KindRules(
@@ -34,10 +34,10 @@ class SplunkDestination:
     error_type = "splunk-failed"
     metrics = "DeliveryToSplunk"
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.checked`."""
-        made = common.checked(given, RULES)
-        parts = urlsplit(str(made["HECEndpoint"]))
+        checked = common.check_configuration(configuration, RULES)
+        parts = urlsplit(str(checked["HECEndpoint"]))
         if (
             parts.scheme not in ("https", "http")
             or not parts.hostname
@@ -47,19 +47,19 @@ class SplunkDestination:
             raise invalid(
                 "Invalid HECEndpoint. Supported endpoint format is https://<domain>:<port>."
             )
-        made.setdefault("HECAcknowledgmentTimeoutInSeconds", DEFAULT_ACK_S)
-        common.check_secret(made, "HECToken", is_needed=True)
-        return made
+        checked.setdefault("HECAcknowledgmentTimeoutInSeconds", DEFAULT_ACK_S)
+        common.check_secret(checked, "HECToken", is_needed=True)
+        return checked
 
-    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.updated`."""
-        made = self.checked(common.merged(present, update))
-        common.check_backup_stays(present, made, RULES)
-        return made
+        merged = self.check(common.merge_update(present, update))
+        common.check_backup_stays(present, merged, RULES)
+        return merged
 
-    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`. AWS shows the token too."""
-        return {"SplunkDestinationDescription": common.described(configuration)}
+        return {"SplunkDestinationDescription": common.describe_configuration(configuration)}
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""
@@ -67,7 +67,7 @@ class SplunkDestination:
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
         """See `Destination.wait_s`. AWS documents none for Splunk: assumed as for HTTP endpoints."""
-        return exponential_s(attempts, ids_random)
+        return compute_backoff_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`."""
@@ -76,7 +76,7 @@ class SplunkDestination:
             return outcome
         configuration = stream.destination
         try:
-            secret = common.secret_of(configuration, attempt.ports, stream)
+            secret = common.read_secret(configuration, attempt.ports, stream)
         except common.SecretMissing as error:
             refused = DeliveryRefusal("Splunk.SecretsManagerFailure", str(error))  # code assumed
             common.take(outcome, attempt, attempt.records, refused)
@@ -86,12 +86,12 @@ class SplunkDestination:
             endpoint=str(configuration["HECEndpoint"]),
             path=_PATHS[configuration["HECEndpointType"]],
             token=str(token or ""),
-            channel=common.stable_id(stream, "channel"),
+            channel=common.build_stable_id(stream, "channel"),
             ack_within_s=float(configuration["HECAcknowledgmentTimeoutInSeconds"]),
             clock=attempt.ports.clock,
             stopping=attempt.ports.stopping,
         )
-        delimiter = delimiter_of(configuration)
+        delimiter = find_delimiter(configuration)
         began_s = attempt.ports.clock.monotonic_s()
         try:
             refused = collector.deliver([record.data + delimiter for record in attempt.records])

@@ -73,7 +73,7 @@ _OF_CODE = {
 }
 
 
-def refused(code: str) -> DeliveryRefusal:
+def build_refusal(code: str) -> DeliveryRefusal:
     """Return a refusal with AWS's sentence."""
     return DeliveryRefusal(code, _MESSAGES[code])
 
@@ -109,14 +109,14 @@ class Collector:
             return sent
         deadline_s = self.clock.monotonic_s() + self.ack_within_s
         while True:
-            found = self._is_acknowledged(sent)
-            if found is True:
+            is_acknowledged = self._is_acknowledged(sent)
+            if is_acknowledged is True:
                 return None
-            if isinstance(found, DeliveryRefusal) and not found.is_retryable:
-                return found
+            if isinstance(is_acknowledged, DeliveryRefusal) and not is_acknowledged.is_retryable:
+                return is_acknowledged
             left_s = deadline_s - self.clock.monotonic_s()
             if left_s <= 0:
-                return refused("Splunk.AckTimeout")
+                return build_refusal("Splunk.AckTimeout")
             if self.clock.wait(self.stopping, min(POLL_EVERY_S, left_s)):
                 raise wire.Stopped("The cloud stops.")
 
@@ -125,9 +125,9 @@ class Collector:
         answer = self._ask(self.path, data)
         if isinstance(answer, DeliveryRefusal):
             return answer
-        ack_id = _object(answer.body).get("ackId")
+        ack_id = _parse_object(answer.body).get("ackId")
         if isinstance(ack_id, bool) or not isinstance(ack_id, int):
-            return refused("Splunk.DisabledAck")
+            return build_refusal("Splunk.DisabledAck")
         return ack_id
 
     def _is_acknowledged(self, ack_id: int) -> bool | DeliveryRefusal:
@@ -139,7 +139,7 @@ class Collector:
                 code = "Splunk.ProxyWithoutStickySessions"
                 return DeliveryRefusal(code, _MESSAGES[code], is_retryable=False)
             return answer
-        acks: Any = _object(answer.body).get("acks")
+        acks: Any = _parse_object(answer.body).get("acks")
         if not isinstance(acks, dict):
             return False
         return cast("dict[str, Any]", acks).get(str(ack_id)) is True
@@ -151,29 +151,29 @@ class Collector:
             "Content-Type": "application/json" if path != RAW else "text/plain",
         }
         # The channel is in the query too, where a proxy with sticky sessions reads it.
-        url = f"{_base(self.endpoint)}{path}?channel={self.channel}"
+        url = f"{_find_base_url(self.endpoint)}{path}?channel={self.channel}"
         limits = wire.Limits(self.answer_within_s, MOST_ANSWER_BYTES, self.stopping)
         try:
             answer = wire.exchange("POST", url, headers, body, limits)
         except wire.Stopped:
             raise
         except wire.ExchangeFailed as error:
-            return refused(_code_of_failure(error))
+            return build_refusal(_find_failure_code(error))
         if answer.status == 200:
             return answer
-        return _of_status(answer)
+        return _read_status_refusal(answer)
 
 
 _CHANNEL = "Headrace.Channel"
 
 
-def _base(endpoint: str) -> str:
+def _find_base_url(endpoint: str) -> str:
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _of_status(answer: wire.Answer) -> DeliveryRefusal:
-    number = _object(answer.body).get("code")
+def _read_status_refusal(answer: wire.Answer) -> DeliveryRefusal:
+    number = _parse_object(answer.body).get("code")
     if number in (10, 11):
         return DeliveryRefusal(_CHANNEL, _MESSAGES["Splunk.InvalidDataFormat"])
     code = _OF_CODE.get(number) if isinstance(number, int) else None
@@ -181,10 +181,10 @@ def _of_status(answer: wire.Answer) -> DeliveryRefusal:
         code = {401: "Splunk.InvalidToken", 403: "Splunk.InvalidToken"}.get(answer.status)
     if code is None:
         code = "Splunk.InvalidDataFormat" if answer.status == 400 else "Splunk.ServerError"
-    return refused(code)
+    return build_refusal(code)
 
 
-def _code_of_failure(error: wire.ExchangeFailed) -> str:
+def _find_failure_code(error: wire.ExchangeFailed) -> str:
     match error:
         case wire.TimedOut():
             return "Splunk.ConnectionTimeout"
@@ -198,9 +198,9 @@ def _code_of_failure(error: wire.ExchangeFailed) -> str:
             return "Splunk.ServerError"
 
 
-def _object(body: bytes) -> Mapping[str, Any]:
+def _parse_object(body: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}

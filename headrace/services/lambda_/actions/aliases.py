@@ -15,7 +15,7 @@ from headrace.aws.shapes.lambda_ import (
     UpdateAliasInput,
 )
 from headrace.core.values import section
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     conflict,
@@ -28,7 +28,7 @@ from headrace.services.lambda_.names import LATEST
 from headrace.services.lambda_.state import Alias, Function
 
 
-def _output(function: Function, alias: Alias) -> AliasConfiguration:
+def _render_alias(function: Function, alias: Alias) -> AliasConfiguration:
     output: AliasConfiguration = {
         "AliasArn": f"{function.ref.arn}:{alias.name}",
         "Name": alias.name,
@@ -48,11 +48,13 @@ def _find(function: Function, name: str, missing: str = "Cannot find alias arn")
     return alias
 
 
-def _asked_weights(request: CreateAliasInput | UpdateAliasInput) -> dict[str, float]:
+def _read_weights(request: CreateAliasInput | UpdateAliasInput) -> dict[str, float]:
     return section(request, "RoutingConfig", "AdditionalVersionWeights")
 
 
-def _weights(function: Function, version: str, asked: Mapping[str, float]) -> dict[str, float]:
+def _check_weights(
+    function: Function, version: str, asked: Mapping[str, float]
+) -> dict[str, float]:
     """Return the weights of the additional versions of an alias. Raises AwsError for weights that AWS refuses."""
     weights = dict(asked)
     if len(weights) > 1:
@@ -78,7 +80,7 @@ def _weights(function: Function, version: str, asked: Mapping[str, float]) -> di
 def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> AliasConfiguration:
     """Create an alias of a version."""
     name, version = request["Name"], request["FunctionVersion"]
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     if lambda_.functions.find(ref) is None:
         raise function_not_found(f"{ref.arn}:{version}")
     with lambda_.functions.changing(ref) as function:
@@ -89,29 +91,29 @@ def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> Alia
             version=version,
             description=request.get("Description", ""),
             revision_id=lambda_.ids.uuid(),
-            weights=_weights(function, version, _asked_weights(request)),
+            weights=_check_weights(function, version, _read_weights(request)),
         )
         function.aliases[name] = alias
-        return _output(function, alias)
+        return _render_alias(function, alias)
 
 
 @operation("UpdateAlias")
 def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> AliasConfiguration:
     """Change an alias. Its provisioned concurrency moves to the new version."""
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     with lambda_.functions.changing(ref) as function:
         alias = _find(function, request["Name"], "Alias not found")
         if request.get("RevisionId") not in (None, alias.revision_id):
             raise precondition_failed()
         version = request.get("FunctionVersion", alias.version)
         if "RoutingConfig" in request or "FunctionVersion" in request:
-            asked = _asked_weights(request) if "RoutingConfig" in request else alias.weights
-            alias.weights = _weights(function, version, asked)
+            asked = _read_weights(request) if "RoutingConfig" in request else alias.weights
+            alias.weights = _check_weights(function, version, asked)
         alias.version = version
         alias.description = request.get("Description", alias.description)
         alias.revision_id = lambda_.ids.uuid()
         lambda_.pools.forget_provisioned(ref, alias.name)
-        output = _output(function, alias)
+        output = _render_alias(function, alias)
     lambda_.wake_pools()
     return output
 
@@ -119,14 +121,14 @@ def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> Alia
 @operation("GetAlias")
 def get_alias(lambda_: Lambda, call: Call, request: GetAliasInput) -> AliasConfiguration:
     """Return one alias."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
-    return _output(function, _find(function, request["Name"]))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
+    return _render_alias(function, _find(function, request["Name"]))
 
 
 @operation("DeleteAlias")
 def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None:
     """Remove an alias. As on AWS, a missing alias is not an error."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         function.aliases.pop(request["Name"], None)
         function.forget_alias(request["Name"])
 
@@ -134,11 +136,11 @@ def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None
 @operation("ListAliases")
 def list_aliases(lambda_: Lambda, call: Call, request: ListAliasesInput) -> ListAliasesOutput:
     """Return the aliases of a function or of one version, sorted by name."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
     version = request.get("FunctionVersion")
     aliases = [
-        _output(function, function.aliases[name])
+        _render_alias(function, function.aliases[name])
         for name in sorted(function.aliases)
         if version in (None, function.aliases[name].version)
     ]
-    return page(aliases, request, "Aliases")
+    return build_page(aliases, request, "Aliases")

@@ -24,11 +24,11 @@ from headrace.aws.shapes.lambda_ import (
     UpdateCodeSigningConfigInput,
     UpdateCodeSigningConfigOutput,
 )
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.code_signing import CODE_SIGNING
 from headrace.services.lambda_.errors import conflict
-from headrace.services.lambda_.names import lambda_time
+from headrace.services.lambda_.names import format_lambda_time
 
 _SETTABLE = ("Description", "AllowedPublishers", "CodeSigningPolicies")
 
@@ -51,9 +51,9 @@ def update_code_signing_config(
     """Change a configuration."""
     config = lambda_.signing.get(request["CodeSigningConfigArn"])
     members = cast("Mapping[str, Any]", request)
-    given = {name: members[name] for name in _SETTABLE if name in members}
-    if given:
-        config = {**config, **given, "LastModified": lambda_time(call.now_ms)}
+    changes = {name: members[name] for name in _SETTABLE if name in members}
+    if changes:
+        config = {**config, **changes, "LastModified": format_lambda_time(call.now_ms)}
         lambda_.signing.put(config)
     return {"CodeSigningConfig": cast("Any", config)}
 
@@ -72,7 +72,7 @@ def delete_code_signing_config(
 ) -> None:
     """Remove a configuration that no function uses."""
     arn = str(lambda_.signing.get(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
-    if _functions_of(lambda_, call, arn):
+    if _list_functions(lambda_, call, arn):
         raise conflict(f"The code signing configuration {arn} is used by functions.")
     lambda_.signing.delete(arn)
 
@@ -82,10 +82,10 @@ def list_code_signing_configs(
     lambda_: Lambda, call: Call, request: ListCodeSigningConfigsInput
 ) -> ListCodeSigningConfigsOutput:
     """Return all configurations."""
-    return page(lambda_.signing.all(call.account, call.region), request, "CodeSigningConfigs")
+    return build_page(lambda_.signing.all(call.account, call.region), request, "CodeSigningConfigs")
 
 
-def _functions_of(lambda_: Lambda, call: Call, arn: str) -> list[str]:
+def _list_functions(lambda_: Lambda, call: Call, arn: str) -> list[str]:
     functions = lambda_.functions.all(call.account, call.region)
     return [f.ref.arn for f in functions if f.settings.get(CODE_SIGNING) == arn]
 
@@ -96,7 +96,7 @@ def list_functions_by_code_signing_config(
 ) -> ListFunctionsByCodeSigningConfigOutput:
     """Return the ARNs of the functions that use a configuration."""
     arn = str(lambda_.signing.get(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
-    return page(_functions_of(lambda_, call, arn), request, "FunctionArns")
+    return build_page(_list_functions(lambda_, call, arn), request, "FunctionArns")
 
 
 @operation("PutFunctionCodeSigningConfig")
@@ -104,8 +104,10 @@ def put_function_code_signing_config(
     lambda_: Lambda, call: Call, request: PutFunctionCodeSigningConfigInput
 ) -> PutFunctionCodeSigningConfigOutput:
     """Set the configuration of a function. It applies to code that is deployed from now on."""
-    arn = str(lambda_.signing.attached(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    arn = str(
+        lambda_.signing.find_attached(request["CodeSigningConfigArn"])["CodeSigningConfigArn"]
+    )
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         function.settings[CODE_SIGNING] = arn
         return {"CodeSigningConfigArn": arn, "FunctionName": function.name}
 
@@ -115,7 +117,7 @@ def get_function_code_signing_config(
     lambda_: Lambda, call: Call, request: GetFunctionCodeSigningConfigInput
 ) -> GetFunctionCodeSigningConfigOutput:
     """Return the configuration of a function, or no ARN when it has none."""
-    function = lambda_.functions.get(reference(call, request))
+    function = lambda_.functions.get(parse_reference(call, request))
     arn = function.settings.get(CODE_SIGNING)
     answer = {} if arn is None else {"CodeSigningConfigArn": arn, "FunctionName": function.name}
     return cast("GetFunctionCodeSigningConfigOutput", answer)
@@ -126,5 +128,5 @@ def delete_function_code_signing_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionCodeSigningConfigInput
 ) -> None:
     """Remove a function's configuration. A missing configuration is not an error."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         function.settings.pop(CODE_SIGNING, None)

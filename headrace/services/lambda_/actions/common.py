@@ -42,7 +42,7 @@ class PageMembers(TypedDict):
     MaxItems: NotRequired[int]
 
 
-def reference(call: Call, request: NamesFunction) -> FunctionRef:
+def parse_reference(call: Call, request: NamesFunction) -> FunctionRef:
     """Return the function that a request names, with its Qualifier. Raises AwsError if it is in another region."""
     ref = parse_function(
         request["FunctionName"],
@@ -54,16 +54,16 @@ def reference(call: Call, request: NamesFunction) -> FunctionRef:
     return ref
 
 
-def unqualified(ref: FunctionRef) -> FunctionRef:
+def check_unqualified(ref: FunctionRef) -> FunctionRef:
     """Return the function without a qualifier. Raises AwsError for any qualifier other than `$LATEST`."""
     if ref.qualifier not in (None, LATEST):
         raise invalid_parameter(FUNCTIONS_ONLY)
     return replace(ref, qualifier=None)
 
 
-def check_revision(version: Version, wanted: str | None) -> None:
+def check_revision(version: Version, revision_id: str | None) -> None:
     """Refuse a change whose RevisionId is that of an older revision. Raises AwsError."""
-    if wanted and wanted != version.config["RevisionId"]:
+    if revision_id and revision_id != version.config["RevisionId"]:
         raise precondition_failed()
 
 
@@ -84,10 +84,10 @@ def publish(
     If code, configuration and description have not changed since the last version, return that one.
     """
     latest = function.latest
-    published = function.published()
+    published = function.list_published()
     if published:
         last = published[-1]
-        same = last.digest == latest.digest and _comparable(last) == _comparable(latest)
+        same = last.digest == latest.digest and _list_comparable(last) == _list_comparable(latest)
         if same and last.latest_description in (None, latest.config["Description"]):
             return last, False
     function.last_version += 1
@@ -105,12 +105,12 @@ def publish(
     return version, True
 
 
-def _comparable(version: Version) -> Mapping[str, object]:
+def _list_comparable(version: Version) -> Mapping[str, object]:
     own = ("Version", "FunctionArn", "RevisionId", "LastModified", "Description")
     return {name: value for name, value in version.config.items() if name not in own}
 
 
-def page(
+def build_page(
     items: Sequence[Any], request: PageMembers, member: str, *, most: int = _MOST_A_PAGE
 ) -> Any:
     """Return the answer of a List operation: one page of `items`, with NextMarker when there are more.
@@ -124,12 +124,12 @@ def page(
     Raises:
         AwsError: the Marker is not one that headrace returned.
     """
-    wanted = min(request.get("MaxItems") or most, most)
+    page_size = min(request.get("MaxItems") or most, most)
     try:
-        found, marker = page_of(items, request.get("Marker") or None, wanted)
+        page_items, marker = page_of(items, request.get("Marker") or None, page_size)
     except BadMarker:
         raise invalid_parameter("Invalid value for parameter: Marker") from None
-    return {member: found} if marker is None else {member: found, "NextMarker": marker}
+    return {member: page_items} if marker is None else {member: page_items, "NextMarker": marker}
 
 
 def configuration_of(version: Version, now_ms: int | None = None) -> FunctionConfiguration:
@@ -151,13 +151,15 @@ def configuration_of(version: Version, now_ms: int | None = None) -> FunctionCon
     return cast("FunctionConfiguration", config)
 
 
-def listed(version: Version, arn: str) -> FunctionConfiguration:
+def render_listed(version: Version, arn: str) -> FunctionConfiguration:
     """Return a version in the form of lists."""
     config = {name: value for name, value in version.config.items() if name not in _NOT_LISTED}
     return cast("FunctionConfiguration", {**config, "FunctionArn": arn})
 
 
-def qualified_config(function: Function, ref: FunctionRef, now_ms: int) -> FunctionConfiguration:
+def build_qualified_config(
+    function: Function, ref: FunctionRef, now_ms: int
+) -> FunctionConfiguration:
     """Return the configuration of the version that `ref` names, with the ARN of `ref`."""
     config = configuration_of(function.resolve(ref.qualifier), now_ms)
     if ref.qualifier is not None:

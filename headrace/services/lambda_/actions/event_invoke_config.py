@@ -17,7 +17,7 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.core.ports import FunctionNotFound
 from headrace.core.values import moment, section
-from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.actions.common import build_page, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.destinations import EVERYWHERE
 from headrace.services.lambda_.errors import invalid_parameter, not_found
@@ -31,30 +31,32 @@ _NO_FUNCTION = "The function doesn't exist."
 _MEMBERS = ("MaximumRetryAttempts", "MaximumEventAgeInSeconds", "DestinationConfig")
 
 
-def _arn(ref: FunctionRef) -> str:
+def _build_arn(ref: FunctionRef) -> str:
     return f"{ref.arn}:{ref.qualifier or LATEST}"
 
 
 def _find(function: Function | None, ref: FunctionRef) -> EventInvokeConfig:
-    found = None if function is None else function.event_invoke.get(ref.qualifier or LATEST)
-    if found is None:
-        raise not_found(f"The function {_arn(ref)} doesn't have an EventInvokeConfig")
-    return found
+    config = None if function is None else function.event_invoke.get(ref.qualifier or LATEST)
+    if config is None:
+        raise not_found(f"The function {_build_arn(ref)} doesn't have an EventInvokeConfig")
+    return config
 
 
-def _output(ref: FunctionRef, config: EventInvokeConfig) -> FunctionEventInvokeConfig:
+def _render_config(ref: FunctionRef, config: EventInvokeConfig) -> FunctionEventInvokeConfig:
     sides: DestinationConfig = {"OnSuccess": {}, "OnFailure": {}}
     return {
-        "FunctionArn": _arn(ref),
+        "FunctionArn": _build_arn(ref),
         "LastModified": moment(config["last_modified_ms"]),
-        **_settings(config),
+        **_read_settings(config),
         "DestinationConfig": {**sides, **config.get("DestinationConfig", {})},
     }
 
 
-def _settings(given: _Writes | EventInvokeConfig) -> AsyncSettings:
+def _read_settings(request: _Writes | EventInvokeConfig) -> AsyncSettings:
     """Return the members that configure retries and destinations."""
-    return cast("AsyncSettings", {name: value for name, value in given.items() if name in _MEMBERS})
+    return cast(
+        "AsyncSettings", {name: value for name, value in request.items() if name in _MEMBERS}
+    )
 
 
 def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
@@ -68,7 +70,10 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
         if not arn:
             continue
         if arn.split(":")[2] not in services:
-            shown = ", ".join(_side(request.get("DestinationConfig", {}), each) for each in _SIDES)
+            shown = ", ".join(
+                _render_side(request.get("DestinationConfig", {}), side_name)
+                for side_name in _SIDES
+            )
             raise invalid_parameter(
                 f"The provided destination config DestinationConfig({shown}) is invalid."
             )
@@ -78,13 +83,13 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
             raise invalid_parameter(f"The destination ARN {arn} is invalid.")
 
 
-def _side(config: DestinationConfig, side: str) -> str:
+def _render_side(config: DestinationConfig, side: str) -> str:
     """Return one side of a DestinationConfig in the form of AWS's error message."""
     name = side[0].lower() + side[1:]
-    given = config.get(side)
-    if given is None:
+    settings = config.get(side)
+    if settings is None:
         return f"{name}=null"
-    return f"{name}={side}(destination={given.get('Destination', 'null')})"
+    return f"{name}={side}(destination={settings.get('Destination', 'null')})"
 
 
 def _is_function(lambda_: Lambda, arn: str) -> bool:
@@ -103,19 +108,19 @@ def _store(
     lambda_: Lambda, call: Call, request: _Writes, *, keep: bool
 ) -> FunctionEventInvokeConfig:
     """Store a configuration. With `keep`, members that the request does not name keep their values."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     _check(lambda_, ref, request)
     if not _is_function(lambda_, ref.qualified_arn):
         raise not_found(_NO_FUNCTION)
     with lambda_.functions.changing(ref) as function:
-        kept = _settings(_find(function, ref)) if keep else AsyncSettings()
+        kept = _read_settings(_find(function, ref)) if keep else AsyncSettings()
         config: EventInvokeConfig = {
             **kept,
-            **_settings(request),
+            **_read_settings(request),
             "last_modified_ms": call.now_ms,
         }
         function.event_invoke[ref.qualifier or LATEST] = config
-        return _output(ref, config)
+        return _render_config(ref, config)
 
 
 @operation("PutFunctionEventInvokeConfig")
@@ -139,8 +144,8 @@ def get_function_event_invoke_config(
     lambda_: Lambda, call: Call, request: GetFunctionEventInvokeConfigInput
 ) -> FunctionEventInvokeConfig:
     """Return the configuration."""
-    ref = reference(call, request)
-    return _output(ref, _find(lambda_.functions.find(ref), ref))
+    ref = parse_reference(call, request)
+    return _render_config(ref, _find(lambda_.functions.find(ref), ref))
 
 
 @operation("DeleteFunctionEventInvokeConfig")
@@ -148,7 +153,7 @@ def delete_function_event_invoke_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionEventInvokeConfigInput
 ) -> None:
     """Remove the configuration."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     _find(lambda_.functions.find(ref), ref)
     with lambda_.functions.changing(ref) as function:
         _find(function, ref)
@@ -160,12 +165,12 @@ def list_function_event_invoke_configs(
     lambda_: Lambda, call: Call, request: ListFunctionEventInvokeConfigsInput
 ) -> ListFunctionEventInvokeConfigsOutput:
     """Return the configurations of a function."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function = lambda_.functions.find(ref)
     if function is None:
         raise not_found(_NO_FUNCTION)
     configs = [
-        _output(FunctionRef(ref.account, ref.region, ref.name, qualifier), config)
+        _render_config(FunctionRef(ref.account, ref.region, ref.name, qualifier), config)
         for qualifier, config in sorted(function.event_invoke.items())
     ]
-    return page(configs, request, "FunctionEventInvokeConfigs")
+    return build_page(configs, request, "FunctionEventInvokeConfigs")

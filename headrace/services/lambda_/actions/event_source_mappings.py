@@ -16,13 +16,13 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.core.arn import Arn
 from headrace.core.ports import FunctionNotFound, StreamNotFound
-from headrace.services.lambda_.actions.common import page, reference
+from headrace.services.lambda_.actions.common import build_page, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter
 from headrace.services.lambda_.mappings.checks import (
     check_settings,
     check_source,
-    settable,
+    list_settable,
 )
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.names import FunctionRef, parse_function
@@ -41,7 +41,7 @@ def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
     raise invalid_parameter("Function does not exist")
 
 
-def _starting_timestamp_ms(request: CreateEventSourceMappingInput, source: Arn) -> int | None:
+def _read_starting_timestamp_ms(request: CreateEventSourceMappingInput, source: Arn) -> int | None:
     """Return the time of StartingPosition AT_TIMESTAMP, or None for other positions. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
@@ -96,18 +96,18 @@ def create_event_source_mapping(
     """Map a stream or a queue to a function. The function gets every record that is put after this returns."""
     source_arn = request.get("EventSourceArn") or ""
     source = check_source(source_arn)
-    members = settable(request)
+    members = list_settable(request)
     check_settings(source, members, request)
     timestamp_ms = None
     if source.service == "sqs":
         _check_queue_start(request)
     else:
-        timestamp_ms = _starting_timestamp_ms(request, source)
+        timestamp_ms = _read_starting_timestamp_ms(request, source)
     mapping = Mapping(
         uuid=lambda_.ids.uuid(),
         account=call.account,
         region=call.region,
-        function_arn=_function_arn(lambda_, reference(call, request)),
+        function_arn=_function_arn(lambda_, parse_reference(call, request)),
         stream_arn=source_arn,
         starting_position=request.get("StartingPosition", ""),
         starting_timestamp_ms=timestamp_ms,
@@ -151,11 +151,11 @@ def update_event_source_mapping(
 ) -> EventSourceMappingConfiguration:
     """Change a mapping. It continues from its checkpoints."""
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
-    members = {**mapping.members, **settable(request)}
+    members = {**mapping.members, **list_settable(request)}
     check_settings(check_source(mapping.stream_arn), members, request)
     name = request.get("FunctionName")
     if name:
-        mapping.function_arn = _function_arn(lambda_, reference(call, {"FunctionName": name}))
+        mapping.function_arn = _function_arn(lambda_, parse_reference(call, {"FunctionName": name}))
     state = "Updating"
     enabled = request.get("Enabled")
     if enabled is not None and enabled != mapping.enabled:
@@ -190,15 +190,15 @@ def list_event_source_mappings(
     lambda_: Lambda, call: Call, request: ListEventSourceMappingsInput
 ) -> ListEventSourceMappingsOutput:
     """Return all mappings, or those of a function or an event source."""
-    found = lambda_.mappings.all(call.account, call.region)
+    mappings = lambda_.mappings.all(call.account, call.region)
     source_arn = request.get("EventSourceArn")
     if source_arn:
-        found = [m for m in found if m.stream_arn == source_arn]
+        mappings = [m for m in mappings if m.stream_arn == source_arn]
     name = request.get("FunctionName")
     if name:
-        ref = reference(call, {"FunctionName": name})
-        found = [m for m in found if _is_of(m, ref)]
-    return page([m.output() for m in found], request, "EventSourceMappings", most=100)
+        ref = parse_reference(call, {"FunctionName": name})
+        mappings = [m for m in mappings if _is_of(m, ref)]
+    return build_page([m.output() for m in mappings], request, "EventSourceMappings", most=100)
 
 
 def _is_of(mapping: Mapping, ref: FunctionRef) -> bool:

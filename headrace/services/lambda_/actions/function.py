@@ -15,10 +15,10 @@ from headrace.services.lambda_ import configuration
 from headrace.services.lambda_.actions.common import (
     check_revision,
     check_settled,
+    check_unqualified,
     configuration_of,
+    parse_reference,
     publish,
-    reference,
-    unqualified,
 )
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.code_signing import CODE_SIGNING
@@ -32,7 +32,9 @@ def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:
     """Refuse code that exceeds the size limit together with its layers. Raises AwsError."""
     if not layers:
         return  # the size of the package alone was checked during unpacking
-    total_bytes = sum(lambda_.code.unzipped_bytes(each) for each in (digest, *layers))
+    total_bytes = sum(
+        lambda_.code.count_unzipped_bytes(one_digest) for one_digest in (digest, *layers)
+    )
     if total_bytes >= UNZIPPED_BYTES:
         raise invalid_parameter(
             "Function code combined with layers exceeds the maximum allowed size of "
@@ -45,7 +47,7 @@ def create_function(
     lambda_: Lambda, call: Call, request: CreateFunctionInput
 ) -> FunctionConfiguration:
     """Create a function. It can be invoked when this returns."""
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     if ref.account != call.account:
         raise other_account()
     configuration.check_new(ref, request)
@@ -55,7 +57,7 @@ def create_function(
     lambda_.signing.check_code(signing_arn)
     lambda_.permits.check_role(request["Role"])
     package = lambda_.code.add(request["Code"])
-    version = configuration.new_version(ref, request, package=package, layers=lambda_.layers)
+    version = configuration.build_version(ref, request, package=package, layers=lambda_.layers)
     _check_size(lambda_, package.digest, version.layers)
     configuration.touch(version, now_ms=call.now_ms, ids=lambda_.ids, creates=True)
     function = Function(
@@ -82,15 +84,15 @@ def update_function_code(
     lambda_: Lambda, call: Call, request: UpdateFunctionCodeInput
 ) -> FunctionConfiguration:
     """Replace the code of `$LATEST`. Processes with the old code end after their current invocation."""
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     if request.get("ImageUri"):
         raise invalid_parameter(
             "Please don't provide ImageUri when updating a function with packageType Zip."
         )
-    found = lambda_.functions.get(ref)
-    check_revision(found.latest, request.get("RevisionId"))
-    check_settled(found, call)
-    lambda_.signing.check_code(found.settings.get(CODE_SIGNING))
+    present = lambda_.functions.get(ref)
+    check_revision(present.latest, request.get("RevisionId"))
+    check_settled(present, call)
+    lambda_.signing.check_code(present.settings.get(CODE_SIGNING))
     package = lambda_.code.add(request)
     _check_size(lambda_, package.digest, lambda_.functions.get(ref).latest.layers)
     if request.get("DryRun"):
@@ -117,7 +119,7 @@ def update_function_configuration(
     lambda_: Lambda, call: Call, request: UpdateFunctionConfigurationInput
 ) -> FunctionConfiguration:
     """Change the configuration of `$LATEST`. Processes with the old one end after their current invocation."""
-    ref = unqualified(reference(call, request))
+    ref = check_unqualified(parse_reference(call, request))
     lambda_.permits.check_role(request.get("Role") or "")
     with lambda_.functions.changing(ref) as function:
         check_revision(function.latest, request.get("RevisionId"))
@@ -139,7 +141,7 @@ def delete_function(
     lambda_: Lambda, call: Call, request: DeleteFunctionInput
 ) -> DeleteFunctionOutput:
     """Remove a function, or one of its published versions."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     if ref.qualifier is None:
         lambda_.functions.remove(ref)
         lambda_.pools.drain(ref)

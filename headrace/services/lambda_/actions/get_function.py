@@ -24,15 +24,15 @@ from headrace.aws.shapes.lambda_ import (
     PutRuntimeManagementConfigOutput,
 )
 from headrace.services.lambda_.actions.common import (
-    listed,
-    page,
-    qualified_config,
-    reference,
-    unqualified,
+    build_page,
+    build_qualified_config,
+    check_unqualified,
+    parse_reference,
+    render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
-from headrace.services.lambda_.invocations.concurrency import unreserved
+from headrace.services.lambda_.invocations.concurrency import count_unreserved
 from headrace.services.lambda_.limits import (
     ACCOUNT_CONCURRENCY,
     DIRECT_ZIP_BYTES,
@@ -45,11 +45,11 @@ from headrace.services.lambda_.state import Function
 @operation("GetFunction")
 def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetFunctionOutput:
     """Return a version's configuration and the address of its package."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function = lambda_.functions.get(ref)
     digest = function.resolve(ref.qualifier).digest
     answer: GetFunctionOutput = {
-        "Configuration": qualified_config(function, ref, call.now_ms),
+        "Configuration": build_qualified_config(function, ref, call.now_ms),
         "Code": {
             "RepositoryType": "S3",
             "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
@@ -67,8 +67,8 @@ def get_function_configuration(
     lambda_: Lambda, call: Call, request: GetFunctionConfigurationInput
 ) -> FunctionConfiguration:
     """Return a version's configuration."""
-    ref = reference(call, request)
-    return qualified_config(lambda_.functions.get(ref), ref, call.now_ms)
+    ref = parse_reference(call, request)
+    return build_qualified_config(lambda_.functions.get(ref), ref, call.now_ms)
 
 
 @operation("ListFunctions")
@@ -77,13 +77,13 @@ def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> 
     functions = lambda_.functions.all(call.account, call.region)
     if request.get("FunctionVersion") == "ALL":
         configs = [
-            listed(version, f"{function.ref.arn}:{version.number}")
+            render_listed(version, f"{function.ref.arn}:{version.number}")
             for function in functions
-            for version in (function.latest, *function.published())
+            for version in (function.latest, *function.list_published())
         ]
     else:
-        configs = [listed(function.latest, function.ref.arn) for function in functions]
-    return page(configs, request, "Functions")
+        configs = [render_listed(function.latest, function.ref.arn) for function in functions]
+    return build_page(configs, request, "Functions")
 
 
 @operation("GetAccountSettings")
@@ -98,16 +98,16 @@ def get_account_settings(
             "CodeSizeUnzipped": UNZIPPED_BYTES,
             "CodeSizeZipped": DIRECT_ZIP_BYTES,
             "ConcurrentExecutions": ACCOUNT_CONCURRENCY,
-            "UnreservedConcurrentExecutions": unreserved(functions),
+            "UnreservedConcurrentExecutions": count_unreserved(functions),
         },
         "AccountUsage": {
-            "TotalCodeSize": _code_bytes(lambda_, call, functions),
+            "TotalCodeSize": _count_code_bytes(lambda_, call, functions),
             "FunctionCount": len(functions),
         },
     }
 
 
-def _code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
+def _count_code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
     """Return the total size of the packages of all versions and layers."""
     versions = [v for f in functions for v in f.versions.values()]
     return sum(version.config["CodeSize"] for version in versions) + lambda_.layers.size_bytes(
@@ -120,7 +120,7 @@ def get_function_recursion_config(
     lambda_: Lambda, call: Call, request: GetFunctionRecursionConfigInput
 ) -> GetFunctionRecursionConfigOutput:
     """Return the setting for recursive loops, which has no effect: headrace does not detect loops."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
     return {"RecursiveLoop": function.settings.get("RecursiveLoop", "Terminate")}
 
 
@@ -129,7 +129,7 @@ def put_function_recursion_config(
     lambda_: Lambda, call: Call, request: PutFunctionRecursionConfigInput
 ) -> PutFunctionRecursionConfigOutput:
     """Store the setting for recursive loops, which has no effect: headrace does not detect loops."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         function.settings["RecursiveLoop"] = request["RecursiveLoop"]
     return {"RecursiveLoop": request["RecursiveLoop"]}
 
@@ -139,7 +139,7 @@ def get_runtime_management_config(
     lambda_: Lambda, call: Call, request: GetRuntimeManagementConfigInput
 ) -> GetRuntimeManagementConfigOutput:
     """Return the setting for runtime updates, or AWS's default."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function = lambda_.functions.get(ref)
     function.resolve(ref.qualifier)
     kept = function.settings.get("RuntimeManagement", {}).get(ref.qualifier or LATEST, {})
@@ -152,7 +152,7 @@ def put_runtime_management_config(
     lambda_: Lambda, call: Call, request: PutRuntimeManagementConfigInput
 ) -> PutRuntimeManagementConfigOutput:
     """Store the setting for runtime updates, which has no effect: headrace has one version of each runtime."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     kept: dict[str, Any] = {"UpdateRuntimeOn": request["UpdateRuntimeOn"]}
     if "RuntimeVersionArn" in request:
         kept["RuntimeVersionArn"] = request["RuntimeVersionArn"]

@@ -13,7 +13,7 @@ from headrace.aws.shapes.lambda_ import (
 from headrace.core.ports import FunctionNotFound, InvokeResult
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import function_not_found, validation
-from headrace.services.lambda_.invocations.payloads import checked
+from headrace.services.lambda_.invocations.payloads import check_payload
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
 
 _TYPES = ("RequestResponse", "Event", "DryRun")
@@ -71,7 +71,7 @@ def run(
         target = lambda_.dispatcher.find(ref)
     except FunctionNotFound as missing:
         raise function_not_found(f"{ref.arn}:{ref.qualifier or LATEST}") from missing
-    payload, context = checked(payload, invocation_type, client_context)
+    payload, context = check_payload(payload, invocation_type, client_context)
     if invocation_type == "DryRun":
         return None
     if invocation_type == "Event":

@@ -18,7 +18,7 @@ from headrace.services.lambda_.errors import conflict, not_found, precondition_f
 from headrace.services.lambda_.state import LayerVersion, PolicyStatement
 
 
-def _statement(arn: str, request: AddLayerVersionPermissionInput) -> PolicyStatement:
+def _build_statement(arn: str, request: AddLayerVersionPermissionInput) -> PolicyStatement:
     principal = request["Principal"]
     if principal.isdigit():
         principal = f"arn:aws:iam::{principal}:root"
@@ -45,7 +45,7 @@ def add_layer_version_permission(
 ) -> AddLayerVersionPermissionOutput:
     """Let other accounts use a version of a layer."""
     arn = version_arn(call, request["LayerName"], request["VersionNumber"])
-    statement = _statement(arn, request)
+    statement = _build_statement(arn, request)
     revision = lambda_.ids.uuid()
 
     def add(version: LayerVersion) -> None:

@@ -20,10 +20,10 @@ from headrace.aws.shapes.lambda_ import (
     PublishLayerVersionOutput,
 )
 from headrace.core.arn import Arn, InvalidArn
-from headrace.services.lambda_.actions.common import page
+from headrace.services.lambda_.actions.common import build_page
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.names import layer_arn
+from headrace.services.lambda_.names import build_layer_arn
 from headrace.services.lambda_.state import LayerDescription, LayerVersion
 
 _PRIVATE = ("digest", "size_bytes", "policy", "policy_revision")
@@ -39,9 +39,9 @@ _LISTED = (
 )
 
 
-def _arn(call: Call, name: str) -> str:
+def _build_arn(call: Call, name: str) -> str:
     if not name.startswith("arn:"):
-        return layer_arn(call.region, call.account, name)
+        return build_layer_arn(call.region, call.account, name)
     try:
         Arn.parse(name)
     except InvalidArn:
@@ -53,10 +53,10 @@ def version_arn(call: Call, name: str, number: int) -> str:
     """Return the ARN of a version of a layer, which is given by name or ARN. Raises AwsError."""
     if number < 1:
         raise invalid_parameter("Layer Version Cannot be less than 1")
-    return f"{_arn(call, name)}:{number}"
+    return f"{_build_arn(call, name)}:{number}"
 
 
-def _output(lambda_: Lambda, version: LayerVersion) -> GetLayerVersionOutput:
+def _render_version(lambda_: Lambda, version: LayerVersion) -> GetLayerVersionOutput:
     """Return a layer version in the form of responses to PublishLayerVersion and GetLayerVersion."""
     output = cast(
         "GetLayerVersionOutput",
@@ -71,7 +71,7 @@ def _output(lambda_: Lambda, version: LayerVersion) -> GetLayerVersionOutput:
     return output
 
 
-def _listed(version: LayerVersion) -> LayerVersionsListItem:
+def _render_listed(version: LayerVersion) -> LayerVersionsListItem:
     return cast(
         "LayerVersionsListItem",
         {name: value for name, value in version.items() if name in _LISTED},
@@ -97,17 +97,17 @@ def publish_layer_version(
 ) -> PublishLayerVersionOutput:
     """Publish a new version of a layer."""
     package = lambda_.code.add(request["Content"])
-    given = {name: value for name, value in request.items() if name in _DESCRIBED}
-    arn = _arn(call, request["LayerName"])
+    members = {name: value for name, value in request.items() if name in _DESCRIBED}
+    arn = _build_arn(call, request["LayerName"])
     version = lambda_.layers.publish(
         account=call.account,
         region=call.region,
         name=arn.rpartition(":")[2],
         package=package,
         now_ms=call.now_ms,
-        members=cast("LayerDescription", {"Description": "", **given}),
+        members=cast("LayerDescription", {"Description": "", **members}),
     )
-    return _output(lambda_, version)
+    return _render_version(lambda_, version)
 
 
 @operation("GetLayerVersion")
@@ -130,7 +130,7 @@ def _get(lambda_: Lambda, arn: str) -> GetLayerVersionOutput:
     version = lambda_.layers.find(arn)
     if version is None:
         raise not_found("The resource you requested does not exist.")
-    return _output(lambda_, version)
+    return _render_version(lambda_, version)
 
 
 @operation("DeleteLayerVersion")
@@ -146,13 +146,13 @@ def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLa
         {
             "LayerName": version["LayerArn"].rpartition(":")[2],
             "LayerArn": version["LayerArn"],
-            "LatestMatchingVersion": _listed(version),
+            "LatestMatchingVersion": _render_listed(version),
         }
         for version in lambda_.layers.latest(
             call.account, call.region, lambda version: _is_compatible(version, request)
         )
     ]
-    return page(layers, request, "Layers")
+    return build_page(layers, request, "Layers")
 
 
 @operation("ListLayerVersions")
@@ -160,6 +160,6 @@ def list_layer_versions(
     lambda_: Lambda, call: Call, request: ListLayerVersionsInput
 ) -> ListLayerVersionsOutput:
     """Return a layer's versions, newest first."""
-    found = lambda_.layers.versions(_arn(call, request["LayerName"]))
-    versions = [version for version in found if _is_compatible(version, request)]
-    return page([_listed(version) for version in versions], request, "LayerVersions")
+    all_versions = lambda_.layers.versions(_build_arn(call, request["LayerName"]))
+    versions = [version for version in all_versions if _is_compatible(version, request)]
+    return build_page([_render_listed(version) for version in versions], request, "LayerVersions")

@@ -17,7 +17,7 @@ from headrace.aws.shapes.lambda_ import (
     RemovePermissionInput,
 )
 from headrace.core.arn import is_account_id
-from headrace.services.lambda_.actions.common import reference
+from headrace.services.lambda_.actions.common import parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
     conflict,
@@ -37,7 +37,7 @@ _SERVICES = (".amazonaws.com", ".amazonaws.com.cn", ".amazon.com")
 _ALIAS = re.compile(r"(?!\d+$)[a-zA-Z0-9-_]+")
 
 
-def _principal(principal: str) -> str | dict[str, str]:
+def _convert_principal(principal: str) -> str | dict[str, str]:
     if principal == "*":
         return "*"
     if is_account_id(principal):
@@ -65,9 +65,9 @@ def _check_target(function: Function, ref: FunctionRef) -> None:
     raise function_not_found(ref.qualified_arn)
 
 
-def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
+def _build_condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
     condition: dict[str, dict[str, str]] = {}
-    given = cast("Mapping[str, object]", request)
+    members = cast("Mapping[str, object]", request)
     for member, operator, key in (
         ("SourceArn", "ArnLike", "AWS:SourceArn"),
         ("SourceAccount", "StringEquals", "AWS:SourceAccount"),
@@ -76,8 +76,8 @@ def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
         ("FunctionUrlAuthType", "StringEquals", "lambda:FunctionUrlAuthType"),
         ("InvokedViaFunctionUrl", "Bool", "lambda:InvokedViaFunctionUrl"),
     ):
-        if member in given:
-            value = given[member]
+        if member in members:
+            value = members[member]
             text = str(value).lower() if isinstance(value, bool) else str(value)
             condition.setdefault(operator, {})[key] = text
     return condition
@@ -86,10 +86,10 @@ def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
 @operation("AddPermission")
 def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> AddPermissionOutput:
     """Add a statement to the policy of a function, version or alias."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     if ref.qualifier == LATEST:
         raise invalid_parameter("We currently do not support adding policies for $LATEST.")
-    principal = _principal(request["Principal"])
+    principal = _convert_principal(request["Principal"])
     if not lambda_.has_principal(call.account, request["Principal"]):
         raise _invalid_principal()
     with lambda_.functions.changing(ref) as function:
@@ -111,7 +111,7 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
             "Action": request["Action"],
             "Resource": ref.qualified_arn,
         }
-        condition = _condition(request)
+        condition = _build_condition(request)
         if condition:
             statement["Condition"] = condition
         size_bytes = len(json.dumps([*statements.values(), statement], separators=(",", ":")))
@@ -130,7 +130,7 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
 @operation("RemovePermission")
 def remove_permission(lambda_: Lambda, call: Call, request: RemovePermissionInput) -> None:
     """Remove a statement."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     if lambda_.functions.find(ref) is None:
         raise not_found(f"No policy found for: {ref.qualified_arn}")
     with lambda_.functions.changing(ref) as function:
@@ -152,7 +152,7 @@ def remove_permission(lambda_: Lambda, call: Call, request: RemovePermissionInpu
 @operation("GetPolicy")
 def get_policy(lambda_: Lambda, call: Call, request: GetPolicyInput) -> GetPolicyOutput:
     """Return the policy as JSON text."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function = lambda_.functions.get(ref)
     qualifier = ref.qualifier or ""
     statements = function.policies.get(qualifier)

@@ -13,12 +13,12 @@ from headrace.aws.shapes.lambda_ import (
     PutProvisionedConcurrencyConfigInput,
     PutProvisionedConcurrencyConfigOutput,
 )
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter, not_found
-from headrace.services.lambda_.invocations.concurrency import unreserved
+from headrace.services.lambda_.invocations.concurrency import count_unreserved
 from headrace.services.lambda_.limits import UNRESERVED_CONCURRENCY_LEFT
-from headrace.services.lambda_.names import LATEST, FunctionRef, lambda_time
+from headrace.services.lambda_.names import LATEST, FunctionRef, format_lambda_time
 from headrace.services.lambda_.state import Function
 
 
@@ -40,23 +40,23 @@ def _find(lambda_: Lambda, ref: FunctionRef, *, writes: bool = False) -> tuple[F
     return function, qualifier
 
 
-def _output(
+def _render_config(
     lambda_: Lambda, function: Function, qualifier: str
 ) -> GetProvisionedConcurrencyConfigOutput:
-    state = lambda_.pools.provisioned(function, qualifier)
+    state = lambda_.pools.find_provisioned(function, qualifier)
     output: GetProvisionedConcurrencyConfigOutput = {
         "RequestedProvisionedConcurrentExecutions": function.provisioned[qualifier],
         "AllocatedProvisionedConcurrentExecutions": state.count,
         "AvailableProvisionedConcurrentExecutions": state.count,
         "Status": state.status,
-        "LastModified": lambda_time(function.provisioned_ms[qualifier]),
+        "LastModified": format_lambda_time(function.provisioned_ms[qualifier]),
     }
     if state.reason:
         output["StatusReason"] = state.reason
     return output
 
 
-def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> None:
+def _check(lambda_: Lambda, function: Function, qualifier: str, executions: int) -> None:
     """Refuse more provisioned concurrency than AWS allows. Raises AwsError."""
     alias = function.aliases.get(qualifier)
     if alias is not None and alias.version in function.provisioned:
@@ -68,21 +68,21 @@ def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> 
         raise conflict("Version is pointed by a Provisioned Concurrency alias")
     others = sum(count for name, count in function.provisioned.items() if name != qualifier)
     if function.reserved_concurrency is not None:
-        if others + wanted > function.reserved_concurrency:
+        if others + executions > function.reserved_concurrency:
             raise invalid_parameter(
                 "Requested Provisioned Concurrency should not be greater than the "
                 "reservedConcurrentExecution for function"
             )
         return
     mine = function.provisioned.get(qualifier, 0)
-    left = unreserved(lambda_.functions.all(function.account, function.region)) + mine
-    if wanted > left:
+    left = count_unreserved(lambda_.functions.all(function.account, function.region)) + mine
+    if executions > left:
         raise invalid_parameter(
             "Specified ConcurrentExecutions for function is greater than account's unreserved "
             f"concurrency [{left}].",
             typed=False,
         )
-    if left - wanted < UNRESERVED_CONCURRENCY_LEFT:
+    if left - executions < UNRESERVED_CONCURRENCY_LEFT:
         raise invalid_parameter(
             "Specified ConcurrentExecutions for function decreases account's UnreservedConcurrentExecution "
             f"below its minimum value of [{UNRESERVED_CONCURRENCY_LEFT}].",
@@ -95,21 +95,21 @@ def put_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: PutProvisionedConcurrencyConfigInput
 ) -> PutProvisionedConcurrencyConfigOutput:
     """Keep initialised processes for a version or alias."""
-    ref = reference(call, request)
-    wanted = request["ProvisionedConcurrentExecutions"]
+    ref = parse_reference(call, request)
+    executions = request["ProvisionedConcurrentExecutions"]
     _find(lambda_, ref, writes=True)
     with lambda_.functions.changing(ref.bare):
         function, qualifier = _find(lambda_, ref, writes=True)
-        _check(lambda_, function, qualifier, wanted)
-        function.provisioned[qualifier] = wanted
+        _check(lambda_, function, qualifier, executions)
+        function.provisioned[qualifier] = executions
         function.provisioned_ms[qualifier] = call.now_ms
         lambda_.pools.forget_provisioned(ref, qualifier)
-        answer = _output(lambda_, function, qualifier)
+        answer = _render_config(lambda_, function, qualifier)
     lambda_.wake_pools()
     return answer
 
 
-def _configured(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
+def _find_configured(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
     function, qualifier = _find(lambda_, ref)
     if qualifier not in function.provisioned:
         raise AwsError(
@@ -126,7 +126,7 @@ def get_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: GetProvisionedConcurrencyConfigInput
 ) -> GetProvisionedConcurrencyConfigOutput:
     """Return the configuration and its status."""
-    return _output(lambda_, *_configured(lambda_, reference(call, request)))
+    return _render_config(lambda_, *_find_configured(lambda_, parse_reference(call, request)))
 
 
 @operation("DeleteProvisionedConcurrencyConfig")
@@ -134,7 +134,7 @@ def delete_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: DeleteProvisionedConcurrencyConfigInput
 ) -> None:
     """Remove the configuration; surplus processes end. A missing configuration is not an error."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare):
         function, qualifier = _find(lambda_, ref)
@@ -152,9 +152,9 @@ def list_provisioned_concurrency_configs(
     lambda_: Lambda, call: Call, request: ListProvisionedConcurrencyConfigsInput
 ) -> ListProvisionedConcurrencyConfigsOutput:
     """Return the configurations of a function."""
-    function = lambda_.functions.get(unqualified(reference(call, request)))
+    function = lambda_.functions.get(check_unqualified(parse_reference(call, request)))
     configs = [
-        {"FunctionArn": f"{function.ref.arn}:{name}", **_output(lambda_, function, name)}
+        {"FunctionArn": f"{function.ref.arn}:{name}", **_render_config(lambda_, function, name)}
         for name in sorted(function.provisioned)
     ]
-    return page(configs, request, "ProvisionedConcurrencyConfigs")
+    return build_page(configs, request, "ProvisionedConcurrencyConfigs")

@@ -31,10 +31,10 @@ def _change(
         raise invalid_parameter(f"Invalid resource ARN: {arn_text}") from None
     if arn.resource.startswith(_MAPPING):
         uuid = arn.resource.removeprefix(_MAPPING)
-        found = lambda_.mappings.find(arn.account, arn.region, uuid)
-        if found is None:
+        mapping = lambda_.mappings.find(arn.account, arn.region, uuid)
+        if mapping is None:
             raise not_found(f"Event source mapping not found: {arn_text}")
-        return lambda_.mappings.change_tags(found, change)
+        return lambda_.mappings.change_tags(mapping, change)
     if arn.resource.startswith(_SIGNING):
         return _change_signing(lambda_, arn_text, change)
     ref = parse_function(arn_text, account=call.account, region=call.region)

@@ -17,10 +17,10 @@ from headrace.aws.shapes.lambda_ import (
     UpdateFunctionUrlConfigInput,
     UpdateFunctionUrlConfigOutput,
 )
-from headrace.services.lambda_.actions.common import page, reference, unqualified
+from headrace.services.lambda_.actions.common import build_page, check_unqualified, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found
-from headrace.services.lambda_.names import FunctionRef, lambda_time
+from headrace.services.lambda_.names import FunctionRef, format_lambda_time
 from headrace.services.lambda_.state import Function, UrlConfig
 from headrace.services.lambda_.urls.front import URL_PATH
 
@@ -28,7 +28,7 @@ _MISSING = "The resource you requested does not exist."
 NO_FUNCTION = "Function does not exist"
 
 
-def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
+def _find_qualified(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
     """Return the function and the named alias ("" for the function itself), or None when one is missing."""
     function = lambda_.functions.find(ref)
     alias = ref.qualifier or ""
@@ -39,14 +39,14 @@ def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
 
 def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
     """Return the function and the alias that must have a URL. Raises AwsError."""
-    found = lambda_.functions.find(ref), ref.qualifier or ""
-    function, alias = found
+    target = lambda_.functions.find(ref), ref.qualifier or ""
+    function, alias = target
     if function is None or alias not in function.urls:
         raise not_found(_MISSING)
     return function, alias
 
 
-def _output(lambda_: Lambda, function: Function, alias: str) -> FunctionUrlConfig:
+def _render_url(lambda_: Lambda, function: Function, alias: str) -> FunctionUrlConfig:
     config = function.urls[alias]
     output: FunctionUrlConfig = {
         "FunctionUrl": f"{lambda_.endpoint_url()}{URL_PATH}{config['id']}/",
@@ -66,18 +66,18 @@ def create_function_url_config(
     lambda_: Lambda, call: Call, request: CreateFunctionUrlConfigInput
 ) -> CreateFunctionUrlConfigOutput:
     """Create the URL of a function or an alias."""
-    ref = reference(call, request)
-    found = _found(lambda_, ref)
-    if found is None:
+    ref = parse_reference(call, request)
+    target = _find_qualified(lambda_, ref)
+    if target is None:
         raise not_found(NO_FUNCTION)
-    alias = found[1]
+    alias = target[1]
     with lambda_.functions.changing(ref.bare) as function:
         if alias in function.urls:
             raise conflict(
                 f"Failed to create function url config for [functionArn = {ref.qualified_arn}]. "
                 "Error message:  FunctionUrlConfig exists for this Lambda function"
             )
-        now = lambda_time(call.now_ms)
+        now = format_lambda_time(call.now_ms)
         config: UrlConfig = {
             "id": lambda_.ids.hex(32),
             "AuthType": request["AuthType"],
@@ -88,12 +88,12 @@ def create_function_url_config(
         if "InvokeMode" in request:
             config["InvokeMode"] = request["InvokeMode"]
         function.urls[alias] = config
-        output = _as_set(_output(lambda_, function, alias), config)
+        output = _render_set_url(_render_url(lambda_, function, alias), config)
     shown = {name: value for name, value in output.items() if name != "LastModifiedTime"}
     return cast("CreateFunctionUrlConfigOutput", shown)
 
 
-def _as_set(output: FunctionUrlConfig, config: UrlConfig) -> FunctionUrlConfig:
+def _render_set_url(output: FunctionUrlConfig, config: UrlConfig) -> FunctionUrlConfig:
     """Return the response of Create and Update, which has InvokeMode only if a request has set it."""
     if "InvokeMode" not in config:
         output.pop("InvokeMode", None)
@@ -105,8 +105,8 @@ def update_function_url_config(
     lambda_: Lambda, call: Call, request: UpdateFunctionUrlConfigInput
 ) -> UpdateFunctionUrlConfigOutput:
     """Change the configuration of a function URL."""
-    ref = reference(call, request)
-    if _found(lambda_, ref) is None:
+    ref = parse_reference(call, request)
+    if _find_qualified(lambda_, ref) is None:
         raise not_found(NO_FUNCTION)
     with lambda_.functions.changing(ref.bare) as function:
         _, alias = _find(lambda_, ref)
@@ -117,8 +117,8 @@ def update_function_url_config(
             config["Cors"] = request["Cors"]
         if "InvokeMode" in request:
             config["InvokeMode"] = request["InvokeMode"]
-        config["LastModifiedTime"] = lambda_time(call.now_ms)
-        answer = _as_set(_output(lambda_, function, alias), config)
+        config["LastModifiedTime"] = format_lambda_time(call.now_ms)
+        answer = _render_set_url(_render_url(lambda_, function, alias), config)
         return cast("UpdateFunctionUrlConfigOutput", answer)
 
 
@@ -127,9 +127,9 @@ def get_function_url_config(
     lambda_: Lambda, call: Call, request: GetFunctionUrlConfigInput
 ) -> GetFunctionUrlConfigOutput:
     """Return the function URL and its configuration."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     function, alias = _find(lambda_, ref)
-    return _output(lambda_, function, alias)
+    return _render_url(lambda_, function, alias)
 
 
 @operation("DeleteFunctionUrlConfig")
@@ -137,7 +137,7 @@ def delete_function_url_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionUrlConfigInput
 ) -> None:
     """Remove the function URL. No function gets the same address again."""
-    ref = reference(call, request)
+    ref = parse_reference(call, request)
     _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare) as function:
         _, alias = _find(lambda_, ref)
@@ -149,8 +149,8 @@ def list_function_url_configs(
     lambda_: Lambda, call: Call, request: ListFunctionUrlConfigsInput
 ) -> ListFunctionUrlConfigsOutput:
     """Return the URLs of a function and its aliases."""
-    function = lambda_.functions.find(unqualified(reference(call, request)))
+    function = lambda_.functions.find(check_unqualified(parse_reference(call, request)))
     if function is None:
         raise not_found(NO_FUNCTION)
-    configs = [_output(lambda_, function, alias) for alias in sorted(function.urls)]
-    return page(configs, request, "FunctionUrlConfigs")
+    configs = [_render_url(lambda_, function, alias) for alias in sorted(function.urls)]
+    return build_page(configs, request, "FunctionUrlConfigs")

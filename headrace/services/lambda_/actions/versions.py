@@ -10,14 +10,14 @@ from headrace.aws.shapes.lambda_ import (
     PublishVersionInput,
 )
 from headrace.services.lambda_.actions.common import (
+    build_page,
     check_revision,
     check_settled,
+    check_unqualified,
     configuration_of,
-    listed,
-    page,
+    parse_reference,
     publish,
-    reference,
-    unqualified,
+    render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter
@@ -28,7 +28,7 @@ def publish_version(
     lambda_: Lambda, call: Call, request: PublishVersionInput
 ) -> FunctionConfiguration:
     """Publish `$LATEST` as a numbered version, unless nothing has changed since the last version."""
-    with lambda_.functions.changing(unqualified(reference(call, request))) as function:
+    with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         check_revision(function.latest, request.get("RevisionId"))
         check_settled(function, call)
         expected = request.get("CodeSha256")
@@ -49,7 +49,7 @@ def list_versions_by_function(
     lambda_: Lambda, call: Call, request: ListVersionsByFunctionInput
 ) -> ListVersionsByFunctionOutput:
     """Return `$LATEST` and the published versions, oldest first."""
-    function = lambda_.functions.get(reference(call, request))
-    versions = (function.latest, *function.published())
-    shown = [listed(version, f"{function.ref.arn}:{version.number}") for version in versions]
-    return page(shown, request, "Versions")
+    function = lambda_.functions.get(parse_reference(call, request))
+    versions = (function.latest, *function.list_published())
+    shown = [render_listed(version, f"{function.ref.arn}:{version.number}") for version in versions]
+    return build_page(shown, request, "Versions")

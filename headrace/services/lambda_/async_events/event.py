@@ -14,7 +14,7 @@ from typing import Any, cast
 from headrace.core.ports import BusEvent, InvokeResult
 from headrace.services.lambda_.destinations import Delivery
 from headrace.services.lambda_.names import LATEST, FunctionRef
-from headrace.services.lambda_.runtime.platform_log import iso_time
+from headrace.services.lambda_.runtime.platform_log import format_iso_time
 
 # The length of the attribute ErrorMessage of a dead-letter message.
 _ERROR_MESSAGE_CHARACTERS = 1024
@@ -64,7 +64,7 @@ def record(
     """
     document: dict[str, Any] = {
         "version": "1.0",
-        "timestamp": iso_time(now_ms),
+        "timestamp": format_iso_time(now_ms),
         "requestContext": {
             "requestId": event.request_id,
             "functionArn": event.function_arn,
@@ -83,7 +83,7 @@ def record(
     return document
 
 
-def delivery(
+def build_delivery(
     event: AsyncEvent, document: dict[str, Any], *, bus_arn: str, now_ms: int, unique: str
 ) -> Delivery:
     """Return the record in the form of each kind of destination. `unique` is the end of an object's key."""
@@ -103,7 +103,7 @@ def delivery(
     )
 
 
-def dead_letter(event: AsyncEvent, result: InvokeResult | None) -> Delivery:
+def build_dead_letter(event: AsyncEvent, result: InvokeResult | None) -> Delivery:
     """Return the message for a dead-letter queue or topic: the event itself, with the error in attributes."""
     attributes: dict[str, str | int] = {"RequestID": event.request_id, "ErrorCode": 200}
     if result is not None:

@@ -18,7 +18,12 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.core.values import section
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.lambda_.async_events.event import AsyncEvent, dead_letter, delivery, record
+from headrace.services.lambda_.async_events.event import (
+    AsyncEvent,
+    build_dead_letter,
+    build_delivery,
+    record,
+)
 from headrace.services.lambda_.async_events.waiting import WaitingEvents
 from headrace.services.lambda_.destinations import Delivery, Destinations
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
@@ -102,14 +107,14 @@ class AsyncQueue:
                 return wait_ms / 1000
             with self._lock:
                 # More events would only wait for processes and hold threads that other functions need.
-                if self._running[key] >= self._at_a_time(key):
+                if self._running[key] >= self._find_concurrency(key):
                     self._behind.setdefault(key, deque()).append(request_id)
                     continue
                 self._running[key] += 1
             threads.submit(self._run, request_id, key)
         return math.inf
 
-    def _at_a_time(self, key: str) -> int:
+    def _find_concurrency(self, key: str) -> int:
         function = self._functions.of_key(key)
         return _THREADS if function is None else min(function.most_processes, _THREADS // 2)
 
@@ -170,14 +175,16 @@ class AsyncQueue:
         self._retry(event, delays[min(event.failures, len(delays)) - 1], result)
 
     def _age_limit_ms(self, event: AsyncEvent) -> int:
-        seconds = self._config(event).get("MaximumEventAgeInSeconds", ASYNC_MAXIMUM_AGE_SECONDS)
+        seconds = self._find_config(event).get(
+            "MaximumEventAgeInSeconds", ASYNC_MAXIMUM_AGE_SECONDS
+        )
         return int(seconds) * 1000
 
     def _count(self, event: AsyncEvent, values: dict[str, float]) -> None:
         self._dispatcher.count(event.ref, values)
 
     def _retry(self, event: AsyncEvent, delay_s: float, result: InvokeResult | None) -> None:
-        config = self._config(event)
+        config = self._find_config(event)
         if event.failures > config.get("MaximumRetryAttempts", ASYNC_RETRIES):
             self._finish(event, "RetriesExhausted", result)
             return
@@ -187,7 +194,7 @@ class AsyncQueue:
             return
         self._waiting.put_back(due_ms, event)
 
-    def _config(self, event: AsyncEvent) -> AsyncSettings:
+    def _find_config(self, event: AsyncEvent) -> AsyncSettings:
         function = self._functions.find(event.ref)
         if function is None:
             return {}
@@ -197,22 +204,26 @@ class AsyncQueue:
         """Send the event's record to its destination, if there is one, and delete the event."""
         succeeded = condition == "Success"
         side = "OnSuccess" if succeeded else "OnFailure"
-        destination = section(self._config(event), "DestinationConfig", side).get("Destination")
+        destination = section(self._find_config(event), "DestinationConfig", side).get(
+            "Destination"
+        )
         if destination:
             now_ms = self._clock.now_ms()
             document = record(event, condition=condition, result=result, now_ms=now_ms)
-            packed = delivery(
+            packed = build_delivery(
                 event, document, bus_arn=destination, now_ms=now_ms, unique=self._ids.uuid()
             )
             self._send(event, destination, packed, "DestinationDeliveryFailures")
         if not succeeded:
             self._count(event, {"AsyncEventsDropped": 1.0})
-            dead_letters = self._dead_letters(event)
+            dead_letters = self._find_dead_letters(event)
             if dead_letters:
-                self._send(event, dead_letters, dead_letter(event, result), "DeadLetterErrors")
+                self._send(
+                    event, dead_letters, build_dead_letter(event, result), "DeadLetterErrors"
+                )
         self._waiting.delete(event.request_id)
 
-    def _dead_letters(self, event: AsyncEvent) -> str | None:
+    def _find_dead_letters(self, event: AsyncEvent) -> str | None:
         """Return the ARN of the dead-letter queue or topic of the event's version, or None."""
         try:
             version = self._functions.get(event.ref).resolve(event.qualifier)

@@ -76,11 +76,11 @@ class AnswerStream:
         A response that is not streamed is one part.
         """
         try:
-            yield from self._items()
+            yield from self._iterate_items()
         finally:
             self._abandon()
 
-    def _items(self) -> Generator[Part | InvokeResult]:
+    def _iterate_items(self) -> Generator[Part | InvokeResult]:
         while True:
             result = self._results.get()
             if isinstance(result, Exception):

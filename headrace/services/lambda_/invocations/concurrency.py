@@ -52,7 +52,7 @@ class Concurrency:
         """Count an invocation of the function while the block runs. Raises Throttled."""
         key, account = function.key, (function.account, function.region)
         # Choose the counts once, so that the end lowers the same ones even if the configuration changes meanwhile.
-        name = _provisioned_name(function, qualifier, version)
+        name = _find_provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
             provisioned = name is not None and (
@@ -64,7 +64,7 @@ class Concurrency:
             ):
                 raise Throttled(function.ref.arn, RESERVED_REACHED)
             pooled = reserved is None and not provisioned
-            if pooled and self._unreserved[account] >= self._pool(account):
+            if pooled and self._unreserved[account] >= self._find_pool(account):
                 raise Throttled(function.ref.arn, ACCOUNT_REACHED)
             self._running[key] += 1
             self._unreserved[account] += pooled
@@ -94,12 +94,12 @@ class Concurrency:
             # Keep no zero counts, since their functions may have been deleted.
             del counts[key]
 
-    def _pool(self, account: tuple[str, str]) -> int:
+    def _find_pool(self, account: tuple[str, str]) -> int:
         # AWS always leaves this much unreserved. Below it, there is no need to add up all functions' reservations.
         least = min(self._account_limit, UNRESERVED_CONCURRENCY_LEFT)
         if self._unreserved[account] < least:
             return least
-        return unreserved(self._functions.all(*account), self._account_limit)
+        return count_unreserved(self._functions.all(*account), self._account_limit)
 
 
 def _on_demand_limit(function: Function) -> int:
@@ -107,7 +107,7 @@ def _on_demand_limit(function: Function) -> int:
     return (function.reserved_concurrency or 0) - sum(function.provisioned.values())
 
 
-def unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURRENCY) -> int:
+def count_unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURRENCY) -> int:
     """Return the unreserved concurrency of an account: what reserved and provisioned concurrency leave of the limit."""
     taken = 0
     for function in functions:
@@ -116,7 +116,9 @@ def unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURREN
     return account_limit - taken
 
 
-def _provisioned_name(function: Function, qualifier: str | None, version: Version) -> str | None:
+def _find_provisioned_name(
+    function: Function, qualifier: str | None, version: Version
+) -> str | None:
     """Return the version or alias whose provisioned concurrency an invocation may use, or None."""
     if not function.provisioned:
         return None

@@ -27,8 +27,8 @@ class FunctionMetrics:
             dimensions.append((*by_name, ("Resource", f"{function.name}:{qualifier}")))
         self._metrics.put(
             [
-                Metric("AWS/Lambda", name, value, _unit(name), each, now_ms)
-                for each in dimensions
+                Metric("AWS/Lambda", name, value, _find_unit(name), dimension_set, now_ms)
+                for dimension_set in dimensions
                 for name, value in values.items()
             ],
             account=function.account,
@@ -50,5 +50,5 @@ def invocation_metrics(outcome: Outcome, slot: Slot) -> dict[str, float]:
     return values
 
 
-def _unit(name: str) -> str:
+def _find_unit(name: str) -> str:
     return "Milliseconds" if name in ("Duration", "AsyncEventAge") else "Count"

@@ -11,13 +11,13 @@ from headrace.services.lambda_.errors import invalid_request_content, too_large
 from headrace.services.lambda_.limits import ASYNC_PAYLOAD_BYTES, SYNC_PAYLOAD_BYTES
 
 
-def checked(payload: bytes, invocation_type: str, client_context: str) -> tuple[bytes, str]:
+def check_payload(payload: bytes, invocation_type: str, client_context: str) -> tuple[bytes, str]:
     """Return the event and the client context in the Runtime API's form. Raises AwsError."""
     if len(payload) > most_bytes(invocation_type):
         raise too_large(len(payload), most_bytes(invocation_type), invocation_type)
     payload = payload or b"{}"
     _check_json(payload)
-    return payload, _client_context(client_context)
+    return payload, _decode_client_context(client_context)
 
 
 def most_bytes(invocation_type: str) -> int:
@@ -32,7 +32,7 @@ def _check_json(payload: bytes) -> None:
         raise invalid_request_content(f"Could not parse request body into json: {error}") from None
 
 
-def _client_context(encoded: str) -> str:
+def _decode_client_context(encoded: str) -> str:
     """Return the client context as the Runtime API's header wants it: JSON on one line."""
     if not encoded:
         return ""

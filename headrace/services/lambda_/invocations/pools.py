@@ -22,7 +22,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.function_process import Sandbox
-from headrace.services.lambda_.runtime.namespaces import Walls
+from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
@@ -81,7 +81,7 @@ class Pools:
         self._code = code
         self._endpoint_url = endpoint_url
         self._reaper = ReaperClient()
-        self._walls = Walls(data_dir, folders)
+        self._walls = Namespaces(data_dir, folders)
         self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
@@ -130,12 +130,12 @@ class Pools:
                 if entry is not None:
                     entry.pool.drain()
                     self._retired.append(entry.pool)
-                spec = self._spec(function, version)
+                spec = self._build_spec(function, version)
                 self._compile(spec, made_from[1])
-                made = self._maker(spec)
+                new_pool = self._build_maker(spec)
                 opt = [] if spec.opt_dir is None else [spec.opt_dir]
                 folders = frozenset({spec.code_dir, *spec.layer_dirs, *opt})
-                pool = SandboxPool(made, most=most, clock=self._clock, folders=folders)
+                pool = SandboxPool(new_pool, most=most, clock=self._clock, folders=folders)
                 entry = _Entry(made_from, pool)
                 self._entries[key] = entry
             return entry.pool
@@ -148,9 +148,9 @@ class Pools:
             folders = [spec.code_dir, *([] if spec.opt_dir is None else [spec.opt_dir])]
             self.bytecode.want(folders, fingerprint)
 
-    def _maker(self, spec: SandboxSpec) -> Callable[[], ExecutionEnvironment]:
+    def _build_maker(self, spec: SandboxSpec) -> Callable[[], ExecutionEnvironment]:
         def make() -> ExecutionEnvironment:
-            credentials = self._credentials(spec)
+            credentials = self._issue_credentials(spec)
             if self._environments is not None:
                 environment = self._environments(spec, credentials)
                 if environment is not None:
@@ -167,7 +167,7 @@ class Pools:
 
         return make
 
-    def _credentials(self, spec: SandboxSpec) -> Credentials:
+    def _issue_credentials(self, spec: SandboxSpec) -> Credentials:
         """Return the credentials of a process: a session of the function's role, named after the function."""
         now_ms = self._clock.now_ms()
         session = RoleSession(
@@ -179,7 +179,7 @@ class Pools:
         )
         return self._sessions.issue(session)
 
-    def _spec(self, function: Function, version: Version) -> SandboxSpec:
+    def _build_spec(self, function: Function, version: Version) -> SandboxSpec:
         config = version.config
         variables: dict[str, str] = config.get("Environment", {}).get("Variables", {})
         logging_config: dict[str, Any] = config["LoggingConfig"]
@@ -201,7 +201,7 @@ class Pools:
             role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),
-            opt_dir=self._code.merged(version.layers),
+            opt_dir=self._code.merge_packages(version.layers),
             storage_mib=int(config["EphemeralStorage"]["Size"]),
         )
 
@@ -231,13 +231,13 @@ class Pools:
 
     # --- provisioned concurrency --------------------------------------------------------------
 
-    def provisioned(self, function: Function, qualifier: str) -> Provisioned:
+    def find_provisioned(self, function: Function, qualifier: str) -> Provisioned:
         """Return the state of the provisioned concurrency of a version or alias."""
-        wanted = function.provisioned[qualifier]
-        found = self._provisioned.get((function.key, qualifier))
-        if found is None or (found.count != wanted and found.status != "FAILED"):
+        executions = function.provisioned[qualifier]
+        state = self._provisioned.get((function.key, qualifier))
+        if state is None or (state.count != executions and state.status != "FAILED"):
             return Provisioned(0, "IN_PROGRESS")
-        return found
+        return state
 
     def forget_provisioned(self, ref: FunctionRef, qualifier: str) -> None:
         """Delete the state of a provisioned concurrency that was changed or removed."""
@@ -247,7 +247,7 @@ class Pools:
         """Start the missing provisioned processes of a function. Return the keys of its pools that have any."""
         key = function.key
         kept: set[tuple[str, str]] = set()
-        for version, qualifiers in _by_version(function):
+        for version, qualifiers in _group_by_version(function):
             kept.add((key, version.number))
             states = [self._provisioned.get((key, name)) for name in qualifiers]
             if any(state is not None and state.status == "FAILED" for state in states):
@@ -258,9 +258,9 @@ class Pools:
                 continue
             counts = {name: function.provisioned.get(name, 0) for name in qualifiers}
             spec = replace(
-                self._spec(function, version), initialization_type="provisioned-concurrency"
+                self._build_spec(function, version), initialization_type="provisioned-concurrency"
             )
-            broken = pool.provision(sum(counts.values()), self._maker(spec))
+            broken = pool.provision(sum(counts.values()), self._build_maker(spec))
             for name, count in counts.items():
                 self._provisioned[key, name] = (
                     Provisioned(count, "READY")
@@ -282,7 +282,7 @@ class Pools:
             with contextlib.suppress(NotStarted):
                 self._walls.view()
         kept: set[tuple[str, str]] = set()
-        for function in self._functions.provisioned():
+        for function in self._functions.list_provisioned():
             if not self._stopped:
                 kept |= self._provision(function)
         with self._lock:
@@ -305,11 +305,11 @@ class Pools:
         self.bytecode.stop()
 
 
-def _by_version(function: Function) -> list[tuple[Version, list[str]]]:
+def _group_by_version(function: Function) -> list[tuple[Version, list[str]]]:
     """Return the versions with provisioned concurrency, each with the version numbers or aliases that configure it."""
-    found: dict[str, tuple[Version, list[str]]] = {}
+    groups: dict[str, tuple[Version, list[str]]] = {}
     for qualifier in list(function.provisioned):
         with contextlib.suppress(FunctionNotFound):
             version = function.resolve(qualifier)
-            found.setdefault(version.number, (version, []))[1].append(qualifier)
-    return list(found.values())
+            groups.setdefault(version.number, (version, []))[1].append(qualifier)
+    return list(groups.values())

@@ -20,7 +20,7 @@ MOST_COUNTED = 10_000
 _READ_BYTES = 4 * 1024 * 1024
 
 
-def backlog(
+def describe_backlog(
     mapping: Mapping,
     *,
     store: MappingStore,
@@ -47,12 +47,12 @@ def backlog(
         with contextlib.suppress(LookupError):
             report["waiting"] = queues.message_count(mapping.stream_arn)
         return report
-    report["waiting"], expired = _behind(mapping, store, streams, most)
+    report["waiting"], expired = _count_behind(mapping, store, streams, most)
     report["expired"] += expired
     return report
 
 
-def _behind(
+def _count_behind(
     mapping: Mapping, store: MappingStore, streams: StreamReader, most: int
 ) -> tuple[int, int]:
     """Return how many records follow the checkpoints, and how many more have expired there."""
@@ -64,7 +64,7 @@ def _behind(
             position = kept.get(shard.shard_id, Checkpoint(TrimHorizon())).position
             while position is not None and waiting < most:
                 try:
-                    found = streams.read(
+                    batch = streams.read(
                         mapping.read_arn,
                         shard.shard_id,
                         position,
@@ -73,11 +73,11 @@ def _behind(
                     )
                 except ShardNotFound:
                     break
-                expired += found.expired
-                if not found.records:
+                expired += batch.expired
+                if not batch.records:
                     break
-                waiting += len(found.records)
-                position = found.next_position
+                waiting += len(batch.records)
+                position = batch.next_position
     except StreamNotFound:
         return 0, 0
     return waiting, expired

@@ -116,7 +116,7 @@ class Verdict:
     delay_s: float = 0.0
 
 
-def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
+def decide_batch(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
     """Decide what to do after a function's response to a batch."""
     records = batch.records
     if isinstance(answer, Succeeded):
@@ -160,7 +160,7 @@ def split_expired(
     return expired, alive if alive.records else None
 
 
-def fitting(
+def count_fitting(
     records: list[StreamRecord],
     *,
     most_records: int,
@@ -208,13 +208,13 @@ def read_answer(
         return Succeeded()
     if not isinstance(failures, list):
         return whole
-    return _lowest(cast("list[Any]", failures), batch)
+    return _find_lowest(cast("list[Any]", failures), batch)
 
 
-def _lowest(failures: list[Any], batch: Batch) -> Answer:
+def _find_lowest(failures: list[Any], batch: Batch) -> Answer:
     if not failures:
         return Succeeded()
-    places = {record.sequence_number: place for place, record in enumerate(batch.records)}
+    places = {record.sequence_number: index for index, record in enumerate(batch.records)}
     indices: list[int] = []
     for failure in failures:
         named: Any = (
@@ -222,14 +222,14 @@ def _lowest(failures: list[Any], batch: Batch) -> Answer:
             if isinstance(failure, dict)
             else None
         )
-        place = places.get(named) if isinstance(named, str) else None
-        if place is None:
+        index = places.get(named) if isinstance(named, str) else None
+        if index is None:
             return FailedFrom(0)
-        indices.append(place)
+        indices.append(index)
     return FailedFrom(min(indices))
 
 
-def done_count(answer: Answer) -> int:
+def count_done(answer: Answer) -> int:
     """Return how many records at the start of a failed batch are done."""
     return answer.index if isinstance(answer, FailedFrom) else 0
 

@@ -26,9 +26,9 @@ from headrace.services.lambda_.mappings.batch import (
     History,
     Succeeded,
     Verdict,
-    done_count,
-    fitting,
-    judge,
+    count_done,
+    count_fitting,
+    decide_batch,
     note_failure,
     read_answer,
     retry_delay_s,
@@ -37,17 +37,17 @@ from headrace.services.lambda_.mappings.batch import (
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
 from headrace.services.lambda_.mappings.expiry import split_gone
-from headrace.services.lambda_.mappings.failed_batches import Disposal
+from headrace.services.lambda_.mappings.failed_batches import FailedBatches
 from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
 from headrace.services.lambda_.mappings.trace import BatchSource
-from headrace.services.lambda_.mappings.window import Window, read_state, with_state
+from headrace.services.lambda_.mappings.window import Window, add_state, read_state
 
 log = logging.getLogger(__name__)
 
 
-class Lane:
+class BatchRunner:
     """The records of some partition keys of a shard, with one batch in flight (AWS: ParallelizationFactor).
 
     It is a worker, or the poller calls its steps. A batch leaves the lane when the function has succeeded with it or it
@@ -62,24 +62,24 @@ class Lane:
     def __init__(
         self,
         mapping: Mapping,
-        place: BatchSource,
+        source: BatchSource,
         ports: Ports,
         progress: Progress,
         on_room: Callable[[], None],
     ) -> None:
-        self.name = f"lambda-mapping-{mapping.uuid[:8]}-{place.shard_id}-{place.lane}"
+        self.name = f"lambda-mapping-{mapping.uuid[:8]}-{source.shard_id}-{source.lane}"
         self.done = ""
         self.window: Window | None = None
         self._mapping = mapping
-        self._place = place
+        self._place = source
         self._ports = ports
         self._progress = progress
         self._on_room = on_room
         self._settings_of = PresentSettings(mapping)
         self._settings = self._settings_of.now()
         self._counts = Counts(mapping, ports.metrics, ports.clock)
-        self._events = self._writer(ports.role_of(mapping.function_arn))
-        self._disposal = Disposal(mapping, place, ports, self._counts)
+        self._events = self._build_writer(ports.role_of(mapping.function_arn))
+        self._failed_batches = FailedBatches(mapping, source, ports, self._counts)
         self.buffer: deque[StreamRecord] = deque()
         self._buffer_since_s = 0.0
         self.buffered_bytes = 0
@@ -90,7 +90,7 @@ class Lane:
         self._final_retries = 0
         self._stopped = False
 
-    def _writer(self, role: str) -> EventWriter:
+    def _build_writer(self, role: str) -> EventWriter:
         mapping = self._mapping
         kind = TableEventWriter if mapping.reads_table else EventWriter
         return kind(
@@ -134,7 +134,7 @@ class Lane:
             raise WorkerDone
         self._settings = settings
         wait_s = self._not_before_s - self._ports.clock.monotonic_s()
-        if wait_s > 0 and (self.batches or self._window_is_over()):
+        if wait_s > 0 and (self.batches or self._is_window_over()):
             return wait_s
         if self.batches:
             return self._process(self.batches[0])
@@ -143,26 +143,26 @@ class Lane:
     def cut(self) -> float:
         """Make a batch from the buffer's records, or close the window, if it is time. Return how long to wait."""
         with self._progress.lock:
-            final = self.window if self._window_is_over() else None
+            final = self.window if self._is_window_over() else None
             if final is None:
                 return self._cut_batch()
         return self._close_window(final)
 
     def _cut_batch(self) -> float:
         if not self.buffer:
-            return self._until_window_end_s()
+            return self._compute_window_left_s()
         settings, clock = self._settings, self._ports.clock
-        most = self._window_records()
+        most = self._count_window_records()
         full = (
             len(self.buffer) >= settings.batch_size
             or self.buffered_bytes >= SYNC_PAYLOAD_BYTES
             or most < len(self.buffer)
             or self._ended
-            or self._until_window_end_s() == 0
+            or self._compute_window_left_s() == 0
         )
         waited_s = clock.monotonic_s() - self._buffer_since_s
         if not full and waited_s < settings.window_s:
-            return min(settings.window_s - waited_s, self._until_window_end_s())
+            return min(settings.window_s - waited_s, self._compute_window_left_s())
         count = self._batch_length(min(most, settings.batch_size))
         if count == len(self.buffer):
             records = tuple(self.buffer)
@@ -179,7 +179,7 @@ class Lane:
         """Return how many of the first records fit into one event."""
         if self.buffered_bytes < SYNC_PAYLOAD_BYTES // 2:
             return most
-        return fitting(
+        return count_fitting(
             [self.buffer[n] for n in range(most)],
             most_records=most,
             most_bytes=SYNC_PAYLOAD_BYTES,
@@ -193,7 +193,7 @@ class Lane:
         if expired is not None:
             if alive is not None and history.attempts:
                 history = self._ports.trace.begin(history, "expired part")
-            self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
+            self._failed_batches.give_up(expired.of(history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
         gone: Batch | None = None
@@ -201,7 +201,7 @@ class Lane:
             streams, read_arn = self._ports.streams, self._settings.read_arn
             gone, alive = split_gone(batch, streams, read_arn, self._place.shard_id, now_ms=now_ms)
         if gone is not None:
-            self._disposal.note_expired(gone.of(history))
+            self._failed_batches.note_expired(gone.of(history))
             self._replace(() if alive is None else (alive,), gone.records[-1])
             return 0.0
         batch = self.batches[0] = batch.of(history)
@@ -221,32 +221,32 @@ class Lane:
             rules=self._settings.rules,
         )
         if window is not None and result.function_error is None:
-            answer, window = with_state(window, answer, read_state(result.payload))
+            answer, window = add_state(window, answer, read_state(result.payload))
         succeeded = isinstance(answer, Succeeded)
         if self._stopped and not succeeded:
             raise WorkerDone
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         note_failure(history, answer, result.payload, result.function_error)
-        verdict = judge(batch, answer, self._settings.rules)
+        verdict = decide_batch(batch, answer, self._settings.rules)
         self.window = window
         if succeeded:
             self._ports.trace.write(self._place, history, batch, trace.SUCCESS)
             self._replace((), batch.records[-1])
             return 0.0
         if self._settings.counts_events:
-            self._counts.count(counts.FAILED_INVOKE, len(batch.records) - done_count(answer))
+            self._counts.count(counts.FAILED_INVOKE, len(batch.records) - count_done(answer))
         if verdict.discarded is not None:
-            given_up = self._parts(batch, Verdict(rest=(verdict.discarded,)))[0]
+            given_up = self._split(batch, Verdict(rest=(verdict.discarded,)))[0]
             # Store the progress first: if the destination fails, only this batch is retried.
             self._replace((replace(given_up, attempts=batch.attempts),), verdict.done)
-            self._disposal.give_up(given_up, RETRIES_EXHAUSTED, self._events, result=result)
+            self._failed_batches.give_up(given_up, RETRIES_EXHAUSTED, self._events, result=result)
             self._replace((), given_up.records[-1])
         else:
-            self._replace(self._parts(batch, verdict), verdict.done)
+            self._replace(self._split(batch, verdict), verdict.done)
         self._not_before_s = self._ports.clock.monotonic_s() + verdict.delay_s
         return verdict.delay_s
 
-    def _parts(self, batch: Batch, verdict: Verdict) -> tuple[Batch, ...]:
+    def _split(self, batch: Batch, verdict: Verdict) -> tuple[Batch, ...]:
         """Return the batches that a failed batch leaves, each with its node of the batch tree."""
         history, write = batch.history, self._ports.trace.write
         assert history is not None
@@ -271,8 +271,8 @@ class Lane:
         mapping, ports = self._mapping, self._ports
         role = ports.role_of(mapping.function_arn)
         if role != self._events.role_arn:
-            self._events = self._writer(role)
-        event = self._event(records, final=final)
+            self._events = self._build_writer(role)
+        event = self._build_event(records, final=final)
         if records:
             self._counts.iterator_age(records[-1].approximate_arrival_ms)
             if self._settings.counts_events:
@@ -293,7 +293,7 @@ class Lane:
         history.attempts.append(Attempt(began_ms, duration_ms, "success", result.request_id))
         return result
 
-    def _event(self, records: tuple[StreamRecord, ...], *, final: bool) -> bytes:
+    def _build_event(self, records: tuple[StreamRecord, ...], *, final: bool) -> bytes:
         length_s = self._settings.tumbling_s
         if self.window is None and length_s and records:
             self.window = Window.of(records[0].approximate_arrival_ms, length_s)
@@ -330,7 +330,7 @@ class Lane:
 
     # --- tumbling windows ---------------------------------------------------------------------
 
-    def _window_records(self) -> int:
+    def _count_window_records(self) -> int:
         """Return how many of the gathered records are in the same window as the first."""
         length_s = self._settings.tumbling_s
         if not length_s:
@@ -341,7 +341,7 @@ class Lane:
                 return count
         return len(self.buffer)
 
-    def _window_is_over(self) -> bool:
+    def _is_window_over(self) -> bool:
         window = self.window
         if window is None or self.batches:
             return False
@@ -351,7 +351,7 @@ class Lane:
             return not window.holds(self.buffer[0].approximate_arrival_ms)
         return self._ended or window.is_over(self._ports.clock.now_ms())
 
-    def _until_window_end_s(self) -> float:
+    def _compute_window_left_s(self) -> float:
         window, length_s = self.window, self._settings.tumbling_s
         if window is None and length_s and self.buffer:
             window = Window.of(self.buffer[0].approximate_arrival_ms, length_s)

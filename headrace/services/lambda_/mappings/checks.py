@@ -50,7 +50,7 @@ _CONCURRENCY = (2, 1000)
 _STREAM_DESTINATIONS = ("sqs", "sns", "s3")
 
 
-def settable(request: Mapping[str, Any]) -> dict[str, Any]:
+def list_settable(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a request that a mapping stores."""
     names = (*_SHARED, *_STREAM_ONLY, *_QUEUE_ONLY)
     return {name: request[name] for name in names if name in request}

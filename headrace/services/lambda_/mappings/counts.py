@@ -33,19 +33,21 @@ class Counts:
         """Count events, if the mapping's event counts are enabled."""
         if events:
             dimension = ("EventSourceMappingUUID", self._mapping.uuid)
-            self._put(Metric(NAMESPACE, name, float(events), "Count", (dimension,), self._now()))
+            self._put(
+                Metric(NAMESPACE, name, float(events), "Count", (dimension,), self._read_now())
+            )
 
     def iterator_age(self, arrival_ms: int) -> None:
         """Send the age that the newest record of a batch has when the function receives it."""
-        age_ms = float(max(0, self._now() - arrival_ms))
+        age_ms = float(max(0, self._read_now() - arrival_ms))
         dimension = ("FunctionName", self._mapping.function_arn.split(":")[6])
         self._put(
-            Metric(NAMESPACE, "IteratorAge", age_ms, "Milliseconds", (dimension,), self._now())
+            Metric(NAMESPACE, "IteratorAge", age_ms, "Milliseconds", (dimension,), self._read_now())
         )
 
     def _put(self, metric: Metric) -> None:
         mapping = self._mapping
         self._metrics.put([metric], account=mapping.account, region=mapping.region)
 
-    def _now(self) -> int:
+    def _read_now(self) -> int:
         return self._clock.now_ms()

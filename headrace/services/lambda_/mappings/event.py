@@ -17,7 +17,7 @@ import msgspec
 from headrace.core.ports import StreamRecord
 
 _encode = msgspec.json.Encoder().encode
-# A record whose numbers have their greatest length; `overhead_bytes` measures it.
+# A record whose numbers have their greatest length; `count_overhead_bytes` measures it.
 _SAMPLE = StreamRecord("0" * 128, "", b"", 1_700_000_000_123)
 
 
@@ -31,7 +31,7 @@ class EventWriter:
     def __init__(self, *, source_arn: str, shard_id: str, region: str, role_arn: str) -> None:
         self._shard_id, self._source_arn = shard_id, source_arn
         self.role_arn = role_arn
-        self._overhead_bytes = overhead_bytes(
+        self._overhead_bytes = count_overhead_bytes(
             stream_arn=source_arn, shard_id=shard_id, region=region, role_arn=role_arn
         )
         self._middle = (
@@ -51,7 +51,7 @@ class EventWriter:
 
     def record_bytes(self, record: StreamRecord) -> int:
         """Return the least number of bytes that a record takes in the event."""
-        return event_bytes(record, self._overhead_bytes)
+        return count_event_bytes(record, self._overhead_bytes)
 
     def records(self, records: Iterable[StreamRecord]) -> bytes:
         """Return the JSON list of a batch's records."""
@@ -112,7 +112,7 @@ class TableEventWriter(EventWriter):
         return b"[" + b",".join(record.data for record in records) + b"]"
 
 
-def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
+def count_event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
     """Return the least number of bytes that a record takes in the event."""
     key = record.partition_key
     # A character that JSON must escape takes up to six bytes.
@@ -120,7 +120,7 @@ def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
     return (len(record.data) + 2) // 3 * 4 + key_bytes + overhead_bytes
 
 
-def kinesis_event(
+def build_kinesis_event(
     records: Iterable[StreamRecord], *, stream_arn: str, shard_id: str, region: str, role_arn: str
 ) -> dict[str, Any]:
     """Return the event that a function receives. Source: the developer guide's example (documented)."""
@@ -147,9 +147,9 @@ def kinesis_event(
     }
 
 
-def overhead_bytes(*, stream_arn: str, shard_id: str, region: str, role_arn: str) -> int:
+def count_overhead_bytes(*, stream_arn: str, shard_id: str, region: str, role_arn: str) -> int:
     """Return how many bytes a record takes in the event in addition to its data and partition key."""
-    event = kinesis_event(
+    event = build_kinesis_event(
         (_SAMPLE,),
         stream_arn=stream_arn,
         shard_id=shard_id,

@@ -21,16 +21,16 @@ def split_gone(
         return None, batch
     at = AtSequence(first.sequence_number)
     try:
-        found = streams.read(stream_arn, shard_id, at, max_records=1, max_bytes=1)
+        first_batch = streams.read(stream_arn, shard_id, at, max_records=1, max_bytes=1)
     except StreamNotFound:
         return None, batch
     except ShardNotFound:
         return batch, None
-    if not found.expired:
+    if not first_batch.expired:
         return None, batch
-    if not found.records:
+    if not first_batch.records:
         return batch, None
-    oldest = int(found.records[0].sequence_number)
+    oldest = int(first_batch.records[0].sequence_number)
     cut = sum(int(record.sequence_number) < oldest for record in batch.records)
     gone, rest = (
         Batch(records, batch.retries, batch.attempts, batch.history) if records else None

@@ -24,12 +24,14 @@ from headrace.services.lambda_.mappings.trace import BatchSource
 log = logging.getLogger(__name__)
 
 
-class Disposal:
+class FailedBatches:
     """Gives up batches of one lane. Not thread-safe."""
 
-    def __init__(self, mapping: Mapping, place: BatchSource, ports: Ports, counts_: Counts) -> None:
+    def __init__(
+        self, mapping: Mapping, source: BatchSource, ports: Ports, counts_: Counts
+    ) -> None:
         self._mapping = mapping
-        self._place = place
+        self._place = source
         self._ports = ports
         self._counts = counts_
 
@@ -92,7 +94,7 @@ class Disposal:
         """Send a batch's document. Return the message id, or None when the destination does not exist."""
         mapping, ports = self._mapping, self._ports
         now_ms = ports.clock.now_ms()
-        document = failure_document(
+        document = build_failure_document(
             batch,
             condition=condition,
             stream_arn=mapping.stream_arn,
@@ -102,7 +104,7 @@ class Disposal:
             result=result,
             now_ms=now_ms,
         )
-        key = self._key(now_ms)
+        key = self._build_key(now_ms)
         problem = ports.permits.problem_with_sending(
             ports.role_of(mapping.function_arn), destination, key
         )
@@ -123,13 +125,13 @@ class Disposal:
             mapping.last_result = "PROBLEM: Failure destination not found"
             return None
 
-    def _key(self, now_ms: int) -> str:
+    def _build_key(self, now_ms: int) -> str:
         moment = datetime.fromtimestamp(now_ms / 1000, UTC)
         name = f"{moment:%Y-%m-%dT%H.%M.%S}-{self._ports.ids.uuid()}"
         return f"aws/lambda/{self._mapping.uuid}/{self._place.shard_id}/{moment:%Y/%m/%d}/{name}"
 
 
-def failure_document(
+def build_failure_document(
     batch: Batch,
     *,
     condition: str,

@@ -83,7 +83,7 @@ def passes(record: StreamRecord, filters: Sequence[Filter], *, of_table: bool = 
     return not filters or any(one.matches(record) for one in filters)
 
 
-def _several(value: Any) -> list[Any]:
+def _list_several(value: Any) -> list[Any]:
     """Return a list unchanged, and any other value as a list with one item."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
@@ -95,21 +95,21 @@ def _matches_event(
     pattern: dict[str, Any], metadata: dict[str, Any], payload: str, data: bytes
 ) -> bool:
     """Match an event's metadata and its payload. In the pattern, the payload has the name `payload`."""
-    for name, wanted in pattern.items():
+    for name, condition in pattern.items():
         if name == payload:
-            matched = _matches_payload(wanted, data)
+            matched = _matches_payload(condition, data)
         elif name == "$or":
             matched = any(
-                _matches_event(as_mapping(one), metadata, payload, data) for one in wanted
+                _matches_event(as_mapping(one), metadata, payload, data) for one in condition
             )
         else:
-            matched = _matches_member(name, wanted, metadata)
+            matched = _matches_member(name, condition, metadata)
         if not matched:
             return False
     return True
 
 
-def _matches_payload(wanted: Any, data: bytes) -> bool:
+def _matches_payload(condition: Any, data: bytes) -> bool:
     """Match text patterns with text and JSON patterns with JSON, as AWS does. Data of the other kind does not match."""
     try:
         text = data.decode()
@@ -119,26 +119,26 @@ def _matches_payload(wanted: Any, data: bytes) -> bool:
         decoded: Any = json.loads(text)
     except (ValueError, RecursionError):
         decoded = None
-    if not isinstance(wanted, dict):
-        return not isinstance(decoded, dict | list) and _matches_member("", wanted, {"": text})
-    return isinstance(decoded, dict) and _matches(as_mapping(wanted), as_mapping(decoded))
+    if not isinstance(condition, dict):
+        return not isinstance(decoded, dict | list) and _matches_member("", condition, {"": text})
+    return isinstance(decoded, dict) and _matches(as_mapping(condition), as_mapping(decoded))
 
 
 def _matches(pattern: dict[str, Any], value: dict[str, Any]) -> bool:
-    return all(_matches_member(name, wanted, value) for name, wanted in pattern.items())
+    return all(_matches_member(name, condition, value) for name, condition in pattern.items())
 
 
-def _matches_member(name: str, wanted: Any, value: dict[str, Any]) -> bool:
+def _matches_member(name: str, condition: Any, value: dict[str, Any]) -> bool:
     if name == "$or":
-        return any(_matches(pattern, value) for pattern in wanted)
+        return any(_matches(pattern, value) for pattern in condition)
     present = name in value
     actual = value.get(name)
-    if isinstance(wanted, dict):
+    if isinstance(condition, dict):
         # A missing object counts as one without members, so that `exists: false` matches.
-        pattern = as_mapping(wanted)
-        return any(_matches(pattern, as_mapping(candidate)) for candidate in _several(actual))
-    candidates = _several(actual)
-    return any(_matches_leaf(matcher, present, candidates) for matcher in wanted)
+        pattern = as_mapping(condition)
+        return any(_matches(pattern, as_mapping(candidate)) for candidate in _list_several(actual))
+    candidates = _list_several(actual)
+    return any(_matches_leaf(matcher, present, candidates) for matcher in condition)
 
 
 def _matches_leaf(matcher: Any, present: bool, candidates: list[Any]) -> bool:
@@ -150,9 +150,9 @@ def _matches_leaf(matcher: Any, present: bool, candidates: list[Any]) -> bool:
     return present and any(_equal(matcher, one) for one in candidates)
 
 
-def _equal(wanted: Any, actual: Any) -> bool:
+def _equal(expected: Any, actual: Any) -> bool:
     # In Python True equals 1, but not in JSON.
-    return isinstance(wanted, bool) == isinstance(actual, bool) and wanted == actual
+    return isinstance(expected, bool) == isinstance(actual, bool) and expected == actual
 
 
 def _holds(kind: str, operand: Any, actual: Any) -> bool:
@@ -165,8 +165,8 @@ def _holds(kind: str, operand: Any, actual: Any) -> bool:
         case "anything-but":
             if isinstance(operand, dict):
                 ((inner, texts),) = as_mapping(operand).items()
-                return not any(_holds(inner, text, actual) for text in _several(texts))
-            return not any(_equal(one, actual) for one in _several(operand))
+                return not any(_holds(inner, text, actual) for text in _list_several(texts))
+            return not any(_equal(one, actual) for one in _list_several(operand))
         case _:
             return isinstance(actual, str) and _holds_text(kind, operand, actual)
 
@@ -200,20 +200,20 @@ def _is_in_network(network: str, address: str) -> bool:
 def _check(pattern: dict[str, Any], depth: int = 0) -> None:
     if depth > MOST_NESTED:
         raise InvalidPattern(f"patterns nest {MOST_NESTED} deep at most")
-    for name, wanted in pattern.items():
+    for name, condition in pattern.items():
         if name == "$or":
-            if not isinstance(wanted, list) or len(_several(wanted)) < 2:
+            if not isinstance(condition, list) or len(_list_several(condition)) < 2:
                 raise InvalidPattern("$or takes two patterns or more")
-            for one in _several(wanted):
+            for one in _list_several(condition):
                 if not isinstance(one, dict):
                     raise InvalidPattern("$or takes patterns")
                 _check(as_mapping(one), depth + 1)
-        elif isinstance(wanted, dict):
-            _check(as_mapping(wanted), depth + 1)
-        elif isinstance(wanted, list) and wanted:
-            for matcher in _several(wanted):
+        elif isinstance(condition, dict):
+            _check(as_mapping(condition), depth + 1)
+        elif isinstance(condition, list) and condition:
+            for matcher in _list_several(condition):
                 _check_matcher(matcher)
-            _check_wildcards(_several(wanted))
+            _check_wildcards(_list_several(condition))
         else:
             raise InvalidPattern(f"{name} must be an object or a non-empty list")
 
@@ -233,7 +233,7 @@ def _check_matcher(matcher: Any) -> None:
 
 def _check_wildcards(matchers: list[Any]) -> None:
     """Refuse a member's wildcard patterns if one is malformed, or if they are too complex together."""
-    texts = [text for matcher in matchers for text in _wildcards_of(matcher)]
+    texts = [text for matcher in matchers for text in _list_wildcards(matcher)]
     try:
         wildcards = [parse_wildcard(text) for text in texts]
     except BadWildcard as error:
@@ -245,11 +245,11 @@ def _check_wildcards(matchers: list[Any]) -> None:
         )
 
 
-def _wildcards_of(matcher: Any) -> list[str]:
+def _list_wildcards(matcher: Any) -> list[str]:
     members = as_mapping(matcher)
     inner = as_mapping(members.get("anything-but"))
-    found = members.get("wildcard", inner.get("wildcard", []))
-    return [text for text in _several(found) if isinstance(text, str)]
+    wildcards = members.get("wildcard", inner.get("wildcard", []))
+    return [text for text in _list_several(wildcards) if isinstance(text, str)]
 
 
 def _is_valid(kind: str, operand: Any) -> bool:
@@ -257,7 +257,7 @@ def _is_valid(kind: str, operand: Any) -> bool:
         case "exists":
             return isinstance(operand, bool)
         case "numeric":
-            return isinstance(operand, list) and _is_range(_several(operand))
+            return isinstance(operand, list) and _is_range(_list_several(operand))
         case "anything-but":
             return _is_valid_exclusion(operand)
         case "prefix" | "suffix" if isinstance(operand, dict):
@@ -287,14 +287,14 @@ def _is_range(operand: list[Any]) -> bool:
 def _is_valid_exclusion(operand: Any) -> bool:
     if isinstance(operand, dict):
         members = as_mapping(operand)
-        texts = [text for value in members.values() for text in _several(value)]
+        texts = [text for value in members.values() for text in _list_several(value)]
         return (
             len(members) == 1
             and next(iter(members)) in _TEXT_OPERATORS
             and bool(texts)
             and all(isinstance(text, str) for text in texts)
         )
-    values = _several(operand)
+    values = _list_several(operand)
     return bool(values) and all(
         isinstance(value, str | int | float) and not isinstance(value, bool) for value in values
     )

@@ -149,8 +149,10 @@ class Mapping:
 
     def filters(self) -> tuple[Filter, ...]:
         """Return the filters, which were checked when they were set."""
-        wanted: list[dict[str, str]] = section(self.members, "FilterCriteria").get("Filters") or []
-        return tuple(Filter.parse(one["Pattern"]) for one in wanted if one.get("Pattern"))
+        criteria: list[dict[str, str]] = (
+            section(self.members, "FilterCriteria").get("Filters") or []
+        )
+        return tuple(Filter.parse(one["Pattern"]) for one in criteria if one.get("Pattern"))
 
     @property
     def failure_destination(self) -> str | None:

@@ -10,11 +10,11 @@ from typing import Any
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, backlog
+from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, describe_backlog
 from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.report import mapping_report
+from headrace.services.lambda_.mappings.report import build_mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
 
 # New shards of a reshard are seen at once, when the poller of a parent reaches its end. This interval is for streams
@@ -59,7 +59,7 @@ class MappingRunner:
         if self._has_lost_consumer():
             return _LOOK_AGAIN_S
         kept = store.checkpoints(self._mapping.uuid)
-        done = {shard_id for shard_id, each in kept.items() if each.position is None}
+        done = {shard_id for shard_id, reader in kept.items() if reader.position is None}
         open_ids = {shard.shard_id for shard in shards} - done
         self._forget(done, {shard.shard_id for shard in shards})
         for shard in shards:
@@ -176,7 +176,7 @@ class Mappings:
         with self._lock:
             runner = self._runners.get(mapping.uuid)
             if mapping.enabled and runner is None:
-                self._runners[mapping.uuid] = self._runner(mapping)
+                self._runners[mapping.uuid] = self._build_runner(mapping)
             elif mapping.enabled and runner is not None:
                 runner.wake()
             elif runner is not None:
@@ -184,7 +184,7 @@ class Mappings:
                 runner.stop()
                 runner.join(_JOIN_S)
 
-    def _runner(self, mapping: Mapping) -> MappingRunner | QueueRunner:
+    def _build_runner(self, mapping: Mapping) -> MappingRunner | QueueRunner:
         if mapping.service == "sqs":
             return QueueRunner(mapping, self._ports, self._supervisor.start)
         return MappingRunner(mapping, self._ports, self._supervisor)
@@ -255,41 +255,41 @@ class Mappings:
     def all(self, account: str, region: str) -> list[Mapping]:
         """Return the mappings of an account and region, sorted by UUID."""
         with self._lock:
-            found = [
+            mappings = [
                 m for m in self._mappings.values() if (m.account, m.region) == (account, region)
             ]
-        return sorted(found, key=lambda mapping: mapping.uuid)
+        return sorted(mappings, key=lambda mapping: mapping.uuid)
 
     def traces(self, name: str, sequence: str | None) -> list[dict[str, Any]]:
         """Return the reports of the mapping with the UUID `name`, or of all mappings of the function `name`."""
         ports = self._ports
         with self._lock:
-            found = [
+            mappings = [
                 mapping
                 for mapping in self._mappings.values()
                 if name in (mapping.uuid, mapping.function_arn, mapping.function_arn.split(":")[6])
             ]
         return [
-            mapping_report(
+            build_mapping_report(
                 mapping,
                 trace=ports.trace,
                 store=ports.store,
                 streams=ports.streams,
                 sequence=sequence,
             )
-            for mapping in found
+            for mapping in mappings
         ]
 
     def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
         """Return every mapping with the number of records that wait for it, at most `most`; see `backlog`."""
         ports = self._ports
         with self._lock:
-            found = list(self._mappings.values())
+            mappings = list(self._mappings.values())
         return [
-            backlog(
+            describe_backlog(
                 mapping, store=ports.store, streams=ports.streams, queues=ports.queues, most=most
             )
-            for mapping in found
+            for mapping in mappings
         ]
 
     def change_tags(

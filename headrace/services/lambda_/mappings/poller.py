@@ -11,7 +11,7 @@ from headrace.core.ports import ReadResult, ShardNotFound, StreamNotFound, Strea
 from headrace.core.workers import Worker, WorkerDone, WorkerHandle
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import counts
-from headrace.services.lambda_.mappings.batch_runner import Lane
+from headrace.services.lambda_.mappings.batch_runner import BatchRunner
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.filters import Filter, passes
 from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
@@ -50,7 +50,7 @@ class ShardPoller:
         self._spawn = spawn
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._progress = Progress(ports.store, mapping.uuid, shard_id)
-        self._lanes: list[Lane] = []
+        self._lanes: list[BatchRunner] = []
         self._handles: list[WorkerHandle] = []
         self._criteria: Any = None
         self._parsed_filters: tuple[Filter, ...] = ()
@@ -102,7 +102,7 @@ class ShardPoller:
         for handle in self._handles:
             handle.stop()
         self._lanes = [
-            Lane(
+            BatchRunner(
                 self._mapping,
                 BatchSource(self._mapping.uuid, self._shard_id, lane, count),
                 self._ports,
@@ -126,20 +126,20 @@ class ShardPoller:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _room(self, batch_size: int) -> int:
+    def _count_room(self, batch_size: int) -> int:
         """Return how many records to read, so that every lane has one batch."""
         with self._progress.lock:
             if sum(lane.buffered_bytes for lane in self._lanes) >= SYNC_PAYLOAD_BYTES * len(
                 self._lanes
             ):
                 return 0
-            wanted = batch_size * len(self._lanes)
-            return wanted - sum(len(lane.buffer) for lane in self._lanes)
+            most_records = batch_size * len(self._lanes)
+            return most_records - sum(len(lane.buffer) for lane in self._lanes)
 
     def _gather(self, settings: Settings) -> bool:
         """Read once. Return whether there may be more records to read now."""
         self._later_s = math.inf
-        position, room = self._progress.read_position, self._room(settings.batch_size)
+        position, room = self._progress.read_position, self._count_room(settings.batch_size)
         if position is None or room <= 0:
             return False
         problem = self._ports.permits.problem_with_reading(
@@ -170,7 +170,7 @@ class ShardPoller:
         if result.expired:
             self._note_expired(result.expired)
         with self._progress.lock:
-            self._spread(self._wanted(result.records, counts_events=settings.counts_events))
+            self._spread(self._filter_records(result.records, counts_events=settings.counts_events))
             self._progress.read(result.records, result.next_position)
             if result.next_position is None:
                 for lane in self._lanes:
@@ -186,9 +186,11 @@ class ShardPoller:
             self._shard_id,
         )
 
-    def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
+    def _filter_records(
+        self, records: list[StreamRecord], *, counts_events: bool
+    ) -> list[StreamRecord]:
         """Return the records that pass the filters, except those that a lane had finished before a restart."""
-        filters, read = self._filters(), len(records)
+        filters, read = self._list_filters(), len(records)
         if filters:
             of_table = self._mapping.reads_table
             records = [record for record in records if passes(record, filters, of_table=of_table)]
@@ -210,7 +212,7 @@ class ShardPoller:
         for lane, share in zip(self._lanes, shares, strict=True):
             lane.add(share)
 
-    def _filters(self) -> tuple[Filter, ...]:
+    def _list_filters(self) -> tuple[Filter, ...]:
         criteria = self._mapping.members.get("FilterCriteria")
         if criteria is not self._criteria:
             self._criteria, self._parsed_filters = criteria, self._mapping.filters()

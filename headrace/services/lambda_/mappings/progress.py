@@ -64,7 +64,7 @@ class Progress:
     def use(self, lanes: list[LaneState]) -> None:
         """Use these lanes from now on. The present lanes must be empty."""
         with self.lock:
-            self.marks.extend(self._current_marks())
+            self.marks.extend(self._list_current_marks())
             for lane, state in enumerate(lanes):
                 state.done = self._mark(len(lanes), lane)
             lanes[0].window, self.window = self.window, None
@@ -88,7 +88,7 @@ class Progress:
         if records:
             self._last_read = AfterSequence(records[-1].sequence_number)
 
-    def _oldest(self) -> str | None:
+    def _find_oldest(self) -> str | None:
         """Return the sequence number of the oldest record that is still in a lane, or None."""
         pending = [
             (lane.batches[0].records if lane.batches else lane.buffer)[0].sequence_number
@@ -97,20 +97,20 @@ class Progress:
         ]
         return min(pending, key=int, default=None)
 
-    def _current_marks(self) -> list[LaneProgress]:
+    def _list_current_marks(self) -> list[LaneProgress]:
         done = {lane: state.done for lane, state in enumerate(self._lanes) if state.done}
         return [LaneProgress(len(self._lanes), done)] if done and len(self._lanes) > 1 else []
 
     def save(self, *, force: bool = True) -> None:
         """Store the checkpoint. Without `force`, store it only if no records are in lanes and it has moved."""
         with self.lock:
-            oldest = self._oldest()
+            oldest = self._find_oldest()
             position = AtSequence(oldest) if oldest else self._last_read or self.read_position
             if position is None or (not force and (oldest is not None or position == self._saved)):
                 return
             limit = -1 if isinstance(position, TrimHorizon) else int(position.sequence_number)
             self.marks = [m for m in self.marks if _is_ahead(m, limit)]
-            ahead = [m for m in self._current_marks() if _is_ahead(m, limit)]
+            ahead = [m for m in self._list_current_marks() if _is_ahead(m, limit)]
             self._store.checkpoint(
                 self._uuid,
                 self._shard_id,

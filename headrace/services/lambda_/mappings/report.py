@@ -26,7 +26,7 @@ from headrace.services.lambda_.mappings.trace import Node, Trace
 _TREES_SHOWN = 20
 
 
-def mapping_report(
+def build_mapping_report(
     mapping: Mapping,
     *,
     trace: Trace,
@@ -42,13 +42,13 @@ def mapping_report(
         "source": mapping.stream_arn,
         "lastProcessingResult": mapping.last_result,
         "checkpoints": {
-            shard_id: _position(kept.position)
+            shard_id: _render_position(kept.position)
             for shard_id, kept in store.checkpoints(mapping.uuid).items()
         },
     }
     if sequence is None:
         roots = [node for node in nodes if not node.parent]
-        report["trees"] = [_tree(root, nodes) for root in roots[-_TREES_SHOWN:]]
+        report["trees"] = [_build_tree(root, nodes) for root in roots[-_TREES_SHOWN:]]
         return report
     shard_id, record = _find(mapping, sequence, streams)
     with_it = [node for node in nodes if _has(node, sequence, record, shard_id)]
@@ -56,12 +56,12 @@ def mapping_report(
     roots = [node for node in with_it if node.parent not in known]
     report["sequence"] = sequence
     report["shardId"] = shard_id
-    report["outcome"] = _outcome(mapping, record, with_it)
-    report["trees"] = [_tree(root, nodes, known) for root in roots]
+    report["outcome"] = _describe_outcome(mapping, record, with_it)
+    report["trees"] = [_build_tree(root, nodes, known) for root in roots]
     return report
 
 
-def _position(position: Any) -> str:
+def _render_position(position: Any) -> str:
     if position is None:
         return "read to its end"
     return f"{type(position).__name__} {getattr(position, 'sequence_number', '')}".strip()
@@ -87,12 +87,12 @@ def _read(
     mapping: Mapping, shard_id: str, sequence: str, streams: StreamReader
 ) -> StreamRecord | None:
     try:
-        found = streams.read(
+        batch = streams.read(
             mapping.read_arn, shard_id, AtSequence(sequence), max_records=1, max_bytes=1
         )
     except (ShardNotFound, ValueError):
         return None
-    first = found.records[0] if found.records else None
+    first = batch.records[0] if batch.records else None
     return first if first is not None and first.sequence_number == sequence else None
 
 
@@ -106,7 +106,7 @@ def _has(node: Node, sequence: str, record: StreamRecord | None, shard_id: str |
     return record is None or lane_of(record.partition_key, node.lanes) == node.lane
 
 
-def _outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
+def _describe_outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
     """Return in a few words what happened to a record."""
     if record is not None and not passes(record, mapping.filters(), of_table=mapping.reads_table):
         return "filtered"
@@ -121,11 +121,11 @@ def _outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -
     return f"{newest.disposal}: {newest.detail}" if newest.detail else newest.disposal
 
 
-def _tree(node: Node, nodes: list[Node], only: set[int] | None = None) -> dict[str, Any]:
+def _build_tree(node: Node, nodes: list[Node], only: set[int] | None = None) -> dict[str, Any]:
     shown = asdict(node)
     del shown["parent"]
     shown["parts"] = [
-        _tree(part, nodes, only)
+        _build_tree(part, nodes, only)
         for part in nodes
         if part.parent == node.number and (only is None or part.number in only)
     ]

@@ -104,21 +104,21 @@ class QueuePoller:
         mapping = self._mapping
         settings = self._settings = mapping.settings()
         room = settings.batch_size - len(self._gathered)
-        found: list[QueueMessage] = []
+        messages: list[QueueMessage] = []
         try:
-            problem = self._problem(room)
+            problem = self._find_problem(room)
             if problem:
                 mapping.last_result = problem
                 return self._rest(_LONGEST_IDLE_S)
             if not self._queues.is_empty(mapping.stream_arn):
-                found = self._queues.receive(mapping.stream_arn, most=room)
+                messages = self._queues.receive(mapping.stream_arn, most=room)
         except LookupError:
             mapping.last_result = "PROBLEM: Queue not found"
             return self._rest(_LONGEST_IDLE_S)
-        self._take(found)
+        self._take(messages)
         if not self._gathered:
-            self._idle_s = _FIRST_IDLE_S if found else min(self._idle_s * 2, _LONGEST_IDLE_S)
-            return 0.0 if found else self._rest(self._idle_s)
+            self._idle_s = _FIRST_IDLE_S if messages else min(self._idle_s * 2, _LONGEST_IDLE_S)
+            return 0.0 if messages else self._rest(self._idle_s)
         self._idle_s = _FIRST_IDLE_S
         self._watch.hand_on(self)
         waited_s = self._ports.clock.monotonic_s() - self._since_s
@@ -127,12 +127,12 @@ class QueuePoller:
         )
         # Without a batching window, the messages of one call are the batch.
         if not full and waited_s < settings.window_s:
-            return 0.0 if found else min(_FIRST_IDLE_S, settings.window_s - waited_s)
+            return 0.0 if messages else min(_FIRST_IDLE_S, settings.window_s - waited_s)
         batch, self._gathered = self._cut()
-        self._gathered_bytes = sum(map(_size_bytes, self._gathered))
+        self._gathered_bytes = sum(map(_count_size_bytes, self._gathered))
         return self._invoke(batch)
 
-    def _problem(self, room: int) -> str:
+    def _find_problem(self, room: int) -> str:
         """Return why the function's role may not read the queue, or "" when it may or there is no room for messages."""
         ports, arn = self._ports, self._mapping.stream_arn
         if room <= 0 or self._queues.is_empty(arn):
@@ -147,29 +147,29 @@ class QueuePoller:
             self._watch.hand_on(self)
         return idle_s if watches else math.inf
 
-    def _take(self, found: list[QueueMessage]) -> None:
+    def _take(self, messages: list[QueueMessage]) -> None:
         """Gather the messages that pass the filters, and delete the others."""
-        self._count(counts.POLLED, len(found))
+        self._count(counts.POLLED, len(messages))
         filters = self._mapping.filters()
         if filters:
-            wanted = [
+            matching = [
                 m
-                for m in found
-                if any(f.matches_message(_shown(m, batches=False)) for f in filters)
+                for m in messages
+                if any(f.matches_message(_render_message(m, batches=False)) for f in filters)
             ]
-            unwanted = [m for m in found if m not in wanted]
+            unwanted = [m for m in messages if m not in matching]
             self._count(counts.FILTERED_OUT, len(unwanted))
             self._delete(unwanted)
-            found = wanted
-        if found and not self._gathered:
+            messages = matching
+        if messages and not self._gathered:
             self._since_s = self._ports.clock.monotonic_s()
-        self._gathered.extend(found)
-        self._gathered_bytes += sum(map(_size_bytes, found))
+        self._gathered.extend(messages)
+        self._gathered_bytes += sum(map(_count_size_bytes, messages))
 
     def _cut(self) -> tuple[list[QueueMessage], list[QueueMessage]]:
         size_bytes = _ENVELOPE_BYTES
         for count, message in enumerate(self._gathered):
-            size_bytes += _size_bytes(message)
+            size_bytes += _count_size_bytes(message)
             if count and size_bytes > SYNC_PAYLOAD_BYTES:
                 return self._gathered[:count], self._gathered[count:]
         return self._gathered, []
@@ -194,7 +194,7 @@ class QueuePoller:
             self._throttles += 1
             return retry_delay_s(self._throttles)
         self._throttles = 0
-        failed = _failed(
+        failed = _list_failed(
             result.payload, result.function_error, batch, self._settings.rules.report_item_failures
         )
         mapping.last_result = "OK" if not failed else "PROBLEM: Function call failed"
@@ -208,14 +208,14 @@ class QueuePoller:
 
     def _record(self, message: QueueMessage) -> dict[str, Any]:
         return {
-            **_shown(message, batches=self._settings.window_s > 0),
+            **_render_message(message, batches=self._settings.window_s > 0),
             "eventSource": "aws:sqs",
             "eventSourceARN": self._mapping.stream_arn,
             "awsRegion": self._mapping.region,
         }
 
 
-def _shown(message: QueueMessage, *, batches: bool) -> dict[str, Any]:
+def _render_message(message: QueueMessage, *, batches: bool) -> dict[str, Any]:
     """Return a message in the form of events.
 
     For a message without attributes, the hash of the attributes is null if the mapping has a batching window, and
@@ -228,14 +228,14 @@ def _shown(message: QueueMessage, *, batches: bool) -> dict[str, Any]:
         "body": message.body,
         "attributes": dict(message.attributes),
         "messageAttributes": {
-            name: _attribute(value) for name, value in message.message_attributes.items()
+            name: _render_attribute(value) for name, value in message.message_attributes.items()
         },
         **(hashed if batches or message.attributes_md5 else {}),
         "md5OfBody": message.body_md5,
     }
 
 
-def _attribute(value: Any) -> dict[str, Any]:
+def _render_attribute(value: Any) -> dict[str, Any]:
     shown: dict[str, Any] = {"stringListValues": [], "binaryListValues": []}
     shown["dataType"] = value.get("DataType", "String")
     if "StringValue" in value:
@@ -245,11 +245,11 @@ def _attribute(value: Any) -> dict[str, Any]:
     return shown
 
 
-def _size_bytes(message: QueueMessage) -> int:
+def _count_size_bytes(message: QueueMessage) -> int:
     return len(json.dumps(message.body)) + _MESSAGE_OVERHEAD_BYTES
 
 
-def _failed(
+def _list_failed(
     payload: bytes, function_error: str | None, batch: list[QueueMessage], reports: bool
 ) -> set[str]:
     """Return the ids of the messages that a function failed to process: all of them if its response is malformed."""
@@ -304,7 +304,7 @@ class QueueRunner:
         self._watch = IdleQueueWatch()
         self.wake()
 
-    def _wanted(self) -> int:
+    def _count_wanted_runners(self) -> int:
         concurrency = section(self._mapping.members, "ScalingConfig").get("MaximumConcurrency")
         if self._mapping.stream_arn.endswith(".fifo"):
             # A FIFO queue has a single poller, which keeps every message group in order.
@@ -314,12 +314,12 @@ class QueueRunner:
     def wake(self) -> None:
         """Run as many pollers as the settings require."""
         with self._lock:
-            wanted = self._wanted()
-            for poller, handle in self._running[wanted:]:
+            runner_count = self._count_wanted_runners()
+            for poller, handle in self._running[runner_count:]:
                 poller.stop()
                 handle.stop()
-            del self._running[wanted:]
-            while len(self._running) < wanted:
+            del self._running[runner_count:]
+            while len(self._running) < runner_count:
                 poller = QueuePoller(self._mapping, self._next, self._ports, self._watch)
                 self._next += 1
                 handle = self._start(poller)

@@ -81,7 +81,7 @@ class MappingStore:
         """Return a mapping's checkpoints, by shard id."""
         prefix = f"{uuid}/"
         return {
-            key.removeprefix(prefix): _checkpoint(value)
+            key.removeprefix(prefix): _parse_checkpoint(value)
             for key, value in self._checkpoints.items(prefix)
         }
 
@@ -90,10 +90,10 @@ class MappingStore:
 
         A shard without a checkpoint was opened after the mapping was made; it is read from its start.
         """
-        return _checkpoint(self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"})
+        return _parse_checkpoint(self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"})
 
 
-def _checkpoint(value: dict[str, Any]) -> Checkpoint:
+def _parse_checkpoint(value: dict[str, Any]) -> Checkpoint:
     position: Pinned | None
     match value["kind"]:
         case "done":

@@ -93,18 +93,18 @@ class Trace:
             return History(self._newest, parent.number if parent else 0, part)
 
     def write(
-        self, place: BatchSource, history: History, batch: Batch, disposal: str, detail: str = ""
+        self, source: BatchSource, history: History, batch: Batch, disposal: str, detail: str = ""
     ) -> None:
         """Store the present state of a batch. On a full disk the row is lost, but the mapping goes on."""
         try:
-            self._write(place, history, batch, disposal, detail)
+            self._write(source, history, batch, disposal, detail)
         except OSError as error:
             log.warning(
-                "the batch tree of mapping %s could not be stored: %s", place.mapping, error
+                "the batch tree of mapping %s could not be stored: %s", source.mapping, error
             )
 
     def _write(
-        self, place: BatchSource, history: History, batch: Batch, disposal: str, detail: str
+        self, source: BatchSource, history: History, batch: Batch, disposal: str, detail: str
     ) -> None:
         records = batch.records
         smooth = disposal == SUCCESS and not history.parent and len(history.attempts) == 1
@@ -112,10 +112,10 @@ class Trace:
             "INSERT OR REPLACE INTO lambda_trace VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 history.number,
-                place.mapping,
-                place.shard_id,
-                place.lane,
-                place.lanes,
+                source.mapping,
+                source.shard_id,
+                source.lane,
+                source.lanes,
                 history.parent,
                 history.part,
                 records[0].sequence_number if records else "",
@@ -128,12 +128,12 @@ class Trace:
             ),
         )
         with self._lock:
-            self._written[place.mapping] += 1
-            due = self._written[place.mapping] % _PRUNE_EVERY == 0
+            self._written[source.mapping] += 1
+            due = self._written[source.mapping] % _PRUNE_EVERY == 0
             self._all_written += 1
             all_due = self._all_written % _PRUNE_EVERY == 0
         if due:
-            self._prune(place.mapping)
+            self._prune(source.mapping)
         if all_due:
             self._prune_all()
 
@@ -166,9 +166,9 @@ class Trace:
             " attempts FROM lambda_trace WHERE mapping = ? ORDER BY number",
             (mapping,),
         )
-        return [_node(row) for row in rows]
+        return [_build_node(row) for row in rows]
 
 
-def _node(row: tuple[Any, ...]) -> Node:
+def _build_node(row: tuple[Any, ...]) -> Node:
     attempts = tuple(Attempt(**attempt) for attempt in json.loads(row[-1]))
     return Node(*row[:-1], attempts=attempts)

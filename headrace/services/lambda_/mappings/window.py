@@ -60,12 +60,12 @@ class Window:
     @property
     def start(self) -> str:
         """The start time in the form of events."""
-        return _iso(self.start_ms)
+        return _format_iso(self.start_ms)
 
     @property
     def end(self) -> str:
         """The end time in the form of events."""
-        return _iso(self.end_ms)
+        return _format_iso(self.end_ms)
 
     def to_json(self) -> dict[str, Any]:
         """Return the window as JSON values for `from_json`."""
@@ -96,7 +96,7 @@ def read_state(payload: bytes) -> bytes | None:
     return None if state == b"null" else state
 
 
-def with_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Answer, Window]:
+def add_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Answer, Window]:
     """Return the answer (a failure if it has no state) and the window after it."""
     if state is None:
         return FailedFrom(0), window
@@ -106,5 +106,5 @@ def with_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Ans
     return answer, window.after(state)
 
 
-def _iso(time_ms: int) -> str:
+def _format_iso(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -83,11 +83,11 @@ class CodeStore:
             self._seen.clear()
         if seen is None or now_s - seen[0] >= self.look_every_s:
             folders = [self.directory(d) for d in digests if d.startswith(_LOCAL)]
-            seen = now_s, " ".join(map(_state_of, folders))
+            seen = now_s, " ".join(map(_digest_folder, folders))
             self._seen[digests] = seen
         return seen[1]
 
-    def merged(self, digests: list[str]) -> Path | None:
+    def merge_packages(self, digests: list[str]) -> Path | None:
         """Return a folder with the files of all packages, where later packages win, or None for no packages."""
         if len(digests) < 2:
             return self.directory(digests[0]) if digests else None
@@ -112,7 +112,7 @@ class CodeStore:
             os.utime(target)
         return target
 
-    def unzipped_bytes(self, digest: str) -> int:
+    def count_unzipped_bytes(self, digest: str) -> int:
         """Return the size of a package's files, without the bytecode that headrace has added."""
         files = self.directory(digest).rglob("*")
         return sum(
@@ -142,7 +142,7 @@ class CodeStore:
             return self._add_bytes(source["ZipFile"])
         bucket, key = source.get("S3Bucket"), source.get("S3Key")
         if bucket in LOCAL_BUCKETS and key:
-            return _folder(key)
+            return _open_folder(key)
         if not bucket or not key:
             raise invalid_parameter("Please provide a source for function code.")
         try:
@@ -161,13 +161,13 @@ class CodeStore:
     def _add_bytes(self, content: bytes) -> Package:
         if len(content) > DIRECT_ZIP_BYTES:
             raise invalid_parameter(f"Zipped size must be smaller than {DIRECT_ZIP_BYTES} bytes")
-        scratch = self._scratch()
+        scratch = self._create_scratch_path()
         scratch.write_bytes(content)
         return self._store(scratch, hashlib.sha256(content).hexdigest())
 
     def _add_file(self, file: Path) -> Package:
         digest = hashlib.sha256()
-        scratch = self._scratch()
+        scratch = self._create_scratch_path()
         # Copy the file while hashing it, because the object may be replaced at any moment.
         with file.open("rb") as source, scratch.open("wb") as sink:
             while chunk := source.read(_READ_BYTES):
@@ -175,7 +175,7 @@ class CodeStore:
                 sink.write(chunk)
         return self._store(scratch, digest.hexdigest())
 
-    def _scratch(self) -> Path:
+    def _create_scratch_path(self) -> Path:
         self._root.mkdir(parents=True, exist_ok=True)
         return self._root / f"new-{self._ids.hex(16)}.zip"
 
@@ -234,7 +234,7 @@ class CodeStore:
         return Package(digest, 0).code_sha256
 
 
-def _folder(key: str) -> Package:
+def _open_folder(key: str) -> Package:
     """Return a folder on this machine as a package. Raises AwsError."""
     folder = Path(key).expanduser()
     if not folder.is_absolute() or not folder.is_dir():
@@ -245,7 +245,7 @@ def _folder(key: str) -> Package:
     return Package(_LOCAL + str(folder.resolve()), 0)
 
 
-def _state_of(folder: Path) -> str:
+def _digest_folder(folder: Path) -> str:
     """Return a digest of the names, sizes and modification times in a folder. Links are not followed."""
     digest = hashlib.sha256()
     count = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from headrace.services.lambda_.names import lambda_time, layer_arn
+from headrace.services.lambda_.names import build_layer_arn, format_lambda_time
 from headrace.services.lambda_.packages.code import Package
 from headrace.services.lambda_.state import LayerDescription, LayerVersion
 from headrace.store.database import Database
@@ -31,7 +31,7 @@ class LayerStore:
         members: LayerDescription,
     ) -> LayerVersion:
         """Store a new version and return it. A version number is never used twice."""
-        arn = layer_arn(region, account, name)
+        arn = build_layer_arn(region, account, name)
         with self._lock, self._database.transaction():
             number = int(self._counters.get(arn) or 0) + 1
             self._counters.put(arn, number)
@@ -39,7 +39,7 @@ class LayerStore:
                 "LayerArn": arn,
                 "LayerVersionArn": f"{arn}:{number}",
                 "Version": number,
-                "CreatedDate": lambda_time(now_ms),
+                "CreatedDate": format_lambda_time(now_ms),
                 "digest": package.digest,
                 "size_bytes": package.size_bytes,
                 **members,
@@ -83,15 +83,15 @@ class LayerStore:
         """Return for each layer the newest version that suits, sorted by name."""
         newest = {
             value["LayerArn"]: value
-            for _, value in self._documents.items(layer_arn(region, account, ""))
+            for _, value in self._documents.items(build_layer_arn(region, account, ""))
             if suits(value)
         }
         return [newest[arn] for arn in sorted(newest)]
 
     def size_bytes(self, account: str, region: str) -> int:
         """Return the total size of the packages of all layer versions of an account and region."""
-        found = self._documents.items(layer_arn(region, account, ""))
-        return sum(value["size_bytes"] for _, value in found)
+        documents = self._documents.items(build_layer_arn(region, account, ""))
+        return sum(value["size_bytes"] for _, value in documents)
 
     def digests(self) -> set[str]:
         """Return the digests of the packages that layer versions use."""

@@ -63,7 +63,7 @@ class _Unpacking:
                 raise UnsafeArchive(
                     f"{entry.filename} is compressed by a method other than deflate"
                 )
-            path = self._target.joinpath(*safe_parts(entry.filename))
+            path = self._target.joinpath(*split_safely(entry.filename))
             mode = entry.external_attr >> 16
             if entry.is_dir():
                 path.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def _is_circular(link: Path) -> bool:
     return False
 
 
-def safe_parts(name: str) -> tuple[str, ...]:
+def split_safely(name: str) -> tuple[str, ...]:
     """Return the path parts of an entry's name. Raises UnsafeArchive for absolute paths and for `..`."""
     parts = name.replace("\\", "/").split("/")
     kept = tuple(part for part in parts if part not in ("", "."))

@@ -133,7 +133,7 @@ class RuntimeChannel:
         self._selector.register(output, selectors.EVENT_READ, self.drain_output)
         if end_signal is not None:
             self._end_signal = end_signal
-            self._selector.register(end_signal, selectors.EVENT_READ, self._exited)
+            self._selector.register(end_signal, selectors.EVENT_READ, self._handle_exit)
 
     def close(self) -> None:
         """Close every descriptor. A process that still runs loses its connection and ends."""
@@ -186,7 +186,7 @@ class RuntimeChannel:
 
     # --- the socket ---------------------------------------------------------------------------
 
-    def _exited(self) -> None:
+    def _handle_exit(self) -> None:
         assert self._end_signal is not None
         self._selector.unregister(self._end_signal)
         # The process's last messages may still be in the sockets; handle them before its end.

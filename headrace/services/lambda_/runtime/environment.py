@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace.aws.signatures.sessions import Credentials
 from headrace.services.lambda_.errors import invalid_parameter
-from headrace.services.lambda_.runtime.sdk_modules import sdk_folder
+from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
 from headrace.services.lambda_.wording import KNOWN_RUNTIMES, LAYER_RUNTIMES, RUNTIMES
 
 HERE = Path(__file__).parent
@@ -113,14 +113,14 @@ class ProcessPaths:
 def check_runtime(runtime: str) -> None:
     """Refuse to create a function whose runtime headrace cannot run. Raises AwsError."""
     if runtime not in KNOWN_RUNTIMES:
-        raise invalid_parameter(_refused(runtime))
+        raise invalid_parameter(_explain_refusal(runtime))
     if not runtime.startswith(("python3", "nodejs", "provided")):
         raise invalid_parameter(
             f"headrace cannot run the runtime {runtime}; it runs python3.*, nodejs* and provided*"
         )
 
 
-def _refused(runtime: str) -> str:
+def _explain_refusal(runtime: str) -> str:
     """Return AWS's message for a runtime that never existed or is no longer supported."""
     if runtime in LAYER_RUNTIMES:
         return (
@@ -134,56 +134,56 @@ def _refused(runtime: str) -> str:
 
 
 @functools.cache
-def _node(found: str) -> tuple[str, str]:
-    """Return the path and the major version of Node.js, which the program `found` on PATH prints.
+def _find_node(program: str) -> tuple[str, str]:
+    """Return the path and the major version of Node.js, which the program `program` on PATH prints.
 
     That program may be the shim of a version manager, which starts another program and needs files of its own.
     """
     asked = subprocess.run(
-        [found, "-p", "process.execPath + ' ' + process.versions.node"],
+        [program, "-p", "process.execPath + ' ' + process.versions.node"],
         capture_output=True,
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
     )
     path, _, version = asked.stdout.strip().rpartition(" ")
-    return path or found, version.partition(".")[0]
+    return path or program, version.partition(".")[0]
 
 
-def node_program() -> str | None:
+def find_node_program() -> str | None:
     """Return the path of Node.js, or None when it is not on PATH."""
-    found = shutil.which("node")
-    return None if found is None else _node(found)[0]
+    program = shutil.which("node")
+    return None if program is None else _find_node(program)[0]
 
 
-def runtime_remark(runtime: str) -> str | None:
+def explain_runtime(runtime: str) -> str | None:
     """Return a sentence if a function runs with another version than its declared runtime's, otherwise None."""
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if runtime.startswith("nodejs"):
-        found = shutil.which("node")
-        major = _node(found)[1] if found else ""
+        program = shutil.which("node")
+        major = _find_node(program)[1] if program else ""
         running = f"nodejs{major}.x" if major else runtime
     if not runtime.startswith(("python", "nodejs")) or runtime == running:
         return None
     return f"{runtime} is declared; {running} runs it"
 
 
-def command(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
+def build_command(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
     """Return the process's arguments. Raises RuntimeMissing."""
     if spec.runtime.startswith("python"):
         return [sys.executable, "-m", "awslambdaric", spec.handler]
     if spec.runtime.startswith("nodejs"):
-        node = node_program()
+        node = find_node_program()
         if node is None:
             raise RuntimeMissing(
                 f"The runtime {spec.runtime} needs Node.js 20 or newer on this machine's PATH; install it."
             )
         preloaded = [part for shim in NODE_SHIMS for part in ("--require", str(shim))]
         return [node, *preloaded, str(NODE_CLIENT), spec.handler]
-    return [str(_bootstrap(spec, places))]
+    return [str(_find_bootstrap(spec, places))]
 
 
-def _bootstrap(spec: SandboxSpec, places: ProcessPaths) -> Path:
+def _find_bootstrap(spec: SandboxSpec, places: ProcessPaths) -> Path:
     """Return the path, as the process sees it, of a custom runtime's program. Raises RuntimeMissing."""
     for directory in (spec.code_dir, *reversed(spec.layer_dirs)):
         bootstrap = directory / "bootstrap"
@@ -196,7 +196,7 @@ def _bootstrap(spec: SandboxSpec, places: ProcessPaths) -> Path:
     raise RuntimeMissing("Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]")
 
 
-def wrapper(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
+def list_wrapper(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
     """Return the wrapper script that starts the runtime, if the function names one.
 
     Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-modify.html (documented).
@@ -212,7 +212,7 @@ def wrapper(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
     return [str(path)]
 
 
-def node_path() -> list[str]:
+def list_node_path() -> list[str]:
     """Return the folders in which Node.js functions find the AWS SDK, which Lambda's runtime contains.
 
     They are in HEADRACE_NODE_PATH (in the form of PATH) or, in a checkout, are those into which its scripts install.
@@ -245,7 +245,7 @@ def build_environment(
         "PATH": os.pathsep.join(paths),
         "LAMBDA_TASK_ROOT": str(places.task),
         "LAMBDA_RUNTIME_DIR": str(HERE),
-        **_of_the_function(spec),
+        **_list_function_variables(spec),
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,
@@ -256,11 +256,11 @@ def build_environment(
     }
     _add_folders(environment, places, layers)
     if spec.runtime.startswith("nodejs"):
-        environment["HEADRACE_SDK_FOLDER"] = str(sdk_folder())
+        environment["HEADRACE_SDK_FOLDER"] = str(find_sdk_folder())
     return environment
 
 
-def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
+def _list_function_variables(spec: SandboxSpec) -> dict[str, str]:
     """Return the variables that describe the function, and those with which it reaches this cloud."""
     variables = {
         "AWS_REGION": spec.region,
@@ -292,7 +292,7 @@ def _add_folders(environment: dict[str, str], places: ProcessPaths, layers: Sequ
     libraries = [*(str(d / "lib") for d in layers), str(places.task / "lib")]
     _extend(environment, "LD_LIBRARY_PATH", [path for path in libraries if layers])
     modules = [str(d / "nodejs" / "node_modules") for d in layers]
-    _extend(environment, "NODE_PATH", [*modules, *node_path()])
+    _extend(environment, "NODE_PATH", [*modules, *list_node_path()])
 
 
 def _extend(environment: dict[str, str], name: str, more: list[str]) -> None:

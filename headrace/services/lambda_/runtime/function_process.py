@@ -33,11 +33,11 @@ from headrace.services.lambda_.runtime.environment import (
     ProcessPaths,
     RuntimeMissing,
     SandboxSpec,
+    build_command,
     build_environment,
-    command,
-    wrapper,
+    list_wrapper,
 )
-from headrace.services.lambda_.runtime.namespaces import OwnMounts, Walls
+from headrace.services.lambda_.runtime.namespaces import Namespaces, OwnMounts
 from headrace.services.lambda_.runtime.outcome import AnswerParts, AnswerSink, Outcome
 from headrace.services.lambda_.runtime.own_mounts import plan
 from headrace.services.lambda_.runtime.platform_log import (
@@ -46,13 +46,13 @@ from headrace.services.lambda_.runtime.platform_log import (
     ProcessBroken,
     Usage,
     answer_too_large,
-    error_document,
-    exited,
-    timed_out,
+    build_error_document,
+    build_exit_error,
+    build_timeout_error,
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.runtime.visible_files import TASK, TMP, View
+from headrace.services.lambda_.runtime.visible_files import TASK, TMP, VisibleFiles
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Sandbox:
         clock: Clock,
         ids: Ids,
         reaper: ReaperClient,
-        walls: Walls,
+        walls: Namespaces,
         credentials: Credentials,
     ) -> None:
         self.spec = spec
@@ -254,22 +254,24 @@ class Sandbox:
             process = self._start_plain() if view is None else self._start_walled(view)
         except RuntimeMissing as missing:
             raise ProcessBroken(
-                error_document(kind, str(missing)), str(missing), error_type=kind
+                build_error_document(kind, str(missing)), str(missing), error_type=kind
             ) from missing
         except NotStarted as error:
             status = _SHELL_STATUS.get(str(error))
             if status and "AWS_LAMBDA_EXEC_WRAPPER" in dict(self.spec.environment):
                 # A wrapper script is started by a shell, so it is the shell that exits (recorded).
                 why = f"Runtime exited with error: exit status {status}"
-                raise exited(request_id, why) from error
+                raise build_exit_error(request_id, why) from error
             message = f"RequestId: unknown Error: fork/exec: {error}"
-            raise ProcessBroken(error_document(kind, message), message, error_type=kind) from error
+            raise ProcessBroken(
+                build_error_document(kind, message), message, error_type=kind
+            ) from error
         self._process = process
         self._channel.attach(
             output=process.output, end_signal=process.end_signal, only_pid=process.top_pid
         )
 
-    def _start_walled(self, view: View) -> FunctionProcess:
+    def _start_walled(self, view: VisibleFiles) -> FunctionProcess:
         spec = self.spec
         places = ProcessPaths(TASK, spec.opt_dir and OPT, TMP, view.path)
         arguments, environment = self._prepare(places)
@@ -292,7 +294,7 @@ class Sandbox:
 
     def _prepare(self, places: ProcessPaths) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and the environment of a process, and log its start. Raises RuntimeMissing."""
-        arguments = [*wrapper(self.spec, places), *command(self.spec, places)]
+        arguments = [*list_wrapper(self.spec, places), *build_command(self.spec, places)]
         environment = build_environment(
             self.spec,
             runtime_api=self._channel.address,
@@ -338,7 +340,7 @@ class Sandbox:
         return Usage(duration_ms, init_ms, math.ceil(self._most_memory_bytes / _MIB))
 
     def _timeout_error(self, request_id: str, limit_s: float) -> ProcessBroken:
-        return timed_out(request_id, limit_s, self._clock.now_ms())
+        return build_timeout_error(request_id, limit_s, self._clock.now_ms())
 
     def _exit_error(self, request_id: str) -> ProcessBroken:
         status = self._process.wait() if self._process is not None else 0
@@ -349,8 +351,8 @@ class Sandbox:
             why = f"Runtime exited with error: exit status {status}"
         else:
             why = "Runtime exited without providing a reason"
-        return exited(request_id, why)
+        return build_exit_error(request_id, why)
 
     def _memory_error(self, request_id: str) -> ProcessBroken:
         why = "Runtime exited with error: signal: killed"
-        return exited(request_id, why, "Runtime.OutOfMemory")
+        return build_exit_error(request_id, why, "Runtime.OutOfMemory")

@@ -1,10 +1,10 @@
 """A program that starts function processes in Linux namespaces ("behind walls"). Each cloud runs one.
 
 It uses only the standard library and `headrace.walls.namespaces`. At its start it enters a user and a mount namespace,
-and mounts there the files that every function may see (`walls.py` lists them). For each function process it clones
-itself into new namespaces (mounts, processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`, removes the
-machine's other files with `pivot_root`, drops every capability, and then runs the function's interpreter. A clone takes
-a millisecond; `unshare` and `mount` would each be a program to start.
+and mounts there the files that every function may see (`visible_files.py` lists them). For each function process it
+clones itself into new namespaces (mounts, processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`,
+removes the machine's other files with `pivot_root`, drops every capability, and then runs the function's interpreter.
+A clone takes a millisecond; `unshare` and `mount` would each be a program to start.
 
 The clone is process 1 of its process namespace. It waits for the function and reports how the function ended. When the
 clone ends, the kernel ends every process of the function. The launcher ends when its socket closes, which happens
@@ -75,46 +75,48 @@ def _lay_out(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _clone() -> tuple[int, int]:
     """Fork into new namespaces. Return the process id (0 in the clone) and its pidfd."""
     pidfd = ctypes.c_int(-1)
-    wanted = _CloneArguments(
+    clone_arguments = _CloneArguments(
         flags=ns.CLONE_NEWNS | ns.CLONE_NEWPID | ns.CLONE_NEWIPC | _CLONE_PIDFD,
         pidfd=ctypes.addressof(pidfd),
         exit_signal=signal.SIGCHLD,
     )
-    result = ns.libc.syscall(_SYS_CLONE3, ctypes.byref(wanted), ctypes.sizeof(wanted))
+    result = ns.libc.syscall(
+        _SYS_CLONE3, ctypes.byref(clone_arguments), ctypes.sizeof(clone_arguments)
+    )
     return ns.check(result, "clone3"), pidfd.value
 
 
-def _mount_own(stage: str, wanted: Mapping[str, Any]) -> None:
+def _mount_own(stage: str, order: Mapping[str, Any]) -> None:
     """Mount this process's own folders in the shared root, and make that root the process's root."""
     read_only = ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV
-    size_mib = int(wanted["tmp_mib"])
+    size_mib = int(order["tmp_mib"])
     # Limit the number of files to that of a usual file system of this size.
     options = f"size={size_mib}m,nr_inodes={size_mib * 64},mode=1777"
     ns.mount("tmp", f"{stage}/tmp", "tmpfs", ns.MS_NOSUID | ns.MS_NODEV, options)
-    if wanted["fresh_opt"]:
+    if order["fresh_opt"]:
         ns.mount("opt", f"{stage}/opt", "tmpfs", ns.MS_NOSUID | ns.MS_NODEV, "size=4m,mode=755")
-    for path, source in wanted["own"]:
+    for path, source in order["own"]:
         ns.bind(source, ns.make_place(stage, path, source), read_only)
-    if wanted["fresh_opt"]:
+    if order["fresh_opt"]:
         ns.restrict(f"{stage}/opt", read_only)
-    for path in wanted["own_folders"]:
+    for path in order["own_folders"]:
         ns.bind(path, ns.make_place(stage, path, path), ns.ATTR_NOSUID | ns.ATTR_NODEV)
-    ns.hide(wanted["hidden"], stage)
+    ns.hide(order["hidden"], stage)
     ns.enter_root(stage)
 
 
-def _run_function(wanted: Mapping[str, Any], output: int, error: int) -> NoReturn:
+def _run_function(order: Mapping[str, Any], output: int, error: int) -> NoReturn:
     """Run the function's program in place of this one, in a new session, with only its standard streams open."""
     os.setsid()
     os.umask(0o022)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.chdir(wanted["directory"])
+        os.chdir(order["directory"])
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.execve(wanted["arguments"][0], wanted["arguments"], wanted["environment"])
+        os.execve(order["arguments"][0], order["arguments"], order["environment"])
     except OSError as failure:
         _report_failure(error, failure)
     os._exit(127)
@@ -126,21 +128,21 @@ def _report_failure(error: int, failure: OSError) -> None:
 
 
 def _run_as_process_1(
-    stage: str, wanted: Mapping[str, Any], output: int, status: int, error: int
+    stage: str, order: Mapping[str, Any], output: int, status: int, error: int
 ) -> NoReturn:
     """Run as process 1 of a function's namespace: start the function, wait for it, report how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         ns.check(ns.prctl(ns.PR_SET_PDEATHSIG, signal.SIGKILL), "pdeathsig")
-        _mount_own(stage, wanted)
+        _mount_own(stage, order)
         ns.drop_capabilities()
         function = os.fork()
     except OSError as failure:
         _report_failure(error, failure)
         os._exit(1)
     if function == 0:
-        _run_function(wanted, output, error)
+        _run_function(order, output, error)
     os.close(output)
     os.close(error)
     while True:
@@ -160,12 +162,12 @@ def _receive(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     descriptors: list[int] = []
     data = b""
     while len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
-        part, given, _, _ = socket.recv_fds(server, 65536, 3)
+        part, fds, _, _ = socket.recv_fds(server, 65536, 3)
         if not part:
             return None
-        for descriptor in given:
+        for descriptor in fds:
             os.set_inheritable(descriptor, False)
-        descriptors += given
+        descriptors += fds
         data += part
     return json.loads(data[_LENGTH.size :]), descriptors
 
@@ -176,7 +178,7 @@ def _answer(server: socket.socket, message: Mapping[str, Any], descriptors: list
 
 
 def _start(
-    server: socket.socket, stage: str, wanted: Mapping[str, Any], descriptors: list[int]
+    server: socket.socket, stage: str, order: Mapping[str, Any], descriptors: list[int]
 ) -> None:
     output, status, error = descriptors
     try:
@@ -186,7 +188,7 @@ def _start(
     else:
         if pid == 0:
             server.close()
-            _run_as_process_1(stage, wanted, output, status, error)
+            _run_as_process_1(stage, order, output, status, error)
         _answer(server, {"pid": pid}, [pidfd])
         os.close(pidfd)
     finally:

@@ -7,28 +7,28 @@ import os
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_bytes(pid: int) -> int:
+def count_memory_bytes(pid: int) -> int:
     """Return the memory of a process and its descendants without mapped files, or 0 where it is unknown."""
-    return _memory_bytes([pid])
+    return _sum_memory_bytes([pid])
 
 
-def children_memory_bytes(pid: int) -> int:
+def count_children_memory_bytes(pid: int) -> int:
     """Return the memory of a process's descendants alone."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:  # noqa: PTH123
-            return _memory_bytes([int(child) for child in file.read().split()])
+            return _sum_memory_bytes([int(child) for child in file.read().split()])
     except OSError:
         return 0
 
 
-def _memory_bytes(family: list[int]) -> int:
+def _sum_memory_bytes(family: list[int]) -> int:
     total = 0
     # the list grows during this loop
-    for each in family:
+    for process_id in family:
         try:
-            with open(f"/proc/{each}/statm", "rb") as file:  # noqa: PTH123 - once an invocation: Path is slower
+            with open(f"/proc/{process_id}/statm", "rb") as file:  # noqa: PTH123 - once an invocation: Path is slower
                 fields = file.read().split()
-            with open(f"/proc/{each}/task/{each}/children", "rb") as file:  # noqa: PTH123
+            with open(f"/proc/{process_id}/task/{process_id}/children", "rb") as file:  # noqa: PTH123
                 family.extend(map(int, file.read().split()))
         except OSError:
             continue

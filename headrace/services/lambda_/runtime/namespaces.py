@@ -25,9 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.services.lambda_.runtime.memory import children_memory_bytes
+from headrace.services.lambda_.runtime.memory import count_children_memory_bytes
 from headrace.services.lambda_.runtime.process import NotStarted
-from headrace.services.lambda_.runtime.visible_files import OPT, TASK, TMP, View, make_view
+from headrace.services.lambda_.runtime.visible_files import (
+    OPT,
+    TASK,
+    TMP,
+    VisibleFiles,
+    find_visible_files,
+)
 from headrace.walls.launching import command_of
 
 log = logging.getLogger(__name__)
@@ -59,7 +65,7 @@ class OwnMounts:
     tmp_mib: int
 
 
-class Walls:
+class Namespaces:
     """Starts processes behind walls, through one launcher. Thread-safe."""
 
     def __init__(self, data_dir: Path, folders: Sequence[Path] = ()) -> None:
@@ -69,7 +75,7 @@ class Walls:
         self._folders = tuple(folders)
         self._lock = threading.Lock()
         self._launcher: _Launcher | None = None
-        self._view: View | None = None
+        self._view: VisibleFiles | None = None
         self._is_closed = False
 
     @property
@@ -82,7 +88,7 @@ class Walls:
         """Whether this machine is known to permit no walls."""
         return _Known.refusal is not None
 
-    def view(self) -> View | None:
+    def view(self) -> VisibleFiles | None:
         """Start the launcher if needed, and return the view; None where walls are impossible. Raises NotStarted."""
         if self.are_missing:
             return None
@@ -95,7 +101,7 @@ class Walls:
 
     def _start_launcher(self) -> None:
         """Start the launcher. If the machine refuses the first one, functions run without walls. Raises NotStarted."""
-        view = self._view or make_view(self._data_dir, self._folders)
+        view = self._view or find_visible_files(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
             self._launcher = _Launcher(_plan(view, self._stage))
@@ -118,7 +124,7 @@ class Walls:
         """Start a process in /var/task. Raises NotStarted."""
         view = self._view
         assert view is not None
-        wanted = {
+        order = {
             "arguments": list(arguments),
             "environment": dict(environment),
             "directory": str(TASK),
@@ -131,7 +137,7 @@ class Walls:
                         self._start_launcher()
                     if self._launcher is None:
                         raise NotStarted("headrace is stopping")
-                    return self._launcher.start(wanted)
+                    return self._launcher.start(order)
                 except (EOFError, BrokenPipeError, ConnectionError) as error:
                     # Somebody has killed the launcher, and with it all functions.
                     log.warning("the launcher of functions has ended; starting another one")
@@ -172,7 +178,7 @@ class _Known:
             log.warning("%s: this machine permits no walls around them (%s).", NO_WALLS, reason)
 
 
-def _plan(view: View, stage: Path) -> dict[str, Any]:
+def _plan(view: VisibleFiles, stage: Path) -> dict[str, Any]:
     """Return the launcher's first message: the mounts for all functions. Those in /tmp and /opt come per process."""
     return {
         "stage": str(stage),
@@ -187,7 +193,7 @@ def _is_late(path: Path) -> bool:
     return path.is_relative_to(TMP) or path.is_relative_to(OPT)
 
 
-def _process_mounts(view: View, mounts: OwnMounts, data_dir: Path) -> dict[str, Any]:
+def _process_mounts(view: VisibleFiles, mounts: OwnMounts, data_dir: Path) -> dict[str, Any]:
     """Return the mounts of one process for the launcher's message, as pairs of mount point and source."""
     own = [(TASK, mounts.code_dir)]
     late = [path for path in view.seen if _is_late(path)]
@@ -264,12 +270,12 @@ class _Launcher:
             return lines[-1] if lines else ""
         return ""
 
-    def start(self, wanted: Mapping[str, Any]) -> WalledProcess:
+    def start(self, order: Mapping[str, Any]) -> WalledProcess:
         """Start a process. Raises NotStarted, or EOFError or OSError when the launcher has ended."""
         pipes = [os.pipe() for _ in range(3)]
         reading, writing = [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
         try:
-            answer, descriptors = self._ask(wanted, writing)
+            answer, descriptors = self._ask(order, writing)
             if "error" in answer:
                 raise NotStarted(answer["error"])
         except BaseException:
@@ -299,12 +305,12 @@ class _Launcher:
             len(answer) < _LENGTH.size
             or len(answer) < _LENGTH.size + _LENGTH.unpack_from(answer)[0]
         ):
-            part, given, _, _ = socket.recv_fds(self._socket, 65536, 1)
+            part, fds, _, _ = socket.recv_fds(self._socket, 65536, 1)
             if not part:
                 raise EOFError
-            for descriptor in given:
+            for descriptor in fds:
                 os.set_inheritable(descriptor, False)
-            received += given
+            received += fds
             answer += part
         return json.loads(answer[_LENGTH.size :]), received
 
@@ -382,4 +388,4 @@ class WalledProcess:
 
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
-        return children_memory_bytes(self.pid)
+        return count_children_memory_bytes(self.pid)

@@ -43,7 +43,7 @@ class Isolation:
 
     def wrap(self, arguments: Sequence[str]) -> list[str]:
         """Return the command that runs `arguments` with these directories."""
-        tool = _entering()
+        tool = _find_entering_command()
         if tool is None or (self.opt is None and self.tmp_mib is None):
             return list(arguments)
         mount = shlex.quote(str(shutil.which("mount")))
@@ -66,9 +66,9 @@ def plan(*, opt: Path | None, own_tmp: Path, storage_mib: int, needed: Sequence[
         storage_mib: the size limit of the temporary files.
         needed: paths that the process must see, so that nothing may be mounted over them.
     """
-    if _entering() is None:
+    if _find_entering_command() is None:
         return Isolation(None, own_tmp, None)
-    seen = [*needed, *_interpreters()]
+    seen = [*needed, *_list_interpreters()]
     if opt is not None and (not OPT.is_dir() or _covers(OPT, seen)):
         opt = None
     tmp = own_tmp if _covers(TMP, seen) else TMP
@@ -80,15 +80,15 @@ def _covers(folder: Path, paths: Sequence[Path]) -> bool:
 
 
 @functools.cache
-def _interpreters() -> tuple[Path, ...]:
+def _list_interpreters() -> tuple[Path, ...]:
     programs = [sys.executable, sys.prefix, sys.base_prefix, shutil.which("node")]
     # The process needs headrace's own files too, such as the Node.js client.
-    given = [Path(p) for p in programs if p] + [Path(__file__)]
-    return tuple({*given, *(path.resolve() for path in given)})
+    paths = [Path(p) for p in programs if p] + [Path(__file__)]
+    return tuple({*paths, *(path.resolve() for path in paths)})
 
 
 @functools.cache
-def _entering() -> tuple[str, ...] | None:
+def _find_entering_command() -> tuple[str, ...] | None:
     """Return the command that enters new namespaces and runs a shell script there, or None where that fails."""
     tools = [shutil.which(name) for name in ("unshare", "sh", "mount")]
     if not sys.platform.startswith("linux") or None in tools:

@@ -30,28 +30,28 @@ _PADDING = bytes(12)
 
 def is_of_process(pid: int, connection: socket.socket) -> bool:
     """Whether a process or one of its descendants holds the other end of a connection on 127.0.0.1."""
-    inode = _inode_of_peer(connection)
+    inode = _find_peer_inode(connection)
     if not inode:
         return False
     link = f"socket:[{inode}]"
-    return any(link in _links_of(each) for each in _family_of(pid))
+    return any(link in _list_links(process_id) for process_id in _list_family(pid))
 
 
-def _inode_of_peer(connection: socket.socket) -> int:
+def _find_peer_inode(connection: socket.socket) -> int:
     """Return the inode of the other end of a connection; 0 when that is closed already."""
     try:
         near, far = connection.getsockname(), connection.getpeername()
     except OSError:
         return 0
     try:
-        return _inode_by_netlink(far, near)
+        return _find_inode_by_netlink(far, near)
     except FileNotFoundError:
         return 0
     except OSError:
-        return _inode_in_table(far, near)
+        return _find_inode_in_table(far, near)
 
 
-def _inode_by_netlink(local: tuple[str, int], remote: tuple[str, int]) -> int:
+def _find_inode_by_netlink(local: tuple[str, int], remote: tuple[str, int]) -> int:
     """Ask the kernel for one socket. Raises FileNotFoundError, or OSError where the kernel is not to be asked."""
     ends = (socket.inet_aton(local[0]) + _PADDING, socket.inet_aton(remote[0]) + _PADDING)
     question = (
@@ -73,9 +73,9 @@ def _inode_by_netlink(local: tuple[str, int], remote: tuple[str, int]) -> int:
     return int(_INODE.unpack_from(answer, _INODE_OFFSET)[0])
 
 
-def _inode_in_table(local: tuple[str, int], remote: tuple[str, int]) -> int:
+def _find_inode_in_table(local: tuple[str, int], remote: tuple[str, int]) -> int:
     """Find a socket in the kernel's list of all; 0 when it is not there. Slow where there are many."""
-    ends = [f"{_hexadecimal(address)}:{port:04X}" for address, port in (local, remote)]
+    ends = [f"{_format_hexadecimal(address)}:{port:04X}" for address, port in (local, remote)]
     with open("/proc/net/tcp") as table:  # noqa: PTH123 - read line by line
         for line in table:
             fields = line.split()
@@ -84,21 +84,21 @@ def _inode_in_table(local: tuple[str, int], remote: tuple[str, int]) -> int:
     return 0
 
 
-def _hexadecimal(address: str) -> str:
+def _format_hexadecimal(address: str) -> str:
     return f"{struct.unpack('=I', socket.inet_aton(address))[0]:08X}"
 
 
-def _family_of(pid: int) -> Iterator[int]:
+def _list_family(pid: int) -> Iterator[int]:
     """Yield a process and its descendants, whichever of their threads started them."""
     family = [pid]
-    for each in family:
-        yield each
+    for process_id in family:
+        yield process_id
         with contextlib.suppress(OSError):
-            for thread in Path(f"/proc/{each}/task").iterdir():
+            for thread in Path(f"/proc/{process_id}/task").iterdir():
                 family.extend(map(int, (thread / "children").read_text().split()))
 
 
-def _links_of(pid: int) -> set[str]:
+def _list_links(pid: int) -> set[str]:
     """Return what the descriptors of a process are; nothing of a process that has ended."""
     links: set[str] = set()
     with contextlib.suppress(OSError):

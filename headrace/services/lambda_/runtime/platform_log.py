@@ -188,7 +188,7 @@ class PlatformLog:
             f"REPORT RequestId: {request_id}\tDuration: {usage.duration_ms:.2f} ms\t"
             f"Billed Duration: {math.ceil(usage.duration_ms)} ms\t"
             f"Memory Size: {self._spec.memory_mib} MB\t"
-            f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}",
+            f"Max Memory Used: {self._count_used_mib(usage)} MB\t{init}{status}{kind}",
         )
 
     def _json_report(self, request_id: str, usage: Usage, broken: ProcessBroken | None) -> None:
@@ -196,7 +196,7 @@ class PlatformLog:
             "durationMs": round(usage.duration_ms, 3),
             "billedDurationMs": math.ceil(usage.duration_ms),
             "memorySizeMB": self._spec.memory_mib,
-            "maxMemoryUsedMB": self._used_mib(usage),
+            "maxMemoryUsedMB": self._count_used_mib(usage),
         }
         if usage.init_ms is not None:
             metrics["initDurationMs"] = round(usage.init_ms, 3)
@@ -209,45 +209,45 @@ class PlatformLog:
             record["errorType"] = broken.error_type
         self._event("INFO" if broken is None else "WARN", "platform.report", **record)
 
-    def _used_mib(self, usage: Usage) -> int:
+    def _count_used_mib(self, usage: Usage) -> int:
         return min(usage.memory_mib, self._spec.memory_mib)
 
     def _event(self, level: str, kind: str, **record: Any) -> None:
         if _LEVELS.index(level) < self._least:
             return
-        event = {"time": iso_time(self._clock.now_ms()), "type": kind, "record": record}
+        event = {"time": format_iso_time(self._clock.now_ms()), "type": kind, "record": record}
         self._output.platform(json.dumps(event, separators=(",", ":")))
 
 
-def iso_time(now_ms: int) -> str:
+def format_iso_time(now_ms: int) -> str:
     """Return a time in the format of Lambda's logs: `2026-01-31T12:00:00.000Z`."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     return f"{now:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
 
 
-def error_document(kind: str, message: str) -> bytes:
+def build_error_document(kind: str, message: str) -> bytes:
     """Return the error document that a caller gets."""
     return json.dumps({"errorType": kind, "errorMessage": message}).encode()
 
 
-def timed_out(request_id: str, limit_s: float, now_ms: int) -> ProcessBroken:
+def build_timeout_error(request_id: str, limit_s: float, now_ms: int) -> ProcessBroken:
     """Return the error for a function that timed out."""
     text = f"Task timed out after {limit_s:.2f} seconds"
-    payload = error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
-    line = f"{iso_time(now_ms)} {request_id} {text}"
+    payload = build_error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
+    line = f"{format_iso_time(now_ms)} {request_id} {text}"
     return ProcessBroken(payload, line, status="timeout")
 
 
-def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> ProcessBroken:
+def build_exit_error(request_id: str, why: str, kind: str = "Runtime.ExitError") -> ProcessBroken:
     """Return the error for a process that ended or was killed."""
     message = f"RequestId: {request_id} Error: {why}"
-    return ProcessBroken(error_document(kind, message), message, kind, error_type=kind)
+    return ProcessBroken(build_error_document(kind, message), message, kind, error_type=kind)
 
 
 def answer_too_large(*, streamed: bool = False) -> bytes:
     """Return the error for a response that exceeds the size limit."""
     most_bytes = STREAM_BYTES if streamed else RESPONSE_PAYLOAD_BYTES
-    return error_document(
+    return build_error_document(
         "Function.ResponseSizeTooLarge",
         f"Response payload size exceeded maximum allowed payload size ({most_bytes} bytes).",
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from headrace.services.lambda_.runtime.memory import memory_bytes
+from headrace.services.lambda_.runtime.memory import count_memory_bytes
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 
 
@@ -125,4 +125,4 @@ class PlainProcess:
 
     def memory_bytes(self) -> int:
         """See `FunctionProcess.memory_bytes`."""
-        return memory_bytes(self._process.pid)
+        return count_memory_bytes(self._process.pid)

@@ -33,7 +33,7 @@ _SHOWN_CHARACTERS = 400
 _installing = threading.Lock()
 
 
-def sdk_folder() -> Path:
+def find_sdk_folder() -> Path:
     """Return the cache, which a user's clouds share: HEADRACE_NODE_CACHE, or `headrace/node` in the user's cache."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
@@ -60,7 +60,7 @@ def install(package: str) -> str:
     """
     if not is_brought(package):
         return f"{package} is not a package that Lambda's runtimes bring"
-    folder = sdk_folder() / package.removeprefix(_SCOPE)
+    folder = find_sdk_folder() / package.removeprefix(_SCOPE)
     # Only one installation runs at a time; npm's own cache makes the next one quick.
     with _installing:
         return "" if folder.is_dir() else _install(package, folder)
@@ -76,12 +76,12 @@ def _install(package: str, folder: Path) -> str:
         folder,
     )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
+    folder_made = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         ran = subprocess.run(
-            [npm, "install", "--prefix", str(made), "--no-audit", "--no-fund", "--ignore-scripts",
+            [npm, "install", "--prefix", str(folder_made), "--no-audit", "--no-fund", "--ignore-scripts",
              "--no-package-lock", "--loglevel=error", "--fetch-retries=1", f"{package}@3"],
-            cwd=made,
+            cwd=folder_made,
             capture_output=True,
             text=True,
             check=False,
@@ -89,13 +89,13 @@ def _install(package: str, folder: Path) -> str:
             timeout=_LONGEST_S,
         )  # fmt: skip
         if ran.returncode == 0:
-            made.chmod(0o755)
-            made.rename(folder)
+            folder_made.chmod(0o755)
+            folder_made.rename(folder)
             return ""
         cause = " ".join(ran.stderr.split())[:_SHOWN_CHARACTERS]
     except (OSError, subprocess.SubprocessError) as error:
         cause = str(error)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder_made, ignore_errors=True)
     log.warning("npm could not install %s: %s", package, cause)
     return f"headrace installs it with npm, which failed: {cause}"

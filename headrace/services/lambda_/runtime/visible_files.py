@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.services.lambda_.runtime.environment import node_path, node_program
-from headrace.services.lambda_.runtime.sdk_modules import sdk_folder
+from headrace.services.lambda_.runtime.environment import find_node_program, list_node_path
+from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
 
 OPT, TMP, TASK = Path("/opt"), Path("/tmp"), Path("/var/task")
 # The folder of the interpreter in Lambda's runtimes: observed in the first line of the AWS CLI's layer.
@@ -42,7 +42,7 @@ _OF_A_PREFIX = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class VisibleFiles:
     """The files that all functions of a cloud see.
 
     Attributes:
@@ -62,7 +62,9 @@ class View:
         """PATH for functions: the interpreters' folders, then the folders of the cloud's PATH that functions see."""
         shown = (*self.seen, *self.folders, *(link for link, _ in self.links))
         interpreters = [
-            str(Path(program).parent) for program in (sys.executable, node_program()) if program
+            str(Path(program).parent)
+            for program in (sys.executable, find_node_program())
+            if program
         ]
         rest = [part for part in os.get_exec_path() if covers(shown, Path(part))]
         return os.pathsep.join(dict.fromkeys([*interpreters, *rest]))
@@ -73,78 +75,80 @@ def covers(folders: Iterable[Path], path: Path) -> bool:
     return any(path.is_relative_to(folder) for folder in folders)
 
 
-def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
+def find_visible_files(data_dir: Path, folders: Sequence[Path] = ()) -> VisibleFiles:
     """Return the view for functions of the cloud with this `data_dir`, which may also write to `folders`."""
     system = [Path(name) for name in _SYSTEM]
     links = tuple((path, str(path.readlink())) for path in system if path.is_symlink())
     roots = [path for path in system if path.is_dir() and not path.is_symlink()]
-    more = {*_interpreters(), *_settings(), Path(_PROCESSORS)}
+    more = {*_list_interpreters(), *_list_settings(), Path(_PROCESSORS)}
     more |= {store for store in map(Path, _STORES) if any(p.is_relative_to(store) for p in more)}
     seen = list(roots)
     for path in sorted(more, key=lambda path: len(path.parts)):
         # Links in the root folder lead into /usr, which functions see.
         if path.exists() and not covers((*seen, *(link for link, _ in links)), path):
             seen.append(path)
-    links += _runtime_links()
+    links += _list_runtime_links()
     hidden = [Path("/etc") / name for name in _SYSTEM_SECRETS]
-    hidden += [home / name for home in _homes() for name in _HOME_SECRETS]
-    hidden += _spellings(data_dir)
-    return View(tuple(seen), links, tuple(path.resolve() for path in folders), tuple(hidden))
+    hidden += [home / name for home in _list_homes() for name in _HOME_SECRETS]
+    hidden += _list_spellings(data_dir)
+    return VisibleFiles(
+        tuple(seen), links, tuple(path.resolve() for path in folders), tuple(hidden)
+    )
 
 
-def _runtime_links() -> tuple[tuple[Path, str], ...]:
+def _list_runtime_links() -> tuple[tuple[Path, str], ...]:
     """Return links at the paths of AWS's interpreters, which scripts in layers use (such as the AWS CLI in CDK's)."""
-    node = node_program()
+    node = find_node_program()
     programs = [("python", sys.executable), ("python3", sys.executable), ("node", node)]
     return tuple((LANG / "bin" / name, program) for name, program in programs if program)
 
 
-def _homes() -> list[Path]:
+def _list_homes() -> list[Path]:
     """Return the user's home directory, as written and with links resolved; [] for a user without one."""
     home = Path("~").expanduser() if os.path.expanduser("~") != "~" else None  # noqa: PTH111 - Path.home raises an error
-    return [] if home is None else _spellings(home)
+    return [] if home is None else _list_spellings(home)
 
 
-def _spellings(path: Path) -> list[Path]:
+def _list_spellings(path: Path) -> list[Path]:
     """Return a path as written, and with links resolved."""
     written = Path(os.path.abspath(path))  # noqa: PTH100 - links must stay
     return list(dict.fromkeys([written, path.resolve()]))
 
 
-def _interpreters() -> Iterator[Path]:
+def _list_interpreters() -> Iterator[Path]:
     """Yield the files that Python and Node.js need outside the system's folders, and headrace's own."""
     prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
-    node = node_program()
+    node = find_node_program()
     if node is not None:
         # For .../bin/node, as nvm installs it, use the prefix; for a program in any other folder, only the file.
         folder = Path(node).parent
         prefixes.append(str(folder.parent if folder.name == "bin" else node))
     for prefix in dict.fromkeys(prefixes):
-        for path in _spellings(Path(prefix)):
-            yield from _parts(path)
-    yield from _links_of(Path(sys.executable))
+        for path in _list_spellings(Path(prefix)):
+            yield from _list_parts(path)
+    yield from _list_links(Path(sys.executable))
     if node is not None:
-        yield from _links_of(Path(node))
+        yield from _list_links(Path(node))
     # The Node.js client is in headrace's package, which `pip install -e` does not copy into the prefix.
     yield Path(__file__).resolve().parents[3]
-    sdk = sdk_folder()
+    sdk = find_sdk_folder()
     with contextlib.suppress(OSError):
         # The folder must exist to be mounted; packages that are installed later appear in it.
         sdk.mkdir(parents=True, exist_ok=True)
-    for path in (*_import_folders(), *map(Path, node_path()), sdk):
-        for spelling in _spellings(path):
-            yield from _parts(spelling)
+    for path in (*_import_folders(), *map(Path, list_node_path()), sdk):
+        for spelling in _list_spellings(path):
+            yield from _list_parts(spelling)
 
 
-def _parts(prefix: Path) -> Iterator[Path]:
+def _list_parts(prefix: Path) -> Iterator[Path]:
     """Yield a prefix, or only the folders that an interpreter needs if the prefix contains the user's home."""
-    if not any(home.is_relative_to(prefix) for home in _homes()):
+    if not any(home.is_relative_to(prefix) for home in _list_homes()):
         yield prefix
     elif prefix != Path("/"):
         yield from (prefix / name for name in _OF_A_PREFIX)
 
 
-def _links_of(program: Path) -> Iterator[Path]:
+def _list_links(program: Path) -> Iterator[Path]:
     """Yield the program and each link on the way to its file, since all must exist to find the file."""
     for _ in range(40):
         yield program
@@ -164,7 +168,7 @@ def _import_folders() -> Iterator[Path]:
             yield Path(entry)
 
 
-def _settings() -> Iterator[Path]:
+def _list_settings() -> Iterator[Path]:
     """Yield the targets outside /etc to which settings in /etc are links."""
     for name in _SETTINGS:
         real = (Path("/etc") / name).resolve()

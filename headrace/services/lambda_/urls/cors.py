@@ -45,10 +45,10 @@ class FunctionUrlRules:
             return True
         methods = cors.get("AllowMethods") or _SIMPLE_METHODS
         may = request.method in methods or "*" in methods
-        return may and _allowed_origin(cors, origin) is not None
+        return may and _find_allowed_origin(cors, origin) is not None
 
 
-def _allowed_origin(cors: Cors, origin: str) -> str | None:
+def _find_allowed_origin(cors: Cors, origin: str) -> str | None:
     for pattern in cors.get("AllowOrigins", []):
         if pattern == "*":
             return origin if cors.get("AllowCredentials") else "*"
@@ -60,10 +60,10 @@ def _allowed_origin(cors: Cors, origin: str) -> str | None:
     return None
 
 
-def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
+def build_cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
     """Return the CORS headers of a response to a page of an allowed origin, or [] for any other request."""
     sent = request.headers.get("origin")
-    origin = None if sent is None else _allowed_origin(cors, sent)
+    origin = None if sent is None else _find_allowed_origin(cors, sent)
     if origin is None:
         return []
     headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
@@ -75,9 +75,9 @@ def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
     return headers
 
 
-def preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
+def answer_preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
     """Answer a browser's preflight request without invoking the function."""
-    headers = cors_headers(cors, request)
+    headers = build_cors_headers(cors, request)
     if headers:
         for allowed, name in (
             (cors.get("AllowMethods"), "Access-Control-Allow-Methods"),

@@ -29,7 +29,7 @@ from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.policy import INVOKE_URL, Caller, allows
 from headrace.services.lambda_.state import Function
 from headrace.services.lambda_.store import FunctionStore
-from headrace.services.lambda_.urls.cors import cors_headers, preflight
+from headrace.services.lambda_.urls.cors import answer_preflight, build_cors_headers
 
 URL_PATH = "/_headrace/function-url/"
 _HOST_MARK = ".lambda-url."
@@ -63,7 +63,7 @@ class _Target:
     domain: str
 
 
-def _target(request: HttpRequest) -> _Target | None:
+def _parse_target(request: HttpRequest) -> _Target | None:
     host = request.headers.get("host", "")
     domain = host.partition(":")[0]
     # Check the host first: a function's own host serves only that function, so that its pages reach nothing else.
@@ -87,11 +87,11 @@ class FunctionUrls:
 
     def cors_of(self, request: HttpRequest) -> Cors:
         """Return the Cors configuration of the function URL that a request is for, or {} when there is none."""
-        target = _target(request)
-        found = self._functions.of_url(target.url_id) if target is not None else None
-        if found is None:
+        target = _parse_target(request)
+        target_function = self._functions.of_url(target.url_id) if target is not None else None
+        if target_function is None:
             return {}
-        function, alias = found
+        function, alias = target_function
         return function.urls[alias].get("Cors") or {}
 
     def answer(self, request: HttpRequest) -> HttpResponse:
@@ -102,34 +102,34 @@ class FunctionUrls:
         return response
 
     def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
-        target = _target(request)
-        found = self._functions.of_url(target.url_id) if target is not None else None
-        if target is None or found is None:
-            return _refusal(403, "AccessDeniedException", _FORBIDDEN)
-        function, alias = found
+        target = _parse_target(request)
+        target_function = self._functions.of_url(target.url_id) if target is not None else None
+        if target is None or target_function is None:
+            return _build_refusal(403, "AccessDeniedException", _FORBIDDEN)
+        function, alias = target_function
         if alias and alias not in function.aliases:
-            return _refusal(403, "AccessDeniedException", None)  # the alias was deleted
+            return _build_refusal(403, "AccessDeniedException", None)  # the alias was deleted
         config = function.urls[alias]
         cors: Cors = config.get("Cors") or {}
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
-            return preflight(cors, request)
+            return answer_preflight(cors, request)
         # Nobody looks at signatures of requests to a URL that anybody may call.
         signer = request.signer if config["AuthType"] == "AWS_IAM" else None
         if not _is_allowed(function, alias, config["AuthType"], signer):
-            return _refusal(403, "AccessDeniedException", _FORBIDDEN)
+            return _build_refusal(403, "AccessDeniedException", _FORBIDDEN)
         if request.body_file is not None or len(request.body) > SYNC_PAYLOAD_BYTES:
-            return _refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
-        event = _event(request, target, request_id, self._clock.now_ms(), signer)
-        ref = function.ref.with_qualifier(alias or None)
+            return _build_refusal(413, "RequestEntityTooLargeException", "Request Entity Too Large")
+        event = _build_event(request, target, request_id, self._clock.now_ms(), signer)
+        ref = function.ref.replace_qualifier(alias or None)
         payload = json.dumps(event, separators=(",", ":")).encode()
         try:
             response = self._invoke(
                 ref, payload, event, streams=config.get("InvokeMode") == _STREAM
             )
         except FunctionThrottled:
-            return _refusal(429, "TooManyRequestsException", "Rate Exceeded.")
+            return _build_refusal(429, "TooManyRequestsException", "Rate Exceeded.")
         if cors:
-            own = cors_headers(cors, request)
+            own = build_cors_headers(cors, request)
             named = {name.lower() for name, _ in own}
             response.headers = [h for h in response.headers if h[0].lower() not in named] + own
         return response
@@ -142,10 +142,10 @@ class FunctionUrls:
         dispatcher = self._dispatcher
         if not streams:
             result = dispatcher.invoke(ref, payload, request_id=request_id, trace_id=trace_id)
-            return _bad_gateway() if result.function_error else response_of(result.payload)
+            return _bad_gateway() if result.function_error else build_response(result.payload)
         stream = AnswerStream(dispatcher, ref, payload, request_id=request_id, trace_id=trace_id)
         stream.start()
-        return _streamed(stream.items())
+        return _build_streamed_response(stream.items())
 
 
 # --- access ----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _is_allowed(function: Function, alias: str, auth_type: str, signer: Signer |
     if signer is None:
         return True
     # IAM counts the function's own policy too.
-    arn = function.ref.with_qualifier(alias or None).qualified_arn
+    arn = function.ref.replace_qualifier(alias or None).qualified_arn
     keys = {name: (value,) for name, value in context.items()}
     return not signer.denial(INVOKE_URL, arn, keys)
 
@@ -170,7 +170,7 @@ def _is_allowed(function: Function, alias: str, auth_type: str, signer: Signer |
 # --- the event --------------------------------------------------------------------------------
 
 
-def _event(
+def _build_event(
     request: HttpRequest, target: _Target, request_id: str, now_ms: int, signer: Signer | None
 ) -> dict[str, Any]:
     headers = {k: v for k, v in request.headers.items() if k != "cookie"}
@@ -183,19 +183,19 @@ def _event(
         "rawPath": target.path,
         "rawQueryString": request.query,
         "headers": headers,
-        "requestContext": _context(request, target, request_id, now_ms, signer),
+        "requestContext": _build_context(request, target, request_id, now_ms, signer),
         "isBase64Encoded": False,
     }
     if request.query:
-        event["queryStringParameters"] = _parameters(request)
+        event["queryStringParameters"] = _read_parameters(request)
     if request.headers.get("cookie"):
         event["cookies"] = [c.strip() for c in request.headers["cookie"].split(";")]
     if request.body:
-        event["body"], event["isBase64Encoded"] = _body(request)
+        event["body"], event["isBase64Encoded"] = _read_body(request)
     return event
 
 
-def _context(
+def _build_context(
     request: HttpRequest, target: _Target, request_id: str, now_ms: int, signer: Signer | None
 ) -> dict[str, Any]:
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -222,7 +222,7 @@ def _context(
     return context
 
 
-def _parameters(request: HttpRequest) -> dict[str, str]:
+def _read_parameters(request: HttpRequest) -> dict[str, str]:
     """Return the query's parameters; the values of a repeated parameter are joined with commas."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(request.query, keep_blank_values=True):
@@ -230,7 +230,7 @@ def _parameters(request: HttpRequest) -> dict[str, str]:
     return parameters
 
 
-def _body(request: HttpRequest) -> tuple[str, bool]:
+def _read_body(request: HttpRequest) -> tuple[str, bool]:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if _TEXT.match(content_type):
         try:
@@ -243,7 +243,7 @@ def _body(request: HttpRequest) -> tuple[str, bool]:
 # --- the response -----------------------------------------------------------------------------
 
 
-def _refusal(status: int, code: str, message: str | None) -> HttpResponse:
+def _build_refusal(status: int, code: str, message: str | None) -> HttpResponse:
     headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", code)]
     return HttpResponse(status, headers, json.dumps({"Message": message}).encode())
 
@@ -256,7 +256,7 @@ def _bad_gateway() -> HttpResponse:
     return HttpResponse(502, headers, b"Internal Server Error")
 
 
-def response_of(payload: bytes) -> HttpResponse:
+def build_response(payload: bytes) -> HttpResponse:
     """Return the HTTP response that a function's payload describes."""
     try:
         value: Any = json.loads(payload or b"null")
@@ -268,12 +268,12 @@ def response_of(payload: bytes) -> HttpResponse:
         )  # no JSON quotes
         return HttpResponse(200, [("Content-Type", "application/json")], body)
     try:
-        return _structured(cast("dict[str, Any]", value))
+        return _build_structured_response(cast("dict[str, Any]", value))
     except (TypeError, ValueError, AttributeError):
         return _bad_gateway()
 
 
-def _structured(value: Mapping[str, Any]) -> HttpResponse:
+def _build_structured_response(value: Mapping[str, Any]) -> HttpResponse:
     body = value.get("body")
     if body is None:
         data = b""
@@ -281,23 +281,23 @@ def _structured(value: Mapping[str, Any]) -> HttpResponse:
         data = base64.b64decode(body) if value.get("isBase64Encoded") else body.encode()
     else:
         data = json.dumps(body).encode()
-    return HttpResponse(int(value["statusCode"]), _headers(value), data)
+    return HttpResponse(int(value["statusCode"]), _build_headers(value), data)
 
 
-def _headers(value: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _build_headers(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     members = cast("dict[str, Any]", value.get("headers") or {})
-    given = {name.lower(): str(text) for name, text in members.items()}
-    given.setdefault("content-type", "application/json")
+    members_by_name = {name.lower(): str(text) for name, text in members.items()}
+    members_by_name.setdefault("content-type", "application/json")
     # The server itself sets these headers.
     for name in ("content-length", "transfer-encoding", "connection"):
-        given.pop(name, None)
-    if any("\r" in text or "\n" in text for text in (*given, *given.values())):
+        members_by_name.pop(name, None)
+    if any("\r" in text or "\n" in text for text in (*members_by_name, *members_by_name.values())):
         raise ValueError("a header has more than one line")
     cookies = cast("list[str]", value.get("cookies") or [])
-    return [*given.items(), *(("Set-Cookie", str(cookie)) for cookie in cookies)]
+    return [*members_by_name.items(), *(("Set-Cookie", str(cookie)) for cookie in cookies)]
 
 
-def _streamed(items: Iterator[Part | InvokeResult]) -> HttpResponse:
+def _build_streamed_response(items: Iterator[Part | InvokeResult]) -> HttpResponse:
     """Return a response that starts as soon as its status and headers are known."""
     gathered = b""
     for item in items:
@@ -311,7 +311,7 @@ def _streamed(items: Iterator[Part | InvokeResult]) -> HttpResponse:
         if end:
             try:
                 value: dict[str, Any] = json.loads(prelude)
-                status, headers = int(value.get("statusCode", 200)), _headers(value)
+                status, headers = int(value.get("statusCode", 200)), _build_headers(value)
             except (ValueError, TypeError, AttributeError):
                 return _bad_gateway()
             return HttpResponse(status, headers, _rest(rest, items))

@@ -39,20 +39,20 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
     name = request["Bucket"]
     if not is_bucket_name(name):
         raise invalid_bucket_name(name)
-    wanted = request.get("CreateBucketConfiguration", {}).get("LocationConstraint")
-    if wanted == "us-east-1":
+    constraint = request.get("CreateBucketConfiguration", {}).get("LocationConstraint")
+    if constraint == "us-east-1":
         raise AwsError(
             "InvalidLocationConstraint",
             "The specified location-constraint is not valid",
             400,
-            {"LocationConstraint": wanted},
+            {"LocationConstraint": constraint},
         )
-    stated = "eu-west-1" if wanted == "EU" else wanted
+    stated = "eu-west-1" if constraint == "EU" else constraint
     if call.region not in ("us-east-1", stated):
         raise AwsError(
             "IllegalLocationConstraintException",
-            f"The {wanted or 'unspecified'} location constraint is incompatible for the region specific endpoint this"
-            " request was sent to.",
+            f"The {constraint or 'unspecified'} location constraint is incompatible for the region specific endpoint"
+            " this request was sent to.",
         )
     with s3.lock:
         if s3.has_bucket(name):
@@ -75,8 +75,10 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
                 )
         else:
             region = stated or "us-east-1"
-            bucket = Bucket(call.account, region, call.now_ms, dict(_first_configurations(request)))
-            grants = acls.of_bucket(request, bucket)
+            bucket = Bucket(
+                call.account, region, call.now_ms, dict(_list_first_configurations(request))
+            )
+            grants = acls.list_bucket_grants(request, bucket)
             if grants:
                 bucket.configurations[acls.NAME] = grants
             if bucket.versioning:
@@ -98,7 +100,7 @@ class FirstConfigurations(TypedDict):
     BucketTagging: NotRequired[Tagging]
 
 
-def _first_configurations(request: CreateBucketInput) -> FirstConfigurations:
+def _list_first_configurations(request: CreateBucketInput) -> FirstConfigurations:
     """Return the configurations of a new bucket. Since April 2023, AWS blocks public access and turns ACLs off."""
     ownership = request.get("ObjectOwnership")
     if ownership is None:
@@ -162,11 +164,11 @@ def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOu
     """Return the account's buckets, sorted by name. Source: API_ListBuckets."""
     prefix = request.get("Prefix") or ""
     after = request.get("ContinuationToken") or ""
-    given = request.get("MaxBuckets")
-    limit = limits.LIST_BUCKETS if given is None else given
+    most = request.get("MaxBuckets")
+    limit = limits.LIST_BUCKETS if most is None else most
     if not 1 <= limit <= limits.LIST_BUCKETS:  # the range is documented, the message is assumed
         sentence = "Argument max-buckets must be an integer between 1 and 10000."
-        raise invalid_argument(sentence, "max-buckets", str(given))
+        raise invalid_argument(sentence, "max-buckets", str(most))
     names = sorted(
         name
         for name, bucket in s3.buckets().items()
@@ -204,7 +206,7 @@ def get_bucket_location(
 def get_bucket_acl(s3: S3, call: Call, request: GetBucketAclInput) -> GetBucketAclOutput:
     """Return a bucket's grants; by default the owner has full control. Source: API_GetBucketAcl."""
     grants: acls.Grants = s3.bucket(request["Bucket"]).configurations.get(acls.NAME) or []
-    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(grants))}
+    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.render_grants(grants))}
 
 
 @operation("PutBucketAcl")
@@ -212,5 +214,5 @@ def put_bucket_acl(s3: S3, call: Call, request: PutBucketAclInput) -> None:
     """Replace a bucket's grants. They are stored and returned, but do not give access. Source: API_PutBucketAcl."""
     with s3.lock:
         bucket = s3.bucket(request["Bucket"])
-        bucket.configurations[acls.NAME] = acls.replaced(request, bucket, is_bucket=True)
+        bucket.configurations[acls.NAME] = acls.read_new_grants(request, bucket, is_bucket=True)
         s3.save_bucket(request["Bucket"], bucket)

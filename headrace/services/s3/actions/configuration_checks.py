@@ -22,7 +22,7 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.policies import check_bucket_policy
 from headrace.services.s3.state import Bucket, NamesBucket
-from headrace.services.s3.writes import bad_tag, checked_tags
+from headrace.services.s3.writes import bad_tag, check_tags
 
 
 def _check_one_rule(value: shapes.OwnershipControls, request: NamesBucket, bucket: Bucket) -> None:
@@ -48,7 +48,9 @@ class LifecycleWithSizes(shapes.BucketLifecycleConfiguration):
     TransitionDefaultMinimumObjectSize: str
 
 
-def with_sizes(value: shapes.BucketLifecycleConfiguration, sizes: str | None) -> LifecycleWithSizes:
+def add_minimum_size(
+    value: shapes.BucketLifecycleConfiguration, sizes: str | None
+) -> LifecycleWithSizes:
     """Return lifecycle rules with their TransitionDefaultMinimumObjectSize. Raises AwsError."""
     lifecycle.check(value)
     sizes = sizes or lifecycle.DEFAULT_SIZES
@@ -61,7 +63,7 @@ def _check_tags(value: shapes.Tagging, request: NamesBucket, bucket: Bucket) -> 
     tags = _pairs_of(value)
     held = dict(_pairs_of(bucket.configurations.get("BucketTagging")))
     # PutBucketTagging replaces all tags, so the request must repeat AWS's own tags unchanged.
-    checked_tags(
+    check_tags(
         [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
         "System tags cannot be added/updated by requester",
         limits.TAGS_PER_BUCKET,
@@ -118,7 +120,7 @@ def check_logging(s3: S3, value: shapes.BucketLoggingStatus, bucket: Bucket) -> 
         )
 
 
-def checked_replication(
+def check_replication(
     s3: S3, call: Call, value: shapes.ReplicationConfiguration, bucket: Bucket
 ) -> shapes.ReplicationConfiguration:
     """Return a checked replication configuration in which each rule has an ID. Raises AwsError."""

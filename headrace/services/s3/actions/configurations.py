@@ -24,11 +24,11 @@ from headrace.services.s3 import (
 )
 from headrace.services.s3.actions.configuration_checks import (
     CHECKS,
+    add_minimum_size,
     check_logging,
     check_policy,
-    checked_replication,
+    check_replication,
     system_tags,
-    with_sizes,
 )
 from headrace.services.s3.backend import S3
 from headrace.services.s3.state import NamesBucket
@@ -145,7 +145,7 @@ _TABLE = [
 ]
 
 
-def _putter(row: Configuration) -> Action:
+def _build_put(row: Configuration) -> Action:
     def put(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object] | None:
         if row.member == "Policy":
             # Before the lock: whom it names, IAM knows, which may be deleting somebody and wait for this lock.
@@ -159,7 +159,7 @@ def _putter(row: Configuration) -> Action:
                 cors.check(value)
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
-                kept = s3.notifications.checked(
+                kept = s3.notifications.check(
                     request["Bucket"], value, account=bucket.account, skip_validation=skips
                 )
             if row.name in CHECKS:
@@ -167,9 +167,9 @@ def _putter(row: Configuration) -> Action:
             if row.name == "BucketLogging":
                 check_logging(s3, value, bucket)
             if row.name == "BucketReplication":
-                kept = checked_replication(s3, call, value, bucket)
+                kept = check_replication(s3, call, value, bucket)
             if row.name == lifecycle.NAME:
-                sized = with_sizes(value, request.get(lifecycle.SIZES))
+                sized = add_minimum_size(value, request.get(lifecycle.SIZES))
                 kept, answer = sized, {lifecycle.SIZES: sized["TransitionDefaultMinimumObjectSize"]}
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(kept, default=str))
@@ -181,7 +181,7 @@ def _putter(row: Configuration) -> Action:
     return operation(f"Put{row.name}")(put)
 
 
-def _getter(row: Configuration) -> Action:
+def _build_get(row: Configuration) -> Action:
     def get(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         bucket = s3.bucket(request["Bucket"])
         value = bucket.configurations.get(row.name)
@@ -194,7 +194,7 @@ def _getter(row: Configuration) -> Action:
     return operation(f"Get{row.name}")(get)
 
 
-def _deleter(row: Configuration) -> Action:
+def _build_delete(row: Configuration) -> Action:
     def delete(s3: S3, call: Call, request: NamesBucket) -> None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
@@ -207,10 +207,10 @@ def _deleter(row: Configuration) -> Action:
     return operation(row.delete_name or f"Delete{row.name}")(delete)
 
 
-def _actions(row: Configuration) -> list[Action]:
-    makers: list[Callable[[Configuration], Action]] = [_putter, _getter]
+def _build_actions(row: Configuration) -> list[Action]:
+    makers: list[Callable[[Configuration], Action]] = [_build_put, _build_get]
     if row.deletable:
-        makers.append(_deleter)
+        makers.append(_build_delete)
     return [make(row) for make in makers]
 
 
@@ -219,14 +219,17 @@ def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput)
     """Enable or suspend versioning. MFA delete is stored but not enforced. Source: API_PutBucketVersioning."""
     with s3.lock, s3.files.lock:
         bucket = s3.bucket(request["Bucket"])
-        given = request["VersioningConfiguration"]
-        status = given.get("Status")
+        configuration = request["VersioningConfiguration"]
+        status = configuration.get("Status")
         if not status:
             raise AwsError(
                 "IllegalVersioningConfigurationException",
                 "The Versioning element must be specified",
             )
-        if status not in ("Enabled", "Suspended") or given.get("MFADelete") not in _MFA_DELETE:
+        if (
+            status not in ("Enabled", "Suspended")
+            or configuration.get("MFADelete") not in _MFA_DELETE
+        ):
             raise malformed_xml()
         if status == "Suspended" and "ObjectLockConfiguration" in bucket.configurations:
             raise AwsError(
@@ -235,7 +238,7 @@ def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput)
                 409,
             )
         bucket.configurations["BucketVersioning"] = {
-            name: value for name, value in given.items() if value
+            name: value for name, value in configuration.items() if value
         }
         if status == "Enabled" and not bucket.versioned_since_ms:
             bucket.versioned_since_ms = call.now_ms
@@ -276,7 +279,7 @@ def get_bucket_policy_status(
 
 
 CONFIGURATIONS: list[Action] = [
-    *(action for row in _TABLE for action in _actions(row)),
+    *(action for row in _TABLE for action in _build_actions(row)),
     get_bucket_policy_status,
     get_bucket_versioning,
     put_bucket_versioning,

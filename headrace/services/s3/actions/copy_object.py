@@ -25,7 +25,7 @@ from headrace.services.s3.state import NULL_VERSION, StoredObject
 from headrace.services.s3.writes import KEPT_HEADERS
 
 
-def source_object(
+def find_source_object(
     s3: S3, request: CopyObjectInput | UploadPartCopyInput, now_ms: int
 ) -> StoredObject:
     """Return the object that CopySource names, after checking the request's conditions. Raises AwsError."""
@@ -68,19 +68,19 @@ def _check_conditions(
     if match is not None:
         if match.strip('"') != stored.etag:
             raise precondition_failed("x-amz-copy-source-If-Match")
-    elif _seconds(request.get("CopySourceIfUnmodifiedSince"), modified_s) < modified_s:
+    elif _convert_to_seconds(request.get("CopySourceIfUnmodifiedSince"), modified_s) < modified_s:
         raise precondition_failed("x-amz-copy-source-If-Unmodified-Since")
     none_match = request.get("CopySourceIfNoneMatch")
     if none_match is not None:
         if none_match.strip('"') == stored.etag:
             raise precondition_failed("x-amz-copy-source-If-None-Match")
     else:
-        since_s = _seconds(request.get("CopySourceIfModifiedSince"), -1)
+        since_s = _convert_to_seconds(request.get("CopySourceIfModifiedSince"), -1)
         if now_ms // 1000 >= since_s >= modified_s:
             raise precondition_failed("x-amz-copy-source-If-Modified-Since")
 
 
-def _seconds(value: Any, default: int) -> int:
+def _convert_to_seconds(value: Any, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, datetime):
@@ -96,7 +96,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     """Copy an object with its metadata, or with new metadata. Source: API_CopyObject."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    source = source_object(s3, request, call.now_ms)
+    source = find_source_object(s3, request, call.now_ms)
     _check_directives(request)
     encryption.check_read(source, request, "CopySource")
     reads.check_readable(source)
@@ -109,12 +109,12 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
             "This copy request is illegal because it is trying to copy an object to itself without changing the"
             " object's metadata, storage class, website redirect location or encryption attributes.",
         )
-    params = _params(source, request, replace=replace)
+    params = _build_params(source, request, replace=replace)
     temporary = s3.files.temporary()
     try:
         copy_file(source.path, temporary, 0, source.size_bytes)
         body = Body(file=temporary)
-        for name in _wanted_checksums(source, request):
+        for name in _list_wanted_checksums(source, request):
             params[name] = checksums.compute(name, body)
         stored = s3.write(request["Bucket"], request["Key"], body, params, event=CREATED_COPY)
     finally:
@@ -124,7 +124,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     answer: CopyObjectOutput = {
         "CopyObjectResult": cast("CopyObjectResult", result),
     }
-    answer |= cast("CopyObjectOutput", encryption.members(stored.encryption))
+    answer |= cast("CopyObjectOutput", encryption.render_members(stored.encryption))
     if source.version_id != NULL_VERSION:
         answer["CopySourceVersionId"] = source.version_id
     if s3.bucket(stored.bucket).versioning:
@@ -182,7 +182,9 @@ _OF_THE_COPY = (
 )
 
 
-def _params(source: StoredObject, request: CopyObjectInput, *, replace: bool) -> dict[str, object]:
+def _build_params(
+    source: StoredObject, request: CopyObjectInput, *, replace: bool
+) -> dict[str, object]:
     """Return the parameters of the PutObject that writes the copy."""
     params: dict[str, object] = {
         name: value for name, value in request.items() if name in _OF_THE_COPY
@@ -207,7 +209,7 @@ def _params(source: StoredObject, request: CopyObjectInput, *, replace: bool) ->
     return params
 
 
-def _wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
+def _list_wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
     """Return the name of the copy's checksum: the requested one, or else the source's."""
-    name = checksums.of_algorithm(request.get("ChecksumAlgorithm"))
+    name = checksums.find_checksum_name(request.get("ChecksumAlgorithm"))
     return [name] if name else list(source.checksums)[:1]

@@ -74,14 +74,14 @@ def delete_objects(s3: S3, call: Call, request: DeleteObjectsInput) -> DeleteObj
     """Delete up to 1,000 objects or versions. Source: API_DeleteObjects."""
     bypass = request.get("BypassGovernanceRetention")
     locks.check_bypass(s3.bucket(request["Bucket"]), bypass)
-    wanted = request["Delete"].get("Objects") or []
-    if not 0 < len(wanted) <= limits.DELETE_KEYS:
+    objects = request["Delete"].get("Objects") or []
+    if not 0 < len(objects) <= limits.DELETE_KEYS:
         raise malformed_xml()
-    if not all(item.get("Key") for item in wanted):
+    if not all(item.get("Key") for item in objects):
         raise malformed_xml()
     deleted: list[DeletedObject] = []
     errors: list[Error] = []
-    for item in wanted:
+    for item in objects:
         try:
             deleted.append(
                 _delete_one(s3, request["Bucket"], item, bypass=encryption.is_true(bypass))

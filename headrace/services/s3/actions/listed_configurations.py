@@ -58,7 +58,7 @@ _KINDS = [
 ]
 
 
-def _putter(kind: ConfigurationKind) -> Action:
+def _build_put(kind: ConfigurationKind) -> Action:
     name = f"PutBucket{kind.member}"
 
     def put(s3: S3, call: Call, request: NamesConfiguration) -> None:
@@ -88,17 +88,17 @@ def _putter(kind: ConfigurationKind) -> Action:
     return operation(name)(put)
 
 
-def _getter(kind: ConfigurationKind) -> Action:
+def _build_get(kind: ConfigurationKind) -> Action:
     def get(s3: S3, call: Call, request: NamesConfiguration) -> Mapping[str, object]:
-        return {kind.member: _found(s3, kind, request)}
+        return {kind.member: _find_configurations(s3, kind, request)}
 
     return operation(f"GetBucket{kind.member}")(get)
 
 
-def _deleter(kind: ConfigurationKind) -> Action:
+def _build_delete(kind: ConfigurationKind) -> Action:
     def delete(s3: S3, call: Call, request: NamesConfiguration) -> None:
         with s3.lock:
-            _found(s3, kind, request)
+            _find_configurations(s3, kind, request)
             bucket = s3.bucket(request["Bucket"])
             kept: dict[str, Any] = bucket.configurations[kind.member]
             left = {name: value for name, value in kept.items() if name != request["Id"]}
@@ -108,11 +108,11 @@ def _deleter(kind: ConfigurationKind) -> Action:
     return operation(f"DeleteBucket{kind.member}")(delete)
 
 
-def _lister(kind: ConfigurationKind) -> Action:
+def _build_list(kind: ConfigurationKind) -> Action:
     def list_all(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
         token = request.get("ContinuationToken")
-        after = "" if token is None else _opened(token)
+        after = "" if token is None else _decode_token(token)
         names = sorted(name for name in kept if name > after)
         page = names[:LISTED_CONFIGURATIONS_PAGE]
         answer: dict[str, object] = {"IsTruncated": len(page) < len(names)}
@@ -127,14 +127,16 @@ def _lister(kind: ConfigurationKind) -> Action:
     return operation(f"ListBucket{kind.member}s")(list_all)
 
 
-def _found(s3: S3, kind: ConfigurationKind, request: NamesConfiguration) -> Mapping[str, object]:
+def _find_configurations(
+    s3: S3, kind: ConfigurationKind, request: NamesConfiguration
+) -> Mapping[str, object]:
     kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
     if request["Id"] not in kept:
         raise AwsError("NoSuchConfiguration", "The specified configuration does not exist.", 404)
     return kept[request["Id"]]
 
 
-def _opened(token: str) -> str:
+def _decode_token(token: str) -> str:
     try:
         return base64.b64decode(token, validate=True).decode()
     except (binascii.Error, ValueError) as error:
@@ -161,5 +163,5 @@ def _is_of_model(shape: Any, value: Any) -> bool:
 
 
 LISTED: list[Action] = [
-    make(kind) for kind in _KINDS for make in (_putter, _getter, _deleter, _lister)
+    make(kind) for kind in _KINDS for make in (_build_put, _build_get, _build_delete, _build_list)
 ]

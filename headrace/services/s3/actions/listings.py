@@ -40,7 +40,7 @@ class Page:
     more_after: str | None
 
 
-def page_of(
+def build_page(
     objects: Iterable[StoredObject], prefix: str, delimiter: str, after: str, limit: int
 ) -> Page:
     """Return the page of `objects` (sorted by key) that follows `after`, which is a key or a common prefix."""
@@ -50,7 +50,7 @@ def page_of(
         return page
     for stored in objects:
         key = stored.key
-        rolled = rolled_up(key, prefix, delimiter)
+        rolled = find_common_prefix(key, prefix, delimiter)
         name = rolled or key
         # After a page that ends in a common prefix, skip all keys with that prefix.
         if key <= after or (rolled and rolled <= after) or name == last:
@@ -66,12 +66,12 @@ def page_of(
     return page
 
 
-def rolled_up(key: str, prefix: str, delimiter: str) -> str:
+def find_common_prefix(key: str, prefix: str, delimiter: str) -> str:
     """Return the common prefix that replaces a key in a listing, or "" when the key itself is listed."""
     if not delimiter:
         return ""
-    head, found, _ = key[len(prefix) :].partition(delimiter)
-    return prefix + head + delimiter if found else ""
+    head, parts, _ = key[len(prefix) :].partition(delimiter)
+    return prefix + head + delimiter if parts else ""
 
 
 def _limit(request: _Request) -> int:
@@ -83,7 +83,7 @@ def _limit(request: _Request) -> int:
     return min(limit, limits.LIST_KEYS)
 
 
-def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> Object:
+def _render_object(stored: StoredObject, encode: Callable[[str], str], *, owner: bool) -> Object:
     value: Object = {
         "Key": encode(stored.key),
         "LastModified": moment(stored.last_modified_ms),
@@ -94,13 +94,13 @@ def _content(stored: StoredObject, encode: Callable[[str], str], *, owner: bool)
     if stored.checksums:
         algorithms = [name.removeprefix("Checksum") for name in stored.checksums]
         value["ChecksumAlgorithm"] = algorithms
-        value["ChecksumType"] = reads.type_of(stored)
+        value["ChecksumType"] = reads.find_checksum_type(stored)
     if owner:
         value["Owner"] = OWNER
     return value
 
 
-def _encoder(request: _Request) -> Callable[[str], str]:
+def _find_encoder(request: _Request) -> Callable[[str], str]:
     encoding = request.get("EncodingType")
     if encoding not in (None, "", "url"):
         raise invalid_argument(
@@ -109,7 +109,9 @@ def _encoder(request: _Request) -> Callable[[str], str]:
     return functools.partial(quote, safe="/") if encoding else str
 
 
-def _common(request: _Request, page: Page, encode: Callable[[str], str]) -> ListObjectsOutput:
+def _render_common(
+    request: _Request, page: Page, encode: Callable[[str], str]
+) -> ListObjectsOutput:
     """Return the members that the responses of all listings have."""
     value: ListObjectsOutput = {
         "Name": request["Bucket"],
@@ -127,11 +129,11 @@ def _common(request: _Request, page: Page, encode: Callable[[str], str]) -> List
     return value
 
 
-def _page(s3: S3, request: _Request, after: str) -> Page:
+def _find_page(s3: S3, request: _Request, after: str) -> Page:
     s3.bucket(request["Bucket"])
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     objects = s3.files.scan(request["Bucket"], prefix, after=after, roll=delimiter == "/")
-    return page_of(objects, prefix, delimiter, after, _limit(request))
+    return build_page(objects, prefix, delimiter, after, _limit(request))
 
 
 @operation("ListObjectsV2")
@@ -148,11 +150,11 @@ def list_objects_v2(s3: S3, call: Call, request: ListObjectsV2Input) -> ListObje
             raise invalid_argument(
                 "The continuation token provided is incorrect", "continuation-token", token
             ) from error
-    page = _page(s3, request, after)
-    encode = _encoder(request)
-    answer = cast("ListObjectsV2Output", _common(request, page, encode))
+    page = _find_page(s3, request, after)
+    encode = _find_encoder(request)
+    answer = cast("ListObjectsV2Output", _render_common(request, page, encode))
     owner = bool(request.get("FetchOwner"))
-    answer["Contents"] = [_content(stored, encode, owner=owner) for stored in page.objects]
+    answer["Contents"] = [_render_object(stored, encode, owner=owner) for stored in page.objects]
     answer["KeyCount"] = len(page.objects) + len(page.prefixes)
     if token is not None:
         answer["ContinuationToken"] = token
@@ -169,11 +171,11 @@ def list_objects_v2(s3: S3, call: Call, request: ListObjectsV2Input) -> ListObje
 @operation("ListObjects")
 def list_objects(s3: S3, call: Call, request: ListObjectsInput) -> ListObjectsOutput:
     """Return a page of keys, in the older form of ListObjectsV2. Source: API_ListObjects."""
-    page = _page(s3, request, request.get("Marker") or "")
-    encode = _encoder(request)
-    answer = _common(request, page, encode)
+    page = _find_page(s3, request, request.get("Marker") or "")
+    encode = _find_encoder(request)
+    answer = _render_common(request, page, encode)
     answer["Marker"] = encode(request.get("Marker") or "")
-    answer["Contents"] = [_content(stored, encode, owner=True) for stored in page.objects]
+    answer["Contents"] = [_render_object(stored, encode, owner=True) for stored in page.objects]
     if page.more_after is not None and request.get("Delimiter"):
         answer["NextMarker"] = encode(page.more_after)
     return answer
@@ -194,21 +196,23 @@ def list_object_versions(
             "version-id-marker",
             id_marker,
         )
-    encode = _encoder(request)
+    encode = _find_encoder(request)
     prefix = request.get("Prefix") or ""
-    found = s3.histories.scan(request["Bucket"], prefix, key_marker)
-    page = _page_of_versions(found, request, key_marker, id_marker)
+    scanned = s3.histories.scan(request["Bucket"], prefix, key_marker)
+    page = _build_versions_page(scanned, request, key_marker, id_marker)
     common = Page([], page.prefixes, page.next_key)
-    answer = cast("ListObjectVersionsOutput", _common(request, common, encode))
+    answer = cast("ListObjectVersionsOutput", _render_common(request, common, encode))
     answer["KeyMarker"] = encode(key_marker)
     answer["VersionIdMarker"] = id_marker or ""
     versions = [listed for listed in page.listed if isinstance(listed.version, StoredObject)]
     markers = [listed for listed in page.listed if isinstance(listed.version, Marker)]
     if versions:
-        answer["Versions"] = [cast("ObjectVersion", _version(item, encode)) for item in versions]
+        answer["Versions"] = [
+            cast("ObjectVersion", _render_version(item, encode)) for item in versions
+        ]
     if markers:
         answer["DeleteMarkers"] = [
-            cast("DeleteMarkerEntry", _version(item, encode)) for item in markers
+            cast("DeleteMarkerEntry", _render_version(item, encode)) for item in markers
         ]
     if page.next_key is not None:
         answer["NextKeyMarker"] = encode(page.next_key)
@@ -226,8 +230,8 @@ class _VersionsPage:
     next_id: str = ""
 
 
-def _page_of_versions(
-    found: Iterable[ListedVersion],
+def _build_versions_page(
+    versions: Iterable[ListedVersion],
     request: ListObjectVersionsInput,
     key_marker: str,
     id_marker: str | None,
@@ -237,9 +241,9 @@ def _page_of_versions(
     page = _VersionsPage([], [])
     last = ("", "")
     is_past_marker = False
-    for listed in found if limit else ():
+    for listed in versions if limit else ():
         key, version_id = listed.version.key, listed.version.version_id
-        rolled = rolled_up(key, prefix, delimiter)
+        rolled = find_common_prefix(key, prefix, delimiter)
         if rolled:
             if rolled <= key_marker or (page.prefixes and page.prefixes[-1] == rolled):
                 continue
@@ -258,12 +262,12 @@ def _page_of_versions(
     return page
 
 
-def _version(
+def _render_version(
     listed: ListedVersion, encode: Callable[[str], str]
 ) -> ObjectVersion | DeleteMarkerEntry:
     version = listed.version
     if isinstance(version, StoredObject):
-        entry = cast("ObjectVersion", _content(version, encode, owner=True))
+        entry = cast("ObjectVersion", _render_object(version, encode, owner=True))
     else:
         entry: ObjectVersion | DeleteMarkerEntry = {
             "Key": encode(version.key),

@@ -21,16 +21,16 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.core.values import moment
 from headrace.services.s3 import locks
-from headrace.services.s3.actions.objects import found_or_marker
+from headrace.services.s3.actions.objects import find_object_or_marker
 from headrace.services.s3.backend import S3
 from headrace.services.s3.notifications import RESTORE_ASKED, RESTORED, ObjectEvent
 from headrace.services.s3.state import EmptyAnswer, StoredObject
 from headrace.services.s3.writes import ARCHIVES
 
 
-def _lockable(s3: S3, request: Any) -> StoredObject:
+def _find_lockable(s3: S3, request: Any) -> StoredObject:
     holder = s3.bucket(request["Bucket"])
-    stored = found_or_marker(s3, request)
+    stored = find_object_or_marker(s3, request)
     locks.check_locking(holder)
     return stored
 
@@ -41,10 +41,10 @@ def put_object_retention(
 ) -> PutObjectRetentionOutput:
     """Set a version's retention: it cannot be deleted before a date. Source: API_PutObjectRetention."""
     with s3.files.lock:
-        stored = _lockable(s3, request)
-        wanted = cast("dict[str, Any]", request.get("Retention") or {})
+        stored = _find_lockable(s3, request)
+        requested = cast("dict[str, Any]", request.get("Retention") or {})
         bypass = request.get("BypassGovernanceRetention")
-        retention = locks.new_retention(stored, wanted, call.now_ms, bypass)
+        retention = locks.check_new_retention(stored, requested, call.now_ms, bypass)
         s3.update(replace(stored, retention=retention))
     return {}
 
@@ -54,10 +54,10 @@ def get_object_retention(
     s3: S3, call: Call, request: GetObjectRetentionInput
 ) -> GetObjectRetentionOutput:
     """Return a version's retention. Source: API_GetObjectRetention."""
-    stored = _lockable(s3, request)
+    stored = _find_lockable(s3, request)
     if not stored.retention:
         raise locks.no_lock()
-    until = locks.date_of(stored.retention["RetainUntilDate"])
+    until = locks.parse_date(stored.retention["RetainUntilDate"])
     retention = {"Mode": stored.retention["Mode"], "RetainUntilDate": until}
     return cast("GetObjectRetentionOutput", {"Retention": retention})
 
@@ -68,7 +68,7 @@ def put_object_legal_hold(
 ) -> PutObjectLegalHoldOutput:
     """Turn a version's legal hold on or off: a held version cannot be deleted. Source: API_PutObjectLegalHold."""
     with s3.files.lock:
-        stored = _lockable(s3, request)
+        stored = _find_lockable(s3, request)
         status = (request.get("LegalHold") or {}).get("Status")
         if status not in ("ON", "OFF"):
             raise malformed_xml()
@@ -81,7 +81,7 @@ def get_object_legal_hold(
     s3: S3, call: Call, request: GetObjectLegalHoldInput
 ) -> GetObjectLegalHoldOutput:
     """Return whether a version's legal hold is on. Source: API_GetObjectLegalHold."""
-    stored = _lockable(s3, request)
+    stored = _find_lockable(s3, request)
     if not stored.legal_hold:
         raise locks.no_lock()
     return {"LegalHold": {"Status": stored.legal_hold}}
@@ -91,7 +91,7 @@ def get_object_legal_hold(
 def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreObjectOutput:
     """Make an archived object readable for some days; it is readable at once. Source: API_RestoreObject."""
     with s3.files.lock:
-        stored = found_or_marker(s3, request)
+        stored = find_object_or_marker(s3, request)
         if stored.storage_class not in ARCHIVES:
             raise AwsError(
                 "InvalidObjectState",

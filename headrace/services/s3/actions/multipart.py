@@ -27,11 +27,11 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
 from headrace.services.s3 import checksums, encryption, limits, reads, upload_checksums
-from headrace.services.s3.actions.copy_object import source_object
+from headrace.services.s3.actions.copy_object import find_source_object
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_request
-from headrace.services.s3.files import copy_file, md5_of_file
+from headrace.services.s3.files import compute_file_md5, copy_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
 from headrace.services.s3.owner import OWNER
@@ -43,10 +43,10 @@ from headrace.services.s3.state import (
     StoredObject,
     Upload,
 )
-from headrace.services.s3.writes import described_by, described_in
+from headrace.services.s3.writes import build_object_fields, build_parameter_fields
 
 
-def _time(timestamp_ms: int) -> datetime:
+def _convert_time(timestamp_ms: int) -> datetime:
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
@@ -57,24 +57,24 @@ def create_multipart_upload(
     """Start a multipart upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    described = described_in(s3.bucket(request["Bucket"]), request, s3.keys, call.now_ms)
+    described = build_object_fields(s3.bucket(request["Bucket"]), request, s3.keys, call.now_ms)
     params = {
         "described": described,
         "Owner": OWNER,
-        **upload_checksums.of_new_upload(request),
+        **upload_checksums.read_new_upload(request),
     }
     upload = s3.uploads.create(request["Bucket"], request["Key"], params)
     answer = {
         "Bucket": upload.bucket,
         "Key": upload.key,
         "UploadId": upload.upload_id,
-        **encryption.members(upload.encryption),
-        **_checksum_members(upload),
+        **encryption.render_members(upload.encryption),
+        **_render_checksum(upload),
     }
     return cast("CreateMultipartUploadOutput", answer)
 
 
-def _checksum_members(upload: Upload) -> dict[str, str]:
+def _render_checksum(upload: Upload) -> dict[str, str]:
     names = ("ChecksumAlgorithm", "ChecksumType")
     return {name: upload.params[name] for name in names if upload.params.get(name)}
 
@@ -86,7 +86,7 @@ def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutpu
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     body = Body(request.get("Body", b""))
     etag, shown = s3.write_part(upload, int(request["PartNumber"]), body, request)
-    answer = {"ETag": f'"{etag}"', **shown, **encryption.members(upload.encryption)}
+    answer = {"ETag": f'"{etag}"', **shown, **encryption.render_members(upload.encryption)}
     return cast("UploadPartOutput", answer)
 
 
@@ -95,19 +95,22 @@ def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> Upload
     """Store a copy of an object, or of a range of it, as a part. Source: API_UploadPartCopy."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    source = source_object(s3, request, call.now_ms)
-    first, length = reads.copied_range(request.get("CopySourceRange"), source.size_bytes)
+    source = find_source_object(s3, request, call.now_ms)
+    first, length = reads.parse_copied_range(request.get("CopySourceRange"), source.size_bytes)
     temporary = s3.files.temporary()
     try:
         copy_file(source.path, temporary, first, length)
-        etag = md5_of_file(temporary)
+        etag = compute_file_md5(temporary)
         name = upload.checksum
         kept = {name: checksums.compute(name, Body(file=temporary))} if name else {}
         added = s3.uploads.add_part(upload, int(request["PartNumber"]), temporary, etag, kept)
     finally:
         temporary.unlink(missing_ok=True)
-    result = {"ETag": f'"{etag}"', "LastModified": _time(added.uploaded_ms), **kept}
-    answer: dict[str, Any] = {"CopyPartResult": result, **encryption.members(upload.encryption)}
+    result = {"ETag": f'"{etag}"', "LastModified": _convert_time(added.uploaded_ms), **kept}
+    answer: dict[str, Any] = {
+        "CopyPartResult": result,
+        **encryption.render_members(upload.encryption),
+    }
     if source.version_id != NULL_VERSION:
         answer["CopySourceVersionId"] = source.version_id
     return cast("UploadPartCopyOutput", answer)
@@ -120,7 +123,7 @@ def complete_multipart_upload(
     """Join the parts into the object. Source: API_CompleteMultipartUpload."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
-    parts = _chosen(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
+    parts = _choose_parts(s3, upload, request.get("MultipartUpload", {}).get("Parts") or [])
     size_bytes = sum(part.size_bytes for part in parts)
     upload_checksums.check_completion(upload, cast("Mapping[str, Any]", request), size_bytes)
     digests = b"".join(bytes.fromhex(part.etag) for part in parts)
@@ -139,10 +142,10 @@ def complete_multipart_upload(
             mtime_ns=0,
             parts=len(parts),
             part_sizes=tuple(part.size_bytes for part in parts),
-            **upload_checksums.of_whole(
+            **upload_checksums.check_whole(
                 upload, parts, temporary, cast("Mapping[str, Any]", request)
             ),
-            **_described(upload),
+            **_build_object_fields(upload),
         )
         stored = s3.publish(
             temporary,
@@ -159,15 +162,15 @@ def complete_multipart_upload(
         "Bucket": upload.bucket,
         "Key": upload.key,
         "ETag": f'"{etag}"',
-        **_without_key(encryption.members(stored.encryption)),
-        **_completions_checksums(upload, stored),
+        **_remove_customer_key(encryption.render_members(stored.encryption)),
+        **_render_completion_checksums(upload, stored),
     }
     if s3.bucket(stored.bucket).versioning == "Enabled":
         answer["VersionId"] = stored.version_id
     return cast("CompleteMultipartUploadOutput", answer)
 
 
-def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, str]:
+def _render_completion_checksums(upload: Upload, stored: StoredObject) -> dict[str, str]:
     """Return the checksum members of CompleteMultipartUpload's response.
 
     An object with SSE-KMS or SSE-C encryption shows a checksum only if the upload asked for one (observed in AWS's
@@ -178,21 +181,25 @@ def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, st
     return {**stored.checksums, "ChecksumType": stored.checksum_type}
 
 
-def _without_key(members: EncryptionMembers) -> EncryptionMembers:
+def _remove_customer_key(members: EncryptionMembers) -> EncryptionMembers:
     """Return the members without those of a customer-provided key, which CompleteMultipartUpload does not return."""
     shown = {name: value for name, value in members.items() if not name.startswith("SSECustomer")}
     return cast("EncryptionMembers", shown)
 
 
-def _described(upload: Upload) -> ObjectFields:
+def _build_object_fields(upload: Upload) -> ObjectFields:
     """Return the fields of the object from CreateMultipartUpload; uploads of older versions store its parameters."""
-    found = upload.params.get("described")
-    return cast("ObjectFields", dict(found)) if found is not None else described_by(upload.params)
+    fields = upload.params.get("described")
+    return (
+        cast("ObjectFields", dict(fields))
+        if fields is not None
+        else build_parameter_fields(upload.params)
+    )
 
 
-def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
-    numbers = [int(part.get("PartNumber") or 0) for part in wanted]
-    if not wanted:
+def _choose_parts(s3: S3, upload: Upload, requested: list[CompletedPart]) -> list[Part]:
+    numbers = [int(part.get("PartNumber") or 0) for part in requested]
+    if not requested:
         raise invalid_request("You must specify at least one part")
     if not all(numbers):
         raise malformed_xml()
@@ -205,9 +212,9 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
         )
     present = s3.uploads.parts(upload)
     chosen: list[Part] = []
-    for number, part in zip(numbers, wanted, strict=True):
-        found = present.get(number)
-        if found is None or not _is_the_part(upload, part, found):
+    for number, part in zip(numbers, requested, strict=True):
+        part_present = present.get(number)
+        if part_present is None or not _is_the_part(upload, part, part_present):
             raise AwsError(
                 "InvalidPart",
                 "One or more of the specified parts could not be found.  The part may not have been uploaded, or the"
@@ -219,7 +226,7 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
                     "ETag": part.get("ETag", "").strip('"'),
                 },
             )
-        chosen.append(found)
+        chosen.append(part_present)
     for part in chosen[:-1]:
         if part.size_bytes < limits.MIN_PART_BYTES:
             raise AwsError(
@@ -236,11 +243,11 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
     return chosen
 
 
-def _is_the_part(upload: Upload, wanted: CompletedPart, found: Part) -> bool:
+def _is_the_part(upload: Upload, requested: CompletedPart, part: Part) -> bool:
     """Whether an uploaded part has the ETag and the checksum that CompleteMultipartUpload names."""
-    given = cast("Mapping[str, Any]", wanted)
-    has_checksum = upload_checksums.check_part(upload, given, found)
-    return has_checksum and wanted.get("ETag", "").strip('"') == found.etag
+    members = cast("Mapping[str, Any]", requested)
+    has_checksum = upload_checksums.check_part(upload, members, part)
+    return has_checksum and requested.get("ETag", "").strip('"') == part.etag
 
 
 @operation("AbortMultipartUpload")
@@ -266,26 +273,26 @@ def list_parts(s3: S3, call: Call, request: ListPartsInput) -> ListPartsOutput:
         "MaxParts": limit,
         "IsTruncated": len(parts) > limit,
         "NextPartNumberMarker": parts[:limit][-1].number if parts[:limit] else 0,
-        "StorageClass": _storage_class(upload),
+        "StorageClass": _find_storage_class(upload),
         "Owner": OWNER,
         "Initiator": OWNER,
-        **_checksum_members(upload),
+        **_render_checksum(upload),
     }
     if parts[:limit]:
-        answer["Parts"] = [_listed_part(part) for part in parts[:limit]]
+        answer["Parts"] = [_render_part(part) for part in parts[:limit]]
     return cast("ListPartsOutput", answer)
 
 
-def _storage_class(upload: Upload) -> str:
-    return str(_described(upload)["storage_class"])
+def _find_storage_class(upload: Upload) -> str:
+    return str(_build_object_fields(upload)["storage_class"])
 
 
-def _listed_part(part: Part) -> ListedPart:
+def _render_part(part: Part) -> ListedPart:
     listed = {
         "PartNumber": part.number,
         "ETag": f'"{part.etag}"',
         "Size": part.size_bytes,
-        "LastModified": _time(part.uploaded_ms),
+        "LastModified": _convert_time(part.uploaded_ms),
         **part.checksums,
     }
     return cast("ListedPart", listed)
@@ -300,7 +307,7 @@ def list_multipart_uploads(
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     after = (request.get("KeyMarker") or "", request.get("UploadIdMarker") or "")
     limit = min(int(request.get("MaxUploads") or limits.LIST_UPLOADS), limits.LIST_UPLOADS)
-    found: list[Upload] = []
+    uploads: list[Upload] = []
     rolled: set[str] = set()
     for upload in s3.uploads.list(request["Bucket"], prefix):
         if not _is_after(upload, *after):
@@ -309,22 +316,22 @@ def list_multipart_uploads(
         if delimiter and is_rolled:
             rolled.add(prefix + head + delimiter)
         else:
-            found.append(upload)
-    page = found[:limit]
+            uploads.append(upload)
+    page = uploads[:limit]
     encode = functools.partial(quote, safe="/") if request.get("EncodingType") else str
     answer: dict[str, Any] = {
         "Bucket": request["Bucket"],
-        "IsTruncated": len(found) > limit,
+        "IsTruncated": len(uploads) > limit,
         "MaxUploads": limit,
         "Uploads": [
             {
                 "Key": encode(upload.key),
                 "UploadId": upload.upload_id,
-                "Initiated": _time(upload.initiated_ms),
-                "StorageClass": _storage_class(upload),
+                "Initiated": _convert_time(upload.initiated_ms),
+                "StorageClass": _find_storage_class(upload),
                 "Owner": OWNER,
                 "Initiator": OWNER,
-                **_checksum_members(upload),
+                **_render_checksum(upload),
             }
             for upload in page
         ],
@@ -337,12 +344,12 @@ def list_multipart_uploads(
         del answer["Uploads"]
     if rolled:
         answer["CommonPrefixes"] = [{"Prefix": encode(name)} for name in sorted(rolled)]
-    given = cast("Mapping[str, Any]", request)
+    members = cast("Mapping[str, Any]", request)
     for name in ("Prefix", "Delimiter"):
-        if given.get(name):
-            answer[name] = encode(given[name])
-    if given.get("EncodingType"):
-        answer["EncodingType"] = given["EncodingType"]
+        if members.get(name):
+            answer[name] = encode(members[name])
+    if members.get("EncodingType"):
+        answer["EncodingType"] = members["EncodingType"]
     return cast("ListMultipartUploadsOutput", answer)
 
 

@@ -38,7 +38,7 @@ from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
 from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import StoredObject
-from headrace.services.s3.writes import checked_tags
+from headrace.services.s3.writes import check_tags
 
 
 @operation("PutObject")
@@ -51,9 +51,9 @@ def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
     stored = s3.write(request["Bucket"], request["Key"], Body(data=data), request)
     answer: dict[str, Any] = {
         "ETag": f'"{stored.etag}"',
-        **encryption.members(stored.encryption),
+        **encryption.render_members(stored.encryption),
         **stored.checksums,
-        "ChecksumType": reads.type_of(stored),
+        "ChecksumType": reads.find_checksum_type(stored),
     }
     if s3.bucket(request["Bucket"]).versioning == "Enabled":
         answer["VersionId"] = stored.version_id
@@ -71,7 +71,7 @@ def _version_id(s3: S3, stored: StoredObject) -> VersionMember:
     return {"VersionId": stored.version_id} if s3.bucket(stored.bucket).versioning else {}
 
 
-def found_or_marker(s3: S3, request: Any) -> StoredObject:
+def find_object_or_marker(s3: S3, request: Any) -> StoredObject:
     """Return the object or the version that a request names.
 
     If the latest version is a delete marker, the error is the same as for a request that names the marker's id.
@@ -86,7 +86,7 @@ def found_or_marker(s3: S3, request: Any) -> StoredObject:
         raise is_marker(marker) from error
 
 
-def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
+def _describe_object(s3: S3, stored: StoredObject) -> HeadObjectOutput:
     description: dict[str, Any] = {
         "ContentLength": stored.size_bytes,
         "ContentType": stored.content_type,
@@ -95,7 +95,7 @@ def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
         "Metadata": stored.metadata,
         "AcceptRanges": "bytes",
         **stored.headers,
-        **encryption.members(stored.encryption),
+        **encryption.render_members(stored.encryption),
         **_version_id(s3, stored),
     }
     return cast("HeadObjectOutput", description)
@@ -107,12 +107,12 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
     asked = request.get("Range")
 
     def part(stored: StoredObject) -> tuple[int, int]:
-        return reads.range_of(asked, stored.size_bytes) or (0, stored.size_bytes)
+        return reads.parse_range(asked, stored.size_bytes) or (0, stored.size_bytes)
 
     stored, data = s3.read(request["Bucket"], request["Key"], part, request.get("VersionId"))
-    answer = cast("GetObjectOutput", _description(s3, stored))
+    answer = cast("GetObjectOutput", _describe_object(s3, stored))
     answer["Body"], answer["ContentLength"] = data, len(data)
-    if reads.range_of(asked, stored.size_bytes) is not None:
+    if reads.parse_range(asked, stored.size_bytes) is not None:
         first, length = part(stored)
         answer["ContentRange"] = f"bytes {first}-{first + length - 1}/{stored.size_bytes}"
     return answer
@@ -121,7 +121,9 @@ def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
 @operation("HeadObject")
 def head_object(s3: S3, call: Call, request: HeadObjectInput) -> HeadObjectOutput:
     """Return an object without its bytes. Source: API_HeadObject."""
-    return _description(s3, s3.object(request["Bucket"], request["Key"], request.get("VersionId")))
+    return _describe_object(
+        s3, s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
+    )
 
 
 @operation("GetObjectTagging")
@@ -130,7 +132,7 @@ def get_object_tagging(
 ) -> GetObjectTaggingOutput:
     """Return an object's tags. Source: API_GetObjectTagging."""
     try:
-        stored = found_or_marker(s3, request)
+        stored = find_object_or_marker(s3, request)
     except ObjectNotFound as error:
         # In the error of this operation only, the key starts with the bucket's name (observed).
         raise no_such_key(f"{request['Bucket']}/{request['Key']}") from error
@@ -143,10 +145,10 @@ def put_object_tagging(
     s3: S3, call: Call, request: PutObjectTaggingInput
 ) -> PutObjectTaggingOutput:
     """Replace an object's tags. Source: API_PutObjectTagging."""
-    given = request["Tagging"].get("TagSet") or []
-    tags = checked_tags([(tag["Key"], tag["Value"]) for tag in given])
+    tag_set = request["Tagging"].get("TagSet") or []
+    tags = check_tags([(tag["Key"], tag["Value"]) for tag in tag_set])
     with s3.files.lock:
-        stored = found_or_marker(s3, request)
+        stored = find_object_or_marker(s3, request)
         s3.update(replace(stored, tags=tags))
         s3.notify(TAGGED, stored)
     return {**_version_id(s3, stored)}
@@ -158,20 +160,20 @@ def delete_object_tagging(
 ) -> DeleteObjectTaggingOutput:
     """Remove an object's tags. Source: API_DeleteObjectTagging."""
     with s3.files.lock:
-        stored = found_or_marker(s3, request)
+        stored = find_object_or_marker(s3, request)
         s3.update(replace(stored, tags={}))
         s3.notify(UNTAGGED, stored)
     return {**_version_id(s3, stored)}
 
 
-def _checksum(stored: StoredObject) -> dict[str, str] | None:
+def _render_checksum(stored: StoredObject) -> dict[str, str] | None:
     if not stored.checksums:
         return None
     bare = {name: value.partition("-")[0] for name, value in stored.checksums.items()}
-    return {**bare, "ChecksumType": reads.type_of(stored)}
+    return {**bare, "ChecksumType": reads.find_checksum_type(stored)}
 
 
-def _parts(
+def _render_parts(
     stored: StoredObject, request: GetObjectAttributesInput
 ) -> GetObjectAttributesParts | None:
     """Return the parts of an object. As on AWS, they are listed only if they have checksums of their own."""
@@ -179,8 +181,8 @@ def _parts(
         return None
     if not stored.part_checksums:
         return {"TotalPartsCount": stored.parts}
-    given = request.get("MaxParts")
-    limit = limits.LIST_PARTS if given is None else min(int(given), limits.LIST_PARTS)
+    most = request.get("MaxParts")
+    limit = limits.LIST_PARTS if most is None else min(int(most), limits.LIST_PARTS)
     after = int(request.get("PartNumberMarker") or 0)
     (name,) = stored.checksums
     every = [
@@ -208,10 +210,10 @@ def get_object_attributes(
     s3: S3, call: Call, request: GetObjectAttributesInput
 ) -> GetObjectAttributesOutput:
     """Return the requested attributes. Source: API_GetObjectAttributes."""
-    given = request.get("ObjectAttributes") or []
+    attributes = request.get("ObjectAttributes") or []
     # The header may have several names on one line, with spaces between them.
-    wanted = [name.strip() for one in given for name in one.split(",")]
-    if not set(wanted) <= set(_ATTRIBUTES) or not wanted:
+    names = [name.strip() for one in attributes for name in one.split(",")]
+    if not set(names) <= set(_ATTRIBUTES) or not names:
         raise invalid_argument("Invalid attribute name specified.", "x-amz-object-attributes", "")
     stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
     encryption.check_read(stored, request)
@@ -219,10 +221,10 @@ def get_object_attributes(
         "ETag": stored.etag,
         "ObjectSize": stored.size_bytes,
         "StorageClass": stored.storage_class,
-        "Checksum": _checksum(stored),
-        "ObjectParts": _parts(stored, request),
+        "Checksum": _render_checksum(stored),
+        "ObjectParts": _render_parts(stored, request),
     }
-    answer = {name: known[name] for name in wanted if known[name] is not None}
+    answer = {name: known[name] for name in names if known[name] is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
     answer.update(_version_id(s3, stored))
     return cast("GetObjectAttributesOutput", answer)
@@ -232,15 +234,15 @@ def get_object_attributes(
 def get_object_acl(s3: S3, call: Call, request: GetObjectAclInput) -> GetObjectAclOutput:
     """Return an object's grants; by default the owner has full control. Source: API_GetObjectAcl."""
     stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
-    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(stored.grants))}
+    return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.render_grants(stored.grants))}
 
 
 @operation("PutObjectAcl")
 def put_object_acl(s3: S3, call: Call, request: PutObjectAclInput) -> PutObjectAclOutput:
     """Replace an object's grants. They are stored and returned, but do not give access. Source: API_PutObjectAcl."""
     with s3.files.lock:
-        stored = found_or_marker(s3, request)
-        grants = acls.replaced(request, s3.bucket(request["Bucket"]), is_bucket=False)
+        stored = find_object_or_marker(s3, request)
+        grants = acls.read_new_grants(request, s3.bucket(request["Bucket"]), is_bucket=False)
         s3.update(replace(stored, grants=grants))
         s3.notify(ACL_PUT, stored)
     return {}

@@ -59,7 +59,7 @@ class DestinationLab(Lab):
         }
         self.stream = replace(
             self.stream,
-            destination=DESTINATIONS[kind].checked(configuration),
+            destination=DESTINATIONS[kind].check(configuration),
             destination_kind=kind,
         )
         self.start()

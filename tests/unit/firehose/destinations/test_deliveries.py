@@ -443,16 +443,16 @@ SEARCH: dict[str, Any] = {"IndexName": "f", "DomainARN": DOMAIN, **COMMON}
 
 
 def test_defaults():
-    made = DESTINATIONS["HttpEndpoint"].checked(HTTP)
+    made = DESTINATIONS["HttpEndpoint"].check(HTTP)
     assert made["BufferingHints"] == {"SizeInMBs": 5, "IntervalInSeconds": 300}
     assert made["RetryOptions"] == {"DurationInSeconds": 300}
     assert made["S3BackupMode"] == "FailedDataOnly"
     assert made["RequestConfiguration"] == {"ContentEncoding": "NONE"}
     assert made["S3Configuration"]["CompressionFormat"] == "UNCOMPRESSED"
-    made = DESTINATIONS["Splunk"].checked(SPLUNK)
+    made = DESTINATIONS["Splunk"].check(SPLUNK)
     assert made["BufferingHints"] == {"SizeInMBs": 5, "IntervalInSeconds": 60}
     assert made["HECAcknowledgmentTimeoutInSeconds"] == 180
-    made = DESTINATIONS["Elasticsearch"].checked(SEARCH)
+    made = DESTINATIONS["Elasticsearch"].check(SEARCH)
     assert made["IndexRotationPeriod"] == "OneDay"
     assert made["DocumentIdOptions"] == {"DefaultDocumentIdFormat": "FIREHOSE_DEFAULT"}
 
@@ -477,27 +477,27 @@ def test_defaults():
 )
 def test_what_is_refused(kind: str, given: dict[str, Any]):
     with pytest.raises(AwsError) as caught:
-        DESTINATIONS[kind].checked(given)
+        DESTINATIONS[kind].check(given)
     assert caught.value.code == "InvalidArgumentException"
 
 
 def test_updates_keep_what_they_do_not_name_and_descriptions_hide_the_key():
     kind = DESTINATIONS["HttpEndpoint"]
     update = {"EndpointConfiguration": {"Url": "https://y/"}, "S3Update": {"Prefix": "q/"}}
-    made = kind.updated(kind.checked(HTTP), update)
+    made = kind.update(kind.check(HTTP), update)
     assert made["EndpointConfiguration"] == {"Url": "https://y/", "AccessKey": "k"}
     assert made["S3Configuration"]["Prefix"] == "q/"
     assert made["S3Configuration"]["BucketARN"] == S3["BucketARN"]
-    shown = kind.described(made)["HttpEndpointDestinationDescription"]
+    shown = kind.describe(made)["HttpEndpointDestinationDescription"]
     assert shown["EndpointConfiguration"] == {"Url": "https://y/"}
     assert shown["S3DestinationDescription"]["Prefix"] == "q/"
     search_ = DESTINATIONS["Elasticsearch"]
-    made = search_.updated(search_.checked(SEARCH), {"ClusterEndpoint": "https://x"})
+    made = search_.update(search_.check(SEARCH), {"ClusterEndpoint": "https://x"})
     assert "DomainARN" not in made
 
 
 def test_a_backup_of_all_events_cannot_be_ended():
     kind = DESTINATIONS["Splunk"]
-    made = kind.checked({**SPLUNK, "S3BackupMode": "AllEvents"})
+    made = kind.check({**SPLUNK, "S3BackupMode": "AllEvents"})
     with pytest.raises(AwsError):
-        kind.updated(made, {"S3BackupMode": "FailedEventsOnly"})
+        kind.update(made, {"S3BackupMode": "FailedEventsOnly"})

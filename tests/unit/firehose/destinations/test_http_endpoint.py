@@ -21,7 +21,7 @@ import pytest
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.http_endpoint import HttpEndpoint, cut
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
-from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.destinations.retries import compute_backoff_s
 from tests.support.endpoint import Behaviour, Endpoint, Request, answer, endpoint, json_answer
 from tests.support.tls import make_certificate
 
@@ -368,7 +368,7 @@ def test_noise_is_a_failure_and_never_more(server: Endpoint, seed: int):
 def test_the_back_off_doubles_from_a_second_to_two_minutes():
     for retry in range(1, 40):
         middle_s = min(120.0, 2.0 ** (retry - 1))
-        waits_s = [exponential_s(retry, place / 10) for place in range(11)]
+        waits_s = [compute_backoff_s(retry, place / 10) for place in range(11)]
         assert waits_s == sorted(waits_s)
         assert waits_s[0] == pytest.approx(0.85 * middle_s)
         assert waits_s[-1] == pytest.approx(1.15 * middle_s)

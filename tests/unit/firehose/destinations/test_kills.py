@@ -173,11 +173,11 @@ def test_a_collector_has_each_event_at_least_once(
         if fate == "die before":
             raise Killed
         if fate == "refuse":
-            return splunk_hec.refused("Splunk.ServerError")
+            return splunk_hec.build_refusal("Splunk.ServerError")
         taken.extend(datas)
         if fate == "die after":
             raise Killed
-        return splunk_hec.refused("Splunk.AckTimeout") if fate == "refuse after" else None
+        return splunk_hec.build_refusal("Splunk.AckTimeout") if fate == "refuse after" else None
 
     monkeypatch.setattr(splunk_hec.Collector, "deliver", deliver)
     lab = DestinationLab(

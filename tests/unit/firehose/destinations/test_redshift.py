@@ -121,7 +121,7 @@ def test_a_changed_stream_does_not_load_twice_what_a_kill_left(tmp_path: Path):
     with pytest.raises(Killed):
         lab.settle()
     update = {"S3Update": {"Prefix": "other/"}}
-    lab.stream.destination = DESTINATIONS["Redshift"].updated(lab.stream.destination, update)
+    lab.stream.destination = DESTINATIONS["Redshift"].update(lab.stream.destination, update)
     lab.stream.version = 2
     lab.start()
     lab.settle_until(lambda: lab.is_drained)
@@ -207,21 +207,21 @@ def test_the_login_comes_from_a_secret(tmp_path: Path):
 )
 def test_what_is_refused_at_creation(given: dict[str, Any], said: str):
     with pytest.raises(AwsError, match=said) as refused:
-        DESTINATIONS["Redshift"].checked({**GIVEN, **given})
+        DESTINATIONS["Redshift"].check({**GIVEN, **given})
     assert refused.value.code == "InvalidArgumentException"
 
 
 def test_a_description_shows_no_password_and_an_update_keeps_it():
     kind = DESTINATIONS["Redshift"]
-    made = kind.checked(GIVEN)
-    shown = kind.described(made)["RedshiftDestinationDescription"]
+    made = kind.check(GIVEN)
+    shown = kind.describe(made)["RedshiftDestinationDescription"]
     assert "Password" not in shown
     assert shown["RetryOptions"] == {"DurationInSeconds": 3600}
-    changed = kind.updated(
+    changed = kind.update(
         made, {"CopyCommand": {"DataTableName": "u"}, "S3Update": {"Prefix": "x/"}}
     )
     assert changed["Password"] == "Secret123"
     assert changed["S3Configuration"] == {**made["S3Configuration"], "Prefix": "x/"}
     backup = {"S3BackupMode": "Enabled", "S3BackupConfiguration": S3}
     with pytest.raises(AwsError, match="Disabling S3 backup is not currently supported"):
-        kind.updated(kind.checked(GIVEN | backup), {"S3BackupMode": "Disabled"})
+        kind.update(kind.check(GIVEN | backup), {"S3BackupMode": "Disabled"})

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.services.firehose.destinations.exchange import ConnectFailed, Stopped
 from headrace.services.firehose.destinations.search_bulk import Document, cut, index_all
-from headrace.services.firehose.destinations.search_names import index_name, us_week
+from headrace.services.firehose.destinations.search_names import compute_us_week, index_name
 
 ARRIVAL_MS = int(datetime(2016, 2, 25, 13, tzinfo=UTC).timestamp() * 1000)
 
@@ -71,14 +71,19 @@ def test_the_names_of_awss_example(rotation: str, expected: str):
 
 
 def test_a_week_begins_on_sunday_and_the_first_has_the_first_saturday():
-    assert us_week(date(2016, 1, 1)) == (2016, 1)  # a Friday
-    assert us_week(date(2016, 1, 2)) == (2016, 1)
-    assert us_week(date(2016, 1, 3)) == (2016, 2)  # a Sunday
-    assert us_week(date(2022, 12, 31)) == (2022, 53)  # a Saturday
-    assert us_week(date(2021, 12, 31)) == (2022, 1)  # a Friday, whose Saturday is in the next year
+    assert compute_us_week(date(2016, 1, 1)) == (2016, 1)  # a Friday
+    assert compute_us_week(date(2016, 1, 2)) == (2016, 1)
+    assert compute_us_week(date(2016, 1, 3)) == (2016, 2)  # a Sunday
+    assert compute_us_week(date(2022, 12, 31)) == (2022, 53)  # a Saturday
+    assert compute_us_week(date(2021, 12, 31)) == (
+        2022,
+        1,
+    )  # a Friday, whose Saturday is in the next year
     day = date(1999, 12, 1)
     while day.year < 2031:
-        assert (us_week(day) == us_week(day + timedelta(days=1))) == (day.weekday() != 5)
+        assert (compute_us_week(day) == compute_us_week(day + timedelta(days=1))) == (
+            day.weekday() != 5
+        )
         day += timedelta(days=1)
 
 

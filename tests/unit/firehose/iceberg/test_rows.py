@@ -16,7 +16,7 @@ import pytest
 from pyiceberg import types
 from pyiceberg.schema import Schema
 
-from headrace.services.firehose.destinations.iceberg_rows import rows_of
+from headrace.services.firehose.destinations.iceberg_rows import convert_rows
 
 AT = datetime(2024, 9, 4, 18, 56, 15, 99000)
 DATA = bytes(range(256)) * 2
@@ -97,7 +97,7 @@ UNSOUND: list[tuple[Any, Any, str]] = [
 
 def made(kind: Any, *values: Any) -> Any:
     schema = Schema(types.NestedField(1, "c", kind, required=False))
-    return rows_of([json.dumps({"c": value}).encode() for value in values], schema)
+    return convert_rows([json.dumps({"c": value}).encode() for value in values], schema)
 
 
 @pytest.mark.parametrize(("kind", "value", "expected"), SOUND, ids=str)
@@ -120,7 +120,7 @@ def test_a_required_column_must_be_there():
         types.NestedField(1, "a", types.LongType(), required=True),
         types.NestedField(2, "b", types.LongType(), required=False),
     )
-    rows = rows_of([b'{"a": 1}', b'{"b": 1}', b'{"a": null, "b": 1}', b'{"A": 1}'], schema)
+    rows = convert_rows([b'{"a": 1}', b'{"b": 1}', b'{"a": null, "b": 1}', b'{"A": 1}'], schema)
     codes = {place: code for place, (code, _) in rows.refused.items()}
     assert codes == dict.fromkeys((1, 2, 3), "Iceberg.MissingColumnWithinRecord")
 

@@ -9,7 +9,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
+    declare_sources,
     own_name,
 )
 from headrace.services.cloudformation.resources.types.apigateway_patches import (
@@ -33,8 +33,8 @@ def _tag(path: str) -> tuple[str, str, str, Source]:
     """Return the calls for the tags of a resource whose ARN ends with this path; `{}` are properties, or the id."""
 
     def arn(values: Values) -> str:
-        place = path.format(id=values.id, **values.properties)
-        return f"arn:aws:apigateway:{values.context.region}::/{place}"
+        resource_path = path.format(id=values.id, **values.properties)
+        return f"arn:aws:apigateway:{values.context.region}::/{resource_path}"
 
     return "TagResource", "UntagResource", "resourceArn", arn
 
@@ -101,7 +101,7 @@ def _has_key(values: Values) -> bool:
 
 def _has_domain(values: Values) -> bool:
     names = values.context.call("apigateway", "GetDomainNames", {}).get("items", [])
-    return any(each["domainName"] == values.get("DomainName") for each in names)
+    return any(domain["domainName"] == values.get("DomainName") for domain in names)
 
 
 def _base_path(values: Values) -> str:
@@ -147,8 +147,8 @@ _STAGE_PATHS = {
 }
 
 
-@computed_from("StageName")
-def _without_its_stage(values: Values) -> str:
+@declare_sources("StageName")
+def _delete_stage(values: Values) -> str:
     """Delete the stage that the deployment created, if it still points to it; return the deployment's id."""
     name, api = values.get("StageName"), {"restApiId": values.get("RestApiId")}
     if name:
@@ -218,7 +218,7 @@ DECLARED = [
         "apigateway",
         create=[Call("CreateDeployment", only=("RestApiId", "Description", "StageName"))],
         id="@answer.id",
-        delete=[Call("DeleteDeployment", {**_OF_API, "deploymentId": _without_its_stage})],
+        delete=[Call("DeleteDeployment", {**_OF_API, "deploymentId": _delete_stage})],
         attributes={"DeploymentId": "@id"},
     ),
     DeclaredType(

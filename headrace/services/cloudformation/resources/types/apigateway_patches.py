@@ -9,7 +9,7 @@ from typing import Any, cast
 from headrace.services.cloudformation.resources.declaration import (
     ComputedProperty,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 
@@ -17,17 +17,19 @@ def patches_of(paths: Mapping[str, str]) -> ComputedProperty:
     """Return the patch operations that set properties to the template's values, by their paths in the API."""
 
     def patches(values: Values) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = []
+        operations: list[dict[str, str]] = []
         for name, path in paths.items():
             if name not in values.changed:
                 continue
             value = values.get(name)
             if isinstance(value, Mapping):
-                for key, each in cast("Mapping[str, Any]", value).items():
-                    found.append({"op": "replace", "path": f"{path}/{key}", "value": _text(each)})
+                for key, item in cast("Mapping[str, Any]", value).items():
+                    operations.append(
+                        {"op": "replace", "path": f"{path}/{key}", "value": _text(item)}
+                    )
             else:
-                found.append({"op": "replace", "path": path, "value": _text(value)})
-        return found
+                operations.append({"op": "replace", "path": path, "value": _text(value)})
+        return operations
 
     return ComputedProperty(tuple(paths), patches)
 
@@ -41,18 +43,18 @@ def _text(value: Any) -> str:
 def _remaining(values: Values, name: str, path: str) -> list[dict[str, str]]:
     """Return the patch operations that remove and add items of a list; `path` has a `{}` for the item's own path."""
     old, new = (cast("list[str]", one.get(name) or []) for one in (values.old, values.properties))
-    found: list[dict[str, str]] = []
+    patches: list[dict[str, str]] = []
     for verb, items in (
-        ("remove", [each for each in old if each not in new]),
-        ("add", [each for each in new if each not in old]),
+        ("remove", [item for item in old if item not in new]),
+        ("add", [item for item in new if item not in old]),
     ):
-        for each in items:
-            place = path.format(each.replace("/", "~1"))
-            found.append({"op": verb, "path": place, "value": each})
-    return found
+        for item in items:
+            path_of_item = path.format(item.replace("/", "~1"))
+            patches.append({"op": verb, "path": path_of_item, "value": item})
+    return patches
 
 
-@computed_from(
+@declare_sources(
     "Policy",
     "BinaryMediaTypes",
     "DisableExecuteApiEndpoint",
@@ -61,7 +63,7 @@ def _remaining(values: Values, name: str, path: str) -> list[dict[str, str]]:
 )
 def api_patches(values: Values) -> list[dict[str, str]]:
     """Return the patch operations for those parts of an API that are not plain text."""
-    found = _remaining(values, "BinaryMediaTypes", "/binaryMediaTypes/{}")
+    patches = _remaining(values, "BinaryMediaTypes", "/binaryMediaTypes/{}")
     put: dict[str, str] = {}
     if "Policy" in values.changed:
         policy = values.get("Policy")
@@ -70,7 +72,7 @@ def api_patches(values: Values) -> list[dict[str, str]]:
         put["/disableExecuteApiEndpoint"] = _text(values.get("DisableExecuteApiEndpoint") or False)
     if "MinimumCompressionSize" in values.changed:
         put["/minimumCompressionSize"] = _text(values.get("MinimumCompressionSize"))
-    found += [{"op": "replace", "path": path, "value": value} for path, value in put.items()]
+    patches += [{"op": "replace", "path": path, "value": value} for path, value in put.items()]
     if "EndpointConfiguration" in values.changed:
         before, after = (
             cast("dict[str, list[str]]", one.get("EndpointConfiguration") or {})
@@ -79,53 +81,53 @@ def api_patches(values: Values) -> list[dict[str, str]]:
         # Documented: the default endpoint type is edge-optimized.
         was, will_be = ((one.get("Types") or ["EDGE"])[0] for one in (before, after))
         path = f"/endpointConfiguration/types/{was}"
-        found.append({"op": "replace", "path": path, "value": will_be})
+        patches.append({"op": "replace", "path": path, "value": will_be})
         inner = Values(values.context, cast("dict[str, Any]", after), old=cast("Any", before))
-        found += _remaining(inner, "VpcEndpointIds", "/endpointConfiguration/vpcEndpointIds")
-    return found
+        patches += _remaining(inner, "VpcEndpointIds", "/endpointConfiguration/vpcEndpointIds")
+    return patches
 
 
 def _stage_throttles(stage: dict[str, Any], *, is_new: bool) -> list[dict[str, str]]:
     """Return the patch operations for the methods of a plan's stage with their own limits."""
     path = f"/apiStages/{stage.get('ApiId')}:{stage.get('Stage')}/throttle"
-    found = [] if is_new else [{"op": "remove", "path": path}]
+    patches = [] if is_new else [{"op": "remove", "path": path}]
     for name, limits in cast("dict[str, dict[str, Any]]", stage.get("Throttle") or {}).items():
         resource, _, method = name.rpartition("/")
         of_method = f"{path}/{resource.replace('/', '~1') or '~1'}/{method}"
         for limit, value in limits.items():
-            place = f"{of_method}/{limit[0].lower()}{limit[1:]}"
-            found.append({"op": "replace", "path": place, "value": _text(value)})
-    return found
+            path_of_limit = f"{of_method}/{limit[0].lower()}{limit[1:]}"
+            patches.append({"op": "replace", "path": path_of_limit, "value": _text(value)})
+    return patches
 
 
-@computed_from("ApiStages", "Quota", "Throttle")
+@declare_sources("ApiStages", "Quota", "Throttle")
 def plan_patches(values: Values) -> list[dict[str, str]]:
     """Return the patch operations that set a usage plan's stages, quota and throttle to the template's values."""
-    found: list[dict[str, str]] = []
-    given = cast("list[dict[str, Any]]", values.get("ApiStages") or [])
-    new = [f"{each.get('ApiId')}:{each.get('Stage')}" for each in given]
+    patches: list[dict[str, str]] = []
+    settings = cast("list[dict[str, Any]]", values.get("ApiStages") or [])
+    new = [f"{api_stage.get('ApiId')}:{api_stage.get('Stage')}" for api_stage in settings]
     # The plan's actual state: in a rollback, some changes of the failed update were never made.
     plan = values.context.call("apigateway", "GetUsagePlan", {"usagePlanId": values.id})
     there = cast("list[dict[str, Any]]", plan.get("apiStages") or [])
-    old = [f"{each['apiId']}:{each['stage']}" for each in there]
+    old = [f"{api_stage['apiId']}:{api_stage['stage']}" for api_stage in there]
     for verb, items in (
-        ("remove", [each for each in old if each not in new]),
-        ("add", [each for each in new if each not in old]),
+        ("remove", [api_stage for api_stage in old if api_stage not in new]),
+        ("add", [api_stage for api_stage in new if api_stage not in old]),
     ):
-        found += [{"op": verb, "path": "/apiStages", "value": each} for each in items]
-    for stage in given:
-        found += _stage_throttles(
+        patches += [{"op": verb, "path": "/apiStages", "value": api_stage} for api_stage in items]
+    for stage in settings:
+        patches += _stage_throttles(
             stage, is_new=f"{stage.get('ApiId')}:{stage.get('Stage')}" not in old
         )
     for name in ("quota", "throttle"):
         if name.capitalize() not in values.changed:
             continue
-        found.append({"op": "remove", "path": f"/{name}"})
-        given = cast("dict[str, Any]", values.get(name.capitalize()) or {})
-        for key, value in given.items():
+        patches.append({"op": "remove", "path": f"/{name}"})
+        settings = cast("dict[str, Any]", values.get(name.capitalize()) or {})
+        for key, value in settings.items():
             path = f"/{name}/{key[0].lower()}{key[1:]}"
-            found.append({"op": "add", "path": path, "value": _text(value)})
-    return found
+            patches.append({"op": "add", "path": path, "value": _text(value)})
+    return patches
 
 
 AUTHORIZER_PATHS = {
@@ -139,29 +141,29 @@ AUTHORIZER_PATHS = {
 }
 
 
-@computed_from("AuthorizerResultTtlInSeconds", "ProviderARNs")
+@declare_sources("AuthorizerResultTtlInSeconds", "ProviderARNs")
 def authorizer_patches(values: Values) -> list[dict[str, str]]:
     """Return the patch operations for those parts of an authorizer that are not text."""
-    found = _remaining(values, "ProviderARNs", "/providerARNs")
+    patches = _remaining(values, "ProviderARNs", "/providerARNs")
     if "AuthorizerResultTtlInSeconds" in values.changed:
         # Documented: the default is 300.
-        given = values.get("AuthorizerResultTtlInSeconds")
-        value = _text(300 if given is None else given)
-        found.append({"op": "replace", "path": "/authorizerResultTtlInSeconds", "value": value})
-    return found
+        ttl = values.get("AuthorizerResultTtlInSeconds")
+        value = _text(300 if ttl is None else ttl)
+        patches.append({"op": "replace", "path": "/authorizerResultTtlInSeconds", "value": value})
+    return patches
 
 
-@computed_from("CloudWatchRoleArn")
+@declare_sources("CloudWatchRoleArn")
 def role_patch(values: Values) -> list[dict[str, str]]:
     """Return the patch operation that sets the account's role for logs."""
     role = values.get("CloudWatchRoleArn")
     return [{"op": "replace", "path": "/cloudwatchRoleArn", "value": role}] if role else []
 
 
-@computed_from("MethodSettings", "AccessLogSetting")
+@declare_sources("MethodSettings", "AccessLogSetting")
 def stage_settings(values: Values) -> list[dict[str, str]]:
     """Return a stage's method settings and access log as patch operations; the create call has no members for them."""
-    found: list[dict[str, str]] = []
+    patches: list[dict[str, str]] = []
     names = {
         "LoggingLevel": "logging/loglevel",
         "MetricsEnabled": "metrics/enabled",
@@ -175,19 +177,19 @@ def stage_settings(values: Values) -> list[dict[str, str]]:
     for setting in values.items("MethodSettings"):
         path = str(setting.get("ResourcePath", "/*")).lstrip("/").replace("/", "~1") or "~1"
         method = setting.get("HttpMethod", "*")
-        for name, place in names.items():
+        for name, member in names.items():
             if name in setting:
-                found.append(
+                patches.append(
                     {
                         "op": "replace",
-                        "path": f"/{path}/{method}/{place}",
+                        "path": f"/{path}/{method}/{member}",
                         "value": _text(setting[name]),
                     }
                 )
-    for name, place in {"DestinationArn": "destinationArn", "Format": "format"}.items():
+    for name, member in {"DestinationArn": "destinationArn", "Format": "format"}.items():
         value = values.get(f"AccessLogSetting.{name}")
         if value:
-            found.append(
-                {"op": "replace", "path": f"/accessLogSettings/{place}", "value": str(value)}
+            patches.append(
+                {"op": "replace", "path": f"/accessLogSettings/{member}", "value": str(value)}
             )
-    return found
+    return patches

@@ -6,7 +6,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 from headrace.services.cloudformation.resources.types.openapi_bodies import (
     api_name,
@@ -15,7 +15,7 @@ from headrace.services.cloudformation.resources.types.openapi_bodies import (
 )
 
 
-@computed_from("ProtocolType", "Body", "BodyS3Location")
+@declare_sources("ProtocolType", "Body", "BodyS3Location")
 def _protocol(values: Values) -> str | None:
     # The protocol of an API that is imported from an OpenAPI definition: only HTTP APIs have one (documented).
     return values.get("ProtocolType") or ("HTTP" if has_body(values) else None)

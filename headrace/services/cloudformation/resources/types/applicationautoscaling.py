@@ -9,7 +9,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
@@ -19,15 +19,15 @@ def _target(part: int) -> ComputedProperty:
     """Return a part of a scaling policy's target: from its own property, or from the target's id."""
 
     def find(values: Values) -> str | None:
-        given = values.get(_PARTS[part])
-        if given is None and values.get("ScalingTargetId"):
+        part_value = values.get(_PARTS[part])
+        if part_value is None and values.get("ScalingTargetId"):
             target = str(values.get("ScalingTargetId"))
             if target.count("|") != len(_PARTS) - 1:
                 raise AwsError("ValidationException", f"{target} is no scaling target.")  # assumed
-            given = target.split("|")[part]
-        return given
+            part_value = target.split("|")[part]
+        return part_value
 
-    return computed_from(_PARTS[part], "ScalingTargetId")(find)
+    return declare_sources(_PARTS[part], "ScalingTargetId")(find)
 
 
 _TARGET: dict[str, Source] = {name: name for name in _PARTS}

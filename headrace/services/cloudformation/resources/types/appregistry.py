@@ -8,12 +8,12 @@ from headrace.services.cloudformation.resources.declaration import Call, Declare
 
 def _is_registered(values: Values) -> bool:
     answer = values.context.call("servicecatalog-appregistry", "ListApplications", {})
-    return any(each["name"] == values.get("Name") for each in answer["applications"])
+    return any(application["name"] == values.get("Name") for application in answer["applications"])
 
 
 def _arn_of_application(values: Values) -> str:
-    place = values.context.region, values.context.account
-    return make_arn("servicecatalog", *place, f"/applications/{values.id}")
+    scope = values.context.region, values.context.account
+    return make_arn("servicecatalog", *scope, f"/applications/{values.id}")
 
 
 DECLARED = [

@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
+    declare_sources,
     own_name,
 )
 
@@ -19,8 +19,8 @@ def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, s
     """Return the calls for the tags of a resource whose ARN ends with its name."""
 
     def arn(values: Values) -> str:
-        place = values.context.region, values.context.account
-        return make_arn(service, *place, f"{kind}/{values.id}")
+        scope = values.context.region, values.context.account
+        return make_arn(service, *scope, f"{kind}/{values.id}")
 
     add, remove = calls
     return add, remove, member, arn
@@ -37,16 +37,16 @@ _WORKGROUP = {
 _RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")
 
 
-@computed_from("WorkGroupConfiguration")
+@declare_sources("WorkGroupConfiguration")
 def _workgroup_updates(values: Values) -> dict[str, Any]:
     """Return a workgroup's whole configuration as updates, in which missing settings are removed."""
-    given: dict[str, Any] = {**_WORKGROUP, **(values.get("WorkGroupConfiguration") or {})}
-    results: dict[str, Any] = dict(given.pop("ResultConfiguration", None) or {})
+    configuration: dict[str, Any] = {**_WORKGROUP, **(values.get("WorkGroupConfiguration") or {})}
+    results: dict[str, Any] = dict(configuration.pop("ResultConfiguration", None) or {})
     gone = {f"Remove{name}": True for name in _RESULTS if name not in results}
     for name in ("BytesScannedCutoffPerQuery", "CustomerContentEncryptionConfiguration"):
-        if name not in given:
-            given[f"Remove{name}"] = True
-    return {**given, "ResultConfigurationUpdates": {**results, **gone}}
+        if name not in configuration:
+            configuration[f"Remove{name}"] = True
+    return {**configuration, "ResultConfigurationUpdates": {**results, **gone}}
 
 
 _ATHENA = ("ResourceARN", "TagResource", "UntagResource")
@@ -68,7 +68,7 @@ DECLARED = [
                 {
                     "WorkGroup": "@id",
                     "ConfigurationUpdates": _workgroup_updates,
-                    "State": computed_from("State")(lambda v: v.get("State") or "ENABLED"),
+                    "State": declare_sources("State")(lambda v: v.get("State") or "ENABLED"),
                 },
                 only=("Description",),
             )

@@ -7,15 +7,15 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 
-@computed_from("VPCZoneIdentifier")
+@declare_sources("VPCZoneIdentifier")
 def _subnets(values: Values) -> str | None:
     """Return the subnets in the API's form: one text."""
-    given = values.get("VPCZoneIdentifier")
-    return ",".join(given) if given else None
+    subnets = values.get("VPCZoneIdentifier")
+    return ",".join(subnets) if subnets else None
 
 
 def _group_tags(values: Values) -> list[Properties]:
@@ -61,13 +61,13 @@ DECLARED = [
             ),
             Call(
                 "DeleteTags",
-                {"Tags": computed_from("Tags")(_tags_gone)},
+                {"Tags": declare_sources("Tags")(_tags_gone)},
                 only=(),
                 only_if=lambda v: bool(_tags_gone(v)),
             ),
             Call(
                 "CreateOrUpdateTags",
-                {"Tags": computed_from("Tags")(_group_tags)},
+                {"Tags": declare_sources("Tags")(_group_tags)},
                 only=(),
                 only_if=lambda v: bool(_group_tags(v)),
             ),

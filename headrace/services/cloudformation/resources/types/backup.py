@@ -9,18 +9,18 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    removed_tags,
+    list_removed_tags,
 )
 
 
 def _vault(values: Values) -> str:
-    place = values.context.region, values.context.account
-    return make_arn("backup", *place, f"backup-vault:{values.id}")
+    scope = values.context.region, values.context.account
+    return make_arn("backup", *scope, f"backup-vault:{values.id}")
 
 
 def _has_gone(name: str) -> Callable[[Values], bool]:
     """Return whether an update removes tags."""
-    return lambda values: removed_tags(name)(values) is not None
+    return lambda values: list_removed_tags(name)(values) is not None
 
 
 DECLARED = [
@@ -38,7 +38,7 @@ DECLARED = [
             ),
             Call(
                 "UntagResource",
-                {"ResourceArn": _vault, "TagKeyList": removed_tags("BackupVaultTags")},
+                {"ResourceArn": _vault, "TagKeyList": list_removed_tags("BackupVaultTags")},
                 only=(),
                 only_if=_has_gone("BackupVaultTags"),
             ),

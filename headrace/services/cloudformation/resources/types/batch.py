@@ -6,17 +6,17 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 
-@computed_from("State")
+@declare_sources("State")
 def _state(values: Values) -> str:
     # The default (documented); the API sets it by itself.
     return str(values.get("State") or "ENABLED")
 
 
-@computed_from("Type")
+@declare_sources("Type")
 def _type(values: Values) -> str:
     # aws-cdk-lib writes `managed`. Assumed: AWS takes it, as stacks of aws-cdk-lib deploy there.
     return str(values.get("Type")).upper()

@@ -93,7 +93,7 @@ def _ask(
         event["PhysicalResourceId"] = physical_id
     else:
         # After a kill, whether the function created something is unknown: the rollback asks it to delete that.
-        context.note_begun(context.generated_name(128))
+        context.note_begun(context.generate_name(128))
     if old is not None:
         event["OldResourceProperties"] = _texts(old)
     invocation = _Invocation(context, function, json.dumps(event).encode())
@@ -108,11 +108,11 @@ def _ask(
     if answer is TOO_LONG:
         raise ResourceFailed("Response object is too long.")
     if answer.get("Status") != "SUCCESS":
-        given = answer.get("PhysicalResourceId")
-        if given and not physical_id:
+        physical_id_answered = answer.get("PhysicalResourceId")
+        if physical_id_answered and not physical_id:
             # The function's answer has an id, so it may have created something: the rollback asks it to delete that, as
             # on AWS.
-            context.note_made(str(given))
+            context.note_made(str(physical_id_answered))
         raise ResourceFailed(
             f"Received response status [FAILED] from custom resource. Message returned: {answer.get('Reason', '')}"
         )

@@ -48,21 +48,21 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _described(context: Context, stack_id: str) -> dict[str, Any]:
+def _describe_stack(context: Context, stack_id: str) -> dict[str, Any]:
     return context.call("cloudformation", "DescribeStacks", {"StackName": stack_id})["Stacks"][0]
 
 
-def _ended(context: Context, stack_id: str) -> dict[str, Any]:
+def _wait_for_end(context: Context, stack_id: str) -> dict[str, Any]:
     """Wait until a stack's operation ends, and return the stack. Raises Cancelled."""
     while True:
-        stack = _described(context, stack_id)
+        stack = _describe_stack(context, stack_id)
         status = str(stack["StackStatus"])
         if not status.endswith("_IN_PROGRESS") or status.endswith("CLEANUP_IN_PROGRESS"):
             return stack
         context.pause(_LOOK_EVERY_S)
 
 
-def _made(stack: dict[str, Any]) -> ResourceResult:
+def _build_result(stack: dict[str, Any]) -> ResourceResult:
     outputs: list[dict[str, str]] = stack.get("Outputs") or []
     return ResourceResult(
         stack["StackId"],
@@ -70,8 +70,8 @@ def _made(stack: dict[str, Any]) -> ResourceResult:
     )
 
 
-def _check(stack: dict[str, Any], wanted: str, verb: str) -> None:
-    if stack["StackStatus"] != wanted:
+def _check(stack: dict[str, Any], status: str, verb: str) -> None:
+    if stack["StackStatus"] != status:
         reason = stack.get("StackStatusReason") or f"it is {stack['StackStatus']}"
         raise ResourceFailed(
             f"Embedded stack {stack['StackId']} was not successfully {verb}: {reason}"
@@ -82,7 +82,7 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     settings = _settings(context, properties)
     minutes = properties.get("TimeoutInMinutes")
     timeout = {} if minutes is None else {"TimeoutInMinutes": int(minutes)}
-    name = context.generated_name(128)
+    name = context.generate_name(128)
     answer = context.call(
         "cloudformation",
         "CreateStack",
@@ -95,14 +95,14 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
         },
     )
     context.note_made(answer["StackId"])
-    stack = _ended(context, answer["StackId"])
+    stack = _wait_for_end(context, answer["StackId"])
     _check(stack, "CREATE_COMPLETE", "created")
-    return _made(stack)
+    return _build_result(stack)
 
 
 def _stack(context: Context, properties: Properties) -> str | None:
     """Return the stack with the generated name."""
-    return str(_described(context, context.generated_name(128))["StackId"])
+    return str(_describe_stack(context, context.generate_name(128))["StackId"])
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
@@ -115,19 +115,19 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
     except AwsError as error:
         if error.message != _NO_UPDATES:
             raise
-        return _made(_described(context, physical_id))
-    stack = _ended(context, physical_id)
+        return _build_result(_describe_stack(context, physical_id))
+    stack = _wait_for_end(context, physical_id)
     if stack["StackStatus"] == "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS":
-        return _made(stack)
+        return _build_result(stack)
     _check(stack, "UPDATE_COMPLETE", "updated")
-    return _made(stack)
+    return _build_result(stack)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     try:
-        _ended(context, physical_id)
+        _wait_for_end(context, physical_id)
         context.call("cloudformation", "DeleteStack", {"StackName": physical_id})
-        stack = _ended(context, physical_id)
+        stack = _wait_for_end(context, physical_id)
     except AwsError as error:
         if error.code == "ValidationError" and "does not exist" in error.message:
             return
@@ -142,14 +142,16 @@ def _name_macro(context: Context, properties: Properties) -> ResourceResult:
 def _find_macro(context: Context, properties: Properties) -> str | None:
     params = {"PhysicalResourceId": properties.get("Name")}
     try:
-        found = context.call("cloudformation", "DescribeStackResources", params)["StackResources"]
+        resources = context.call("cloudformation", "DescribeStackResources", params)[
+            "StackResources"
+        ]
     except AwsError:
         return None
     there = any(
-        each["ResourceType"] == _MACRO
-        and each.get("PhysicalResourceId") == properties.get("Name")
-        and each["ResourceStatus"] != "DELETE_COMPLETE"
-        for each in found
+        resource["ResourceType"] == _MACRO
+        and resource.get("PhysicalResourceId") == properties.get("Name")
+        and resource["ResourceStatus"] != "DELETE_COMPLETE"
+        for resource in resources
     )
     return str(properties["Name"]) if there else None
 

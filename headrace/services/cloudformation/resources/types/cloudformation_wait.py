@@ -57,23 +57,23 @@ def _wait(context: Context, properties: Properties) -> ResourceResult:
     if "Timeout" not in properties:
         raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
     try:
-        wanted = ExpectedSignals(
+        expected = ExpectedSignals(
             whole_number("Count", properties.get("Count", 1), 1, limits.SIGNALS),
             whole_number("Timeout", properties["Timeout"], 0, limits.WAIT_SECONDS),
         )
     except TemplateError as error:
         raise ResourceFailed(str(error)) from error
     context.note_made(name)
-    found = wait_for(
+    received = wait_for(
         context.signals,
         token_of(str(properties["Handle"])),
-        wanted,
+        expected,
         monotonic_s=context.clock.monotonic_s,
         pause=context.pause,
         on_signal=lambda _: None,
     )
-    check_condition(found, wanted)
-    data = {signal.unique_id: signal.data for signal in found}
+    check_condition(received, expected)
+    data = {signal.unique_id: signal.data for signal in received}
     return ResourceResult(name, {"Data": json.dumps(data, separators=(",", ":"))})
 
 

@@ -9,7 +9,7 @@ from headrace.services.cloudformation.resources.declaration import (
     ComputedProperty,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 _ID = {"Id": "@id"}
@@ -38,39 +38,39 @@ _COUNTED = (
 )
 
 
-def _counted(value: Any) -> Any:
+def _count_lists(value: Any) -> Any:
     """Return a distribution's configuration with its lists in the API's form."""
     if isinstance(value, list):
-        return [_counted(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_count_lists(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
         return value
-    found: dict[str, Any] = {}
-    for name, each in value.items():  # pyright: ignore[reportUnknownVariableType]
-        key, inner = str(name), _counted(each)  # pyright: ignore[reportUnknownArgumentType]
+    counted: dict[str, Any] = {}
+    for name, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+        key, inner = str(name), _count_lists(item)  # pyright: ignore[reportUnknownArgumentType]
         if key in _COUNTED and isinstance(inner, list):
-            found[key] = {"Quantity": len(inner), "Items": inner}  # pyright: ignore[reportUnknownArgumentType]
+            counted[key] = {"Quantity": len(inner), "Items": inner}  # pyright: ignore[reportUnknownArgumentType]
         else:
-            found[key] = inner
-    return found
+            counted[key] = inner
+    return counted
 
 
 def _methods(behaviour: dict[str, Any]) -> dict[str, Any]:
     """Return a cache behaviour with its cached methods inside the allowed ones, as in the API."""
-    found = dict(behaviour)
-    cached = found.pop("CachedMethods", None)
-    if "AllowedMethods" in found and cached is not None:
-        found["AllowedMethods"] = {**found["AllowedMethods"], "CachedMethods": cached}
-    found.setdefault("TargetOriginId", "")
-    return found
+    settings = dict(behaviour)
+    cached = settings.pop("CachedMethods", None)
+    if "AllowedMethods" in settings and cached is not None:
+        settings["AllowedMethods"] = {**settings["AllowedMethods"], "CachedMethods": cached}
+    settings.setdefault("TargetOriginId", "")
+    return settings
 
 
-@computed_from("DistributionConfig")
+@declare_sources("DistributionConfig")
 def _distribution(values: Values) -> dict[str, Any]:
-    config: dict[str, Any] = _counted(values.get("DistributionConfig"))
+    config: dict[str, Any] = _count_lists(values.get("DistributionConfig"))
     config["DefaultCacheBehavior"] = _methods(config.get("DefaultCacheBehavior") or {})
     behaviours = config.get("CacheBehaviors")
     if behaviours:
-        behaviours["Items"] = [_methods(each) for each in behaviours["Items"]]
+        behaviours["Items"] = [_methods(behaviour) for behaviour in behaviours["Items"]]
     config.setdefault("CallerReference", f"{values.context.stack_name}-{values.context.logical_id}")
     config.setdefault("Comment", "")
     return config
@@ -84,12 +84,12 @@ def _etag_of(operation: str) -> ComputedProperty:
     )
 
 
-def _with_tags(values: Values) -> dict[str, Any]:
+def _add_tags(values: Values) -> dict[str, Any]:
     tags = [{"Key": key, "Value": value} for key, value in values.tags.items()]
     return {"DistributionConfig": _distribution(values), "Tags": {"Items": tags}}
 
 
-@computed_from("FunctionCode")
+@declare_sources("FunctionCode")
 def _code(values: Values) -> bytes:
     return str(values.get("FunctionCode")).encode()
 
@@ -107,7 +107,7 @@ DECLARED = [
                 "CreateDistributionWithTags",
                 {
                     "DistributionConfigWithTags": ComputedProperty(
-                        ("DistributionConfig", "Tags"), _with_tags
+                        ("DistributionConfig", "Tags"), _add_tags
                     )
                 },
                 only=(),

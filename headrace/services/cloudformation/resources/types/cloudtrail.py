@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from headrace.services.cloudformation.resources.base import boolean
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, computed_from
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    declare_sources,
+)
 
 DECLARED = [
     DeclaredType(
@@ -39,13 +43,13 @@ DECLARED = [
             Call("UpdateTrail", {"Name": "@id"}),
             Call(
                 "StartLogging",
-                {"Name": computed_from("IsLogging")(lambda v: v.id)},
+                {"Name": declare_sources("IsLogging")(lambda v: v.id)},
                 only=(),
                 only_if=lambda v: boolean(v.get("IsLogging") or False),
             ),
             Call(
                 "StopLogging",
-                {"Name": computed_from("IsLogging")(lambda v: v.id)},
+                {"Name": declare_sources("IsLogging")(lambda v: v.id)},
                 only=(),
                 only_if=lambda v: not boolean(v.get("IsLogging") or False),
             ),

@@ -65,13 +65,13 @@ def _find_alarm(context: Context, properties: Properties) -> str | None:
     name = properties.get("AlarmName")
     if not name:
         return None
-    found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})
-    return name if found.get("MetricAlarms") or found.get("CompositeAlarms") else None
+    answer = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": [name]})
+    return name if answer.get("MetricAlarms") or answer.get("CompositeAlarms") else None
 
 
 def _create_alarm(context: Context, properties: Properties) -> ResourceResult:
     return _put_alarm(
-        context, properties.get("AlarmName") or context.generated_name(255), properties
+        context, properties.get("AlarmName") or context.generate_name(255), properties
     )
 
 
@@ -94,11 +94,11 @@ def _put_dashboard(context: Context, name: str, properties: Properties) -> Resou
 
 def _find_dashboard(context: Context, properties: Properties) -> str | None:
     name = properties.get("DashboardName")
-    return context.found("cloudwatch", "GetDashboard", {"DashboardName": name}, name)
+    return context.find_identifier("cloudwatch", "GetDashboard", {"DashboardName": name}, name)
 
 
 def _create_dashboard(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("DashboardName") or context.generated_name(255)
+    name = properties.get("DashboardName") or context.generate_name(255)
     return _put_dashboard(context, name, properties)
 
 
@@ -138,14 +138,14 @@ TYPES = [
 
 
 def _has_rule(values: Values) -> bool:
-    found = values.context.call("cloudwatch", "DescribeInsightRules", {}).get("InsightRules", [])
-    return any(each["Name"] == values.get("RuleName") for each in found)
+    rules = values.context.call("cloudwatch", "DescribeInsightRules", {}).get("InsightRules", [])
+    return any(rule["Name"] == values.get("RuleName") for rule in rules)
 
 
 def _has_composite_alarm(values: Values) -> bool:
     params = {"AlarmNames": [values.get("AlarmName")]}
-    found = values.context.call("cloudwatch", "DescribeAlarms", params)
-    return bool(found.get("CompositeAlarms") or found.get("MetricAlarms"))
+    answer = values.context.call("cloudwatch", "DescribeAlarms", params)
+    return bool(answer.get("CompositeAlarms") or answer.get("MetricAlarms"))
 
 
 DECLARED = [

@@ -7,11 +7,11 @@ from headrace.services.cloudformation.resources.declaration import (
     ComputedProperty,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 
-@computed_from("Tags")
+@declare_sources("Tags")
 def _project_tags(values: Values) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in values.tags.items()]
 

@@ -7,9 +7,9 @@ from headrace.services.cloudformation.resources.declaration import Call, Declare
 
 
 def _deployment_group(values: Values) -> str:
-    place = values.context.region, values.context.account
+    scope = values.context.region, values.context.account
     name = f"deploymentgroup:{values.get('ApplicationName')}/{values.id}"
-    return make_arn("codedeploy", *place, name)
+    return make_arn("codedeploy", *scope, name)
 
 
 DECLARED = [

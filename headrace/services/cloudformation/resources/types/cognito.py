@@ -6,7 +6,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
     own_name,
 )
 
@@ -16,7 +16,7 @@ _POOL = {"UserPoolId": "@id"}
 _OF_POOL = {"UserPoolId": "UserPoolId"}
 
 
-@computed_from("RefreshTokenValidity")
+@declare_sources("RefreshTokenValidity")
 def _refresh_days(values: Values) -> int:
     """Return the default of an update without it (documented: API_UpdateUserPoolClient); moto keeps the old value."""
     return int(values.get("RefreshTokenValidity") or 30)
@@ -24,8 +24,8 @@ def _refresh_days(values: Values) -> int:
 
 def _has_domain(values: Values) -> bool:
     params = {"Domain": values.get("Domain")}
-    found = values.context.call("cognito-idp", "DescribeUserPoolDomain", params)
-    return bool(found.get("DomainDescription"))
+    answer = values.context.call("cognito-idp", "DescribeUserPoolDomain", params)
+    return bool(answer.get("DomainDescription"))
 
 
 DECLARED = [

@@ -32,18 +32,20 @@ from headrace.services.cloudformation.resources.types.dynamodb_changes import (
 _NUMBERS = frozenset({"ReadCapacityUnits", "WriteCapacityUnits"})
 
 
-def _typed(value: Any, name: str = "") -> Any:
+def _convert_types(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _typed(item, key) for key, item in cast("dict[str, Any]", value).items()}
+        return {
+            key: _convert_types(item, key) for key, item in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [_typed(item) for item in cast("list[Any]", value)]
+        return [_convert_types(item) for item in cast("list[Any]", value)]
     return int(value) if name in _NUMBERS else value
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("TableName") or context.generated_name(255)
+    name = properties.get("TableName") or context.generate_name(255)
     params: dict[str, Any] = {
-        key: _typed(properties[key], key)
+        key: _convert_types(properties[key], key)
         for key in (
             "AttributeDefinitions",
             "BillingMode",
@@ -70,10 +72,10 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     _set_destination(context, name, {}, properties)
     set_backups(context, name, {}, properties)
     set_protection(context, name, {}, properties)
-    return _made(context, name)
+    return _build_result(context, name)
 
 
-def _made(context: Context, name: str) -> ResourceResult:
+def _build_result(context: Context, name: str) -> ResourceResult:
     table = context.call("dynamodb", "DescribeTable", {"TableName": name})["Table"]
     attributes = {"Arn": table["TableArn"]}
     if table.get("TableId"):
@@ -108,13 +110,13 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
             "BillingMode": new.get("BillingMode", "PROVISIONED"),
         }
         if "ProvisionedThroughput" in new:
-            params["ProvisionedThroughput"] = _typed(new["ProvisionedThroughput"])
+            params["ProvisionedThroughput"] = _convert_types(new["ProvisionedThroughput"])
         context.call("dynamodb", "UpdateTable", params)
     change_indexes(
         context,
         physical_id,
-        cast("Properties", _typed(old)),
-        cast("Properties", _typed(new)),
+        cast("Properties", _convert_types(old)),
+        cast("Properties", _convert_types(new)),
     )
     set_protection(context, physical_id, old, new)
     set_backups(context, physical_id, old, new)
@@ -122,7 +124,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
     _set_time_to_live(context, physical_id, old, new)
     _set_stream(context, physical_id, old, new)
     _set_destination(context, physical_id, old, new)
-    return _made(context, physical_id)
+    return _build_result(context, physical_id)
 
 
 def _set_stream(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -176,11 +178,11 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
 def _replica(properties: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Return a global table's replica in a region. Raises ResourceFailed."""
     replicas: list[dict[str, Any]] = properties.get("Replicas") or []
-    found = next((one for one in replicas if one.get("Region") == region), None)
-    if found is None:
+    replica = next((one for one in replicas if one.get("Region") == region), None)
+    if replica is None:
         # Documented: the stack's own region must be among them; the sentence is assumed.
         raise ResourceFailed(f"Global Table must include a replica in the stack's region {region}.")
-    return found
+    return replica
 
 
 def _as_table(context: Context, properties: Properties) -> Properties:
@@ -319,11 +321,11 @@ TYPES = [
 ]
 
 
-def _time_to_live(found: dict[str, Any]) -> dict[str, Any] | None:
-    if "AttributeName" not in found:
+def _time_to_live(settings: dict[str, Any]) -> dict[str, Any] | None:
+    if "AttributeName" not in settings:
         return None
-    enabled = found["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
-    return {"AttributeName": found["AttributeName"], "Enabled": enabled}
+    enabled = settings["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
+    return {"AttributeName": settings["AttributeName"], "Enabled": enabled}
 
 
 def _billing(table: dict[str, Any]) -> str:

@@ -21,18 +21,21 @@ _ATTRIBUTES = "AttributeDefinitions"
 def edits_an_attribute(old: Properties, new: Properties) -> bool:
     """Whether an attribute gets another type, which replaces the table (documented: AttributeDefinitions)."""
     before, after = (
-        {each["AttributeName"]: each["AttributeType"] for each in _listed(one, _ATTRIBUTES)}
+        {
+            attribute["AttributeName"]: attribute["AttributeType"]
+            for attribute in _read_list(one, _ATTRIBUTES)
+        }
         for one in (old, new)
     )
     return any(after.get(name, kind) != kind for name, kind in before.items())
 
 
-def _listed(properties: Properties, name: str) -> list[dict[str, Any]]:
+def _read_list(properties: Properties, name: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", properties.get(name) or [])
 
 
 def _indexes(properties: Properties) -> Indexes:
-    return {each["IndexName"]: each for each in _listed(properties, "GlobalSecondaryIndexes")}
+    return {index["IndexName"]: index for index in _read_list(properties, "GlobalSecondaryIndexes")}
 
 
 def change_indexes(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -46,19 +49,19 @@ def change_indexes(context: Context, name: str, old: Properties, new: Properties
         return
     # The table's actual indexes: in a rollback, some changes of the failed update were never made.
     there = _indexes(context.call("dynamodb", "DescribeTable", {"TableName": name})["Table"])
-    fresh = [each for each in after if each not in there]
-    gone = [each for each in before if each not in after and each in there]
+    fresh = [index_name for index_name in after if index_name not in there]
+    gone = [index_name for index_name in before if index_name not in after and index_name in there]
     if len(fresh) > 1 or len(gone) > 1:
         raise ResourceFailed(_ONE_AT_A_TIME)
-    kept = [each for each in after if each in there]
-    if any(_form(after[each]) != _form(there[each]) for each in kept):
+    kept = [index_name for index_name in after if index_name in there]
+    if any(_form(after[index_name]) != _form(there[index_name]) for index_name in kept):
         raise ResourceFailed(_FIXED)
-    changes: list[dict[str, Any]] = [{"Delete": {"IndexName": each}} for each in gone]
-    changes += [{"Create": after[each]} for each in fresh]
-    for each in kept:
-        capacity = after[each].get("ProvisionedThroughput")
-        if capacity and capacity != before.get(each, {}).get("ProvisionedThroughput"):
-            update = {"IndexName": each, "ProvisionedThroughput": capacity}
+    changes: list[dict[str, Any]] = [{"Delete": {"IndexName": index_name}} for index_name in gone]
+    changes += [{"Create": after[index_name]} for index_name in fresh]
+    for index_name in kept:
+        capacity = after[index_name].get("ProvisionedThroughput")
+        if capacity and capacity != before.get(index_name, {}).get("ProvisionedThroughput"):
+            update = {"IndexName": index_name, "ProvisionedThroughput": capacity}
             changes.append({"Update": update})
     for change in changes:
         params = {"TableName": name, "GlobalSecondaryIndexUpdates": [change]}

@@ -10,9 +10,9 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
+    declare_sources,
+    list_removed_tags,
     own_name,
-    removed_tags,
 )
 
 
@@ -23,7 +23,7 @@ def _difference(name: str, *, added: bool) -> ComputedProperty:
         old: list[str] = values.old.get(name) or []
         new: list[str] = values.get(name) or []
         one, other = (new, old) if added else (old, new)
-        return [each for each in one if each not in other] or None
+        return [item for item in one if item not in other] or None
 
     return ComputedProperty((name,), find)
 
@@ -49,18 +49,18 @@ def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
 
     def find(values: Values) -> Any:
         params = {"Filters": [{"Name": "vpc-id", "Values": [values.id]}]}
-        found: list[dict[str, Any]] = values.context.call("ec2", operation, params).get(answer, [])
-        return found[0].get(member) if found else None
+        items: list[dict[str, Any]] = values.context.call("ec2", operation, params).get(answer, [])
+        return items[0].get(member) if items else None
 
     return find
 
 
-@computed_from("Tags")
+@declare_sources("Tags")
 def _own_id(values: Values) -> list[str]:
     return [values.id]
 
 
-@computed_from("Tags")
+@declare_sources("Tags")
 def _tags(values: Values) -> list[dict[str, str]] | None:
     return [{"Key": key, "Value": value} for key, value in values.tags.items()] or None
 
@@ -71,23 +71,23 @@ def _retag(resources: Source) -> list[Call]:
         Call("CreateTags", {"Resources": resources, "Tags": _tags}, only=(), when="Tags"),
         Call(
             "DeleteTags",
-            {"Resources": resources, "Tags": _gone},
+            {"Resources": resources, "Tags": _list_removed_tags},
             only=(),
-            only_if=lambda v: _gone(v) is not None,
+            only_if=lambda v: _list_removed_tags(v) is not None,
         ),
     ]
 
 
-@computed_from("Tags")
-def _gone(values: Values) -> list[dict[str, str]] | None:
-    keys = removed_tags("Tags")(values)
+@declare_sources("Tags")
+def _list_removed_tags(values: Values) -> list[dict[str, str]] | None:
+    keys = list_removed_tags("Tags")(values)
     return None if keys is None else [{"Key": key} for key in keys]
 
 
-@computed_from("Tags")
+@declare_sources("Tags")
 def _allocation(values: Values) -> list[str]:
-    found = values.context.call("ec2", "DescribeAddresses", {"PublicIps": [values.id]})
-    return [str(each["AllocationId"]) for each in found["Addresses"]]
+    answer = values.context.call("ec2", "DescribeAddresses", {"PublicIps": [values.id]})
+    return [str(address["AllocationId"]) for address in answer["Addresses"]]
 
 
 RETAG = _retag(_own_id)
@@ -149,10 +149,10 @@ DECLARED = [
                 "DescribeNetworkAcls", "NetworkAcls", "NetworkAclId"
             ),
             "CidrBlockAssociations": lambda v: [
-                each["AssociationId"] for each in v.answered("Vpc.CidrBlockAssociationSet")
+                each["AssociationId"] for each in v.list_answered("Vpc.CidrBlockAssociationSet")
             ],
             "Ipv6CidrBlocks": lambda v: [
-                each["Ipv6CidrBlock"] for each in v.answered("Vpc.Ipv6CidrBlockAssociationSet")
+                each["Ipv6CidrBlock"] for each in v.list_answered("Vpc.Ipv6CidrBlockAssociationSet")
             ],
         },
     ),
@@ -284,7 +284,7 @@ DECLARED = [
             "Id": "@id",
             "DnsEntries": lambda v: [
                 f"{each.get('HostedZoneId', '')}:{each.get('DnsName', '')}"
-                for each in v.answered("VpcEndpoints.0.DnsEntries")
+                for each in v.list_answered("VpcEndpoints.0.DnsEntries")
             ],
         },
     ),
@@ -294,7 +294,7 @@ DECLARED = [
         create=[
             Call(
                 "CreateFlowLogs",
-                {"ResourceIds": computed_from("ResourceId")(lambda v: [v.get("ResourceId")])},
+                {"ResourceIds": declare_sources("ResourceId")(lambda v: [v.get("ResourceId")])},
             )
         ],
         id="@answer.FlowLogIds.0",
@@ -357,10 +357,10 @@ DECLARED = [
         attributes={
             "LaunchTemplateId": "@id",
             "DefaultVersionNumber": lambda v: str(
-                v.answered("LaunchTemplates")[0]["DefaultVersionNumber"]
+                v.list_answered("LaunchTemplates")[0]["DefaultVersionNumber"]
             ),
             "LatestVersionNumber": lambda v: str(
-                v.answered("LaunchTemplates")[0]["LatestVersionNumber"]
+                v.list_answered("LaunchTemplates")[0]["LatestVersionNumber"]
             ),
         },
     ),

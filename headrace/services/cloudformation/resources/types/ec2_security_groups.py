@@ -18,17 +18,17 @@ from headrace.services.cloudformation.resources.types.ec2 import RETAG
 
 def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
     """Return a template's flat rule as one of EC2's permissions; `peer` is Source or Destination."""
-    found: dict[str, Any] = {"IpProtocol": str(rule.get("IpProtocol", "-1"))}
+    permission: dict[str, Any] = {"IpProtocol": str(rule.get("IpProtocol", "-1"))}
     for name in ("FromPort", "ToPort"):
         if name in rule:
-            found[name] = int(rule[name])
+            permission[name] = int(rule[name])
     about = {"Description": rule["Description"]} if rule.get("Description") else {}
     if rule.get("CidrIp"):
-        found["IpRanges"] = [{"CidrIp": rule["CidrIp"], **about}]
+        permission["IpRanges"] = [{"CidrIp": rule["CidrIp"], **about}]
     if rule.get("CidrIpv6"):
-        found["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **about}]
+        permission["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **about}]
     if rule.get(f"{peer}PrefixListId"):
-        found["PrefixListIds"] = [{"PrefixListId": rule[f"{peer}PrefixListId"], **about}]
+        permission["PrefixListIds"] = [{"PrefixListId": rule[f"{peer}PrefixListId"], **about}]
     pair = {
         "GroupId": rule.get(f"{peer}SecurityGroupId"),
         "GroupName": rule.get(f"{peer}SecurityGroupName"),
@@ -36,8 +36,8 @@ def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
     }
     pair = {key: value for key, value in pair.items() if value}
     if pair:
-        found["UserIdGroupPairs"] = [{**pair, **about}]
-    return found
+        permission["UserIdGroupPairs"] = [{**pair, **about}]
+    return permission
 
 
 def _permissions(peer: str, path: str = "") -> ComputedProperty:
@@ -73,8 +73,16 @@ def _rules(peer: str, name: str) -> ComputedProperty:
             for rules in (values.old, values.properties)
         )
         for verb, rules, fine in (
-            ("Revoke", [each for each in before if each not in after], "NotFound"),
-            ("Authorize", [each for each in after if each not in before], "Duplicate"),
+            (
+                "Revoke",
+                [permission for permission in before if permission not in after],
+                "NotFound",
+            ),
+            (
+                "Authorize",
+                [permission for permission in after if permission not in before],
+                "Duplicate",
+            ),
         ):
             for rule in rules:
                 params = {"GroupId": values.id, "IpPermissions": [rule]}
@@ -93,7 +101,7 @@ def _each(source: ComputedProperty) -> ComputedProperty:
     return ComputedProperty(source.properties, lambda values: [source(values)])
 
 
-def _described(kind: str) -> Call:
+def _build_description_call(kind: str) -> Call:
     """Return the call that changes a rule's description, with the rule itself."""
     peer = "Source" if kind == "Ingress" else "Destination"
     permissions = _permissions(peer)
@@ -119,10 +127,13 @@ def _rule(kind: str, peer: str) -> DeclaredType:
             )
         ],
         id=lambda v: next(
-            iter(each["SecurityGroupRuleId"] for each in v.answered("SecurityGroupRules")),
+            iter(
+                answered_rule["SecurityGroupRuleId"]
+                for answered_rule in v.list_answered("SecurityGroupRules")
+            ),
             f"{v.get('GroupId')}|{kind}|{v.context.logical_id}",
         ),
-        update=[_described(kind)],
+        update=[_build_description_call(kind)],
         delete=[
             Call(f"RevokeSecurityGroup{kind}", {"GroupId": "GroupId", "IpPermissions": permissions})
         ],

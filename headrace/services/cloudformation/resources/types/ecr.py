@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("RepositoryName") or context.generated_name(256, lower=True)
+    name = properties.get("RepositoryName") or context.generate_name(256, lower=True)
     params = {"repositoryName": name, "tags": tag_list(properties, context)}
     repository = context.call("ecr", "CreateRepository", params)["repository"]
     context.note_made(name)
@@ -49,8 +49,8 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     _configure(context, physical_id, new)
-    found = context.call("ecr", "DescribeRepositories", {"repositoryNames": [physical_id]})
-    repository = found["repositories"][0]
+    answer = context.call("ecr", "DescribeRepositories", {"repositoryNames": [physical_id]})
+    repository = answer["repositories"][0]
     return ResourceResult(
         physical_id,
         {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]},

@@ -7,7 +7,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
     own_name,
 )
 
@@ -34,17 +34,17 @@ DECLARED = [
                 "UpdateCluster",
                 {
                     "cluster": "@id",
-                    "settings": computed_from("ClusterSettings")(_cluster_settings),
+                    "settings": declare_sources("ClusterSettings")(_cluster_settings),
                 },
             ),
             Call(
                 "PutClusterCapacityProviders",
                 {
                     "cluster": "@id",
-                    "capacityProviders": computed_from("CapacityProviders")(
+                    "capacityProviders": declare_sources("CapacityProviders")(
                         lambda v: v.get("CapacityProviders") or []
                     ),
-                    "defaultCapacityProviderStrategy": computed_from(
+                    "defaultCapacityProviderStrategy": declare_sources(
                         "DefaultCapacityProviderStrategy"
                     )(lambda v: v.get("DefaultCapacityProviderStrategy") or []),
                 },
@@ -91,7 +91,7 @@ DECLARED = [
                 {
                     "cluster": "Cluster",
                     "service": lambda v: v.id.rpartition("/")[2],
-                    "desiredCount": computed_from("DesiredCount")(
+                    "desiredCount": declare_sources("DesiredCount")(
                         lambda v: v.get("DesiredCount") or 0
                     ),
                 },

@@ -12,8 +12,8 @@ def _arn(kind: str) -> Callable[[Values], str]:
     """Return the source of the ARN of a cache resource."""
 
     def arn(values: Values) -> str:
-        place = values.context.region, values.context.account
-        return make_arn("elasticache", *place, f"{kind}:{values.id}")
+        scope = values.context.region, values.context.account
+        return make_arn("elasticache", *scope, f"{kind}:{values.id}")
 
     return arn
 

@@ -6,7 +6,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Source,
-    computed_from,
+    declare_sources,
 )
 
 _BALANCER: dict[str, Source] = {"LoadBalancerArn": "@id"}
@@ -99,7 +99,7 @@ DECLARED = [
             Call(
                 "SetRulePriorities",
                 {
-                    "RulePriorities": computed_from("Priority")(
+                    "RulePriorities": declare_sources("Priority")(
                         lambda v: [{"RuleArn": v.id, "Priority": v.get("Priority")}]
                     )
                 },

@@ -21,8 +21,8 @@ from headrace.services.cloudformation.resources.base import (
 )
 from headrace.services.cloudformation.resources.types.emr_instances import (
     configurations,
+    convert_managed_scaling,
     instances,
-    managed_scaling,
 )
 
 # Members of RunJobFlow that have the same names in templates.
@@ -39,14 +39,14 @@ _PASSED_ON = (
 _SIZES = ("EbsRootVolumeIops", "EbsRootVolumeSize", "EbsRootVolumeThroughput")
 
 
-def _step(given: Properties) -> dict[str, Any]:
-    jar = given["HadoopJarStep"]
+def _step(properties: Properties) -> dict[str, Any]:
+    jar = properties["HadoopJarStep"]
     turned = {key: jar[key] for key in ("Jar", "MainClass", "Args") if key in jar}
     if "StepProperties" in jar:
         turned["Properties"] = jar["StepProperties"]
     return {
-        "Name": given["Name"],
-        "ActionOnFailure": given.get("ActionOnFailure", "CONTINUE"),
+        "Name": properties["Name"],
+        "ActionOnFailure": properties.get("ActionOnFailure", "CONTINUE"),
         "HadoopJarStep": turned,
     }
 
@@ -73,7 +73,7 @@ def _create_cluster(context: Context, properties: Properties) -> ResourceResult:
     if isinstance(params.get("AdditionalInfo"), dict):
         params["AdditionalInfo"] = json.dumps(params["AdditionalInfo"])
     if "ManagedScalingPolicy" in properties:
-        params["ManagedScalingPolicy"] = managed_scaling(properties["ManagedScalingPolicy"])
+        params["ManagedScalingPolicy"] = convert_managed_scaling(properties["ManagedScalingPolicy"])
     params["Instances"] = instances(properties["Instances"])
     params["VisibleToAllUsers"] = boolean(properties.get("VisibleToAllUsers", True))
     if "Configurations" in properties:
@@ -92,22 +92,22 @@ def _create_cluster(context: Context, properties: Properties) -> ResourceResult:
         params["Tags"] = tags
     cluster = context.call("emr", "RunJobFlow", params)["JobFlowId"]
     context.note_made(cluster)
-    return _made(context, cluster)
+    return _build_result(context, cluster)
 
 
 def _cluster(context: Context, properties: Properties) -> str | None:
     """Return the newest cluster with this name."""
-    found = context.call("emr", "ListClusters", {})["Clusters"]
-    named = [each for each in found if each["Name"] == properties["Name"]]
+    clusters = context.call("emr", "ListClusters", {})["Clusters"]
+    named = [cluster for cluster in clusters if cluster["Name"] == properties["Name"]]
     newest = max(
-        named, key=lambda each: each["Status"]["Timeline"]["CreationDateTime"], default=None
+        named, key=lambda cluster: cluster["Status"]["Timeline"]["CreationDateTime"], default=None
     )
     return newest and str(newest["Id"])
 
 
-def _made(context: Context, cluster: str) -> ResourceResult:
-    found = context.call("emr", "DescribeCluster", {"ClusterId": cluster})["Cluster"]
-    dns = found.get("MasterPublicDnsName", "localhost")
+def _build_result(context: Context, cluster: str) -> ResourceResult:
+    description = context.call("emr", "DescribeCluster", {"ClusterId": cluster})["Cluster"]
+    dns = description.get("MasterPublicDnsName", "localhost")
     return ResourceResult(cluster, {"Id": cluster, "MasterPublicDNS": dns})
 
 
@@ -124,12 +124,12 @@ def _update_cluster(
             },
         )
     if new.get("ManagedScalingPolicy") != old.get("ManagedScalingPolicy"):
-        given = new.get("ManagedScalingPolicy")
+        new_policy = new.get("ManagedScalingPolicy")
         target: dict[str, Any] = {"ClusterId": physical_id}
-        if given is None:
+        if new_policy is None:
             context.call("emr", "RemoveManagedScalingPolicy", target)
         else:
-            policy = {"ManagedScalingPolicy": managed_scaling(given)}
+            policy = {"ManagedScalingPolicy": convert_managed_scaling(new_policy)}
             context.call("emr", "PutManagedScalingPolicy", {**target, **policy})
     tags = tag_list(new, context)
     gone = [tag["Key"] for tag in tag_list(old, context) if tag["Key"] not in _keys(tags)]
@@ -137,7 +137,7 @@ def _update_cluster(
         context.call("emr", "RemoveTags", {"ResourceId": physical_id, "TagKeys": gone})
     if tags:
         context.call("emr", "AddTags", {"ResourceId": physical_id, "Tags": tags})
-    return _made(context, physical_id)
+    return _build_result(context, physical_id)
 
 
 def _keys(tags: list[dict[str, str]]) -> set[str]:
@@ -159,7 +159,7 @@ def _create_step(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _create_security_configuration(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("Name") or context.generated_name(256)
+    name = properties.get("Name") or context.generate_name(256)
     document = properties["SecurityConfiguration"]
     text = document if isinstance(document, str) else json.dumps(document)
     context.call(
@@ -170,7 +170,7 @@ def _create_security_configuration(context: Context, properties: Properties) -> 
 
 def _find_security_configuration(context: Context, properties: Properties) -> str | None:
     name = properties.get("Name")
-    return context.found("emr", "DescribeSecurityConfiguration", {"Name": name}, name)
+    return context.find_identifier("emr", "DescribeSecurityConfiguration", {"Name": name}, name)
 
 
 def _delete_security_configuration(

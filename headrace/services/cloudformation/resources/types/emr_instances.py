@@ -28,10 +28,10 @@ _FLEETS = (
 _FLAGS = ("KeepJobFlowAliveWhenNoSteps", "TerminationProtected", "UnhealthyNodeReplacement")
 
 
-def instances(given: Properties) -> dict[str, Any]:
+def instances(properties: Properties) -> dict[str, Any]:
     """Return a cluster's instances in RunJobFlow's form."""
-    made: dict[str, Any] = {
-        name: given[name]
+    members: dict[str, Any] = {
+        name: properties[name]
         for name in (
             "Ec2KeyName",
             "Ec2SubnetId",
@@ -44,57 +44,57 @@ def instances(given: Properties) -> dict[str, Any]:
             "Placement",
             "HadoopVersion",
         )
-        if name in given
+        if name in properties
     }
     for name in _FLAGS:
-        if name in given:
-            made[name] = boolean(given[name])
+        if name in properties:
+            members[name] = boolean(properties[name])
     # CloudFormation's clusters stay up unless the template says otherwise.
-    made.setdefault("KeepJobFlowAliveWhenNoSteps", True)
-    groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
-    groups += [_group(task, "TASK") for task in get_list(given, "TaskInstanceGroups")]
+    members.setdefault("KeepJobFlowAliveWhenNoSteps", True)
+    groups = [_group(properties[key], role) for key, role in _GROUPS if key in properties]
+    groups += [_group(task, "TASK") for task in get_list(properties, "TaskInstanceGroups")]
     if groups:
-        made["InstanceGroups"] = groups
-    fleets = [_fleet(given[key], kind) for key, kind in _FLEETS if key in given]
-    fleets += [_fleet(task, "TASK") for task in get_list(given, "TaskInstanceFleets")]
+        members["InstanceGroups"] = groups
+    fleets = [_fleet(properties[key], kind) for key, kind in _FLEETS if key in properties]
+    fleets += [_fleet(task, "TASK") for task in get_list(properties, "TaskInstanceFleets")]
     if fleets:
-        made["InstanceFleets"] = fleets
-    return made
+        members["InstanceFleets"] = fleets
+    return members
 
 
-def _group(given: Properties, role: str) -> dict[str, Any]:
+def _group(properties: Properties, role: str) -> dict[str, Any]:
     group = {
         "InstanceRole": role,
-        "InstanceType": given["InstanceType"],
-        "InstanceCount": int(given.get("InstanceCount", 1)),
+        "InstanceType": properties["InstanceType"],
+        "InstanceCount": int(properties.get("InstanceCount", 1)),
     }
     for name in ("Name", "Market", "BidPrice", "CustomAmiId"):
-        if name in given:
-            group[name] = given[name]
-    if "Configurations" in given:
-        group["Configurations"] = configurations(given["Configurations"])
-    if "EbsConfiguration" in given:
-        group["EbsConfiguration"] = _volumes(given["EbsConfiguration"])
-    if "AutoScalingPolicy" in given:
-        group["AutoScalingPolicy"] = _scaling(given["AutoScalingPolicy"])
+        if name in properties:
+            group[name] = properties[name]
+    if "Configurations" in properties:
+        group["Configurations"] = configurations(properties["Configurations"])
+    if "EbsConfiguration" in properties:
+        group["EbsConfiguration"] = _volumes(properties["EbsConfiguration"])
+    if "AutoScalingPolicy" in properties:
+        group["AutoScalingPolicy"] = _scaling(properties["AutoScalingPolicy"])
     return group
 
 
-def _volumes(given: Properties) -> dict[str, Any]:
+def _volumes(properties: Properties) -> dict[str, Any]:
     configs: list[dict[str, Any]] = []
-    for config in get_list(given, "EbsBlockDeviceConfigs"):
+    for config in get_list(properties, "EbsBlockDeviceConfigs"):
         volume = integers(config["VolumeSpecification"], "SizeInGB", "Iops", "Throughput")
         configs.append({**integers(config, "VolumesPerInstance"), "VolumeSpecification": volume})
     turned: dict[str, Any] = {"EbsBlockDeviceConfigs": configs}
-    if "EbsOptimized" in given:
-        turned["EbsOptimized"] = boolean(given["EbsOptimized"])
+    if "EbsOptimized" in properties:
+        turned["EbsOptimized"] = boolean(properties["EbsOptimized"])
     return turned
 
 
-def _scaling(given: Properties) -> dict[str, Any]:
+def _scaling(properties: Properties) -> dict[str, Any]:
     """Return an automatic scaling policy with its texts converted to numbers."""
     rules: list[dict[str, Any]] = []
-    for rule in given["Rules"]:
+    for rule in properties["Rules"]:
         action = dict(rule["Action"])
         simple = action["SimpleScalingPolicyConfiguration"]
         action["SimpleScalingPolicyConfiguration"] = integers(
@@ -106,14 +106,14 @@ def _scaling(given: Properties) -> dict[str, Any]:
         alarm["Threshold"] = float(alarm["Threshold"])
         trigger = {"CloudWatchAlarmDefinition": alarm}
         rules.append({**rule, "Action": action, "Trigger": trigger})
-    bounds = integers(given["Constraints"], "MinCapacity", "MaxCapacity")
+    bounds = integers(properties["Constraints"], "MinCapacity", "MaxCapacity")
     return {"Constraints": bounds, "Rules": rules}
 
 
-def _fleet(given: Properties, kind: str) -> dict[str, Any]:
-    fleet = {**integers(given, "TargetOnDemandCapacity", "TargetSpotCapacity")}
+def _fleet(properties: Properties, kind: str) -> dict[str, Any]:
+    fleet = {**integers(properties, "TargetOnDemandCapacity", "TargetSpotCapacity")}
     configs: list[dict[str, Any]] = []
-    for config in get_list(given, "InstanceTypeConfigs"):
+    for config in get_list(properties, "InstanceTypeConfigs"):
         turned = integers(config, "WeightedCapacity")
         if "Configurations" in turned:
             turned["Configurations"] = configurations(turned["Configurations"])
@@ -125,7 +125,7 @@ def _fleet(given: Properties, kind: str) -> dict[str, Any]:
     return {**fleet, "InstanceFleetType": kind}
 
 
-def configurations(given: Any) -> list[dict[str, Any]]:
+def configurations(properties: Any) -> list[dict[str, Any]]:
     """Return configurations in the API's form, which has other names for their properties."""
     return [
         {
@@ -135,13 +135,13 @@ def configurations(given: Any) -> list[dict[str, Any]]:
             },
             "Configurations": configurations(get_list(item, "Configurations")),
         }
-        for item in cast("list[dict[str, Any]]", given)
+        for item in cast("list[dict[str, Any]]", properties)
     ]
 
 
-def managed_scaling(given: Properties) -> dict[str, Any]:
+def convert_managed_scaling(properties: Properties) -> dict[str, Any]:
     """Return a managed scaling policy with its texts converted to numbers."""
-    policy = integers(given, "UtilizationPerformanceIndex")
+    policy = integers(properties, "UtilizationPerformanceIndex")
     if "ComputeLimits" in policy:
         limits = policy["ComputeLimits"]
         policy["ComputeLimits"] = integers(limits, *(n for n in limits if n != "UnitType"))
@@ -151,8 +151,8 @@ def managed_scaling(given: Properties) -> dict[str, Any]:
 def _create_group(context: Context, properties: Properties) -> ResourceResult:
     group = _group(properties, properties["InstanceRole"])
     params = {"JobFlowId": properties["JobFlowId"], "InstanceGroups": [group]}
-    made = context.call("emr", "AddInstanceGroups", params)["InstanceGroupIds"][0]
-    return ResourceResult(made, {"Id": made})
+    group_id = context.call("emr", "AddInstanceGroups", params)["InstanceGroupIds"][0]
+    return ResourceResult(group_id, {"Id": group_id})
 
 
 def _update_group(

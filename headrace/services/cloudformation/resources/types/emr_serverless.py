@@ -45,13 +45,13 @@ def _members(value: Any, name: str = "") -> Any:
             return {item["Key"]: _members(item["Value"]) for item in items}
         return [_members(item) for item in items]
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
+        document = cast("dict[str, Any]", value)
         if name in _USER_KEYS:
             return {
                 key: _members(item) if isinstance(item, dict) else str(item)
-                for key, item in given.items()
+                for key, item in document.items()
             }
-        return {key[:1].lower() + key[1:]: _members(item, key) for key, item in given.items()}
+        return {key[:1].lower() + key[1:]: _members(item, key) for key, item in document.items()}
     if name in _BOOLEANS:
         return boolean(value)
     return int(value) if name in _INTEGERS else value
@@ -67,19 +67,23 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     tags = tag_map(properties, context)
     if tags:
         params["tags"] = tags
-    made = context.call("emr-serverless", "CreateApplication", params)
-    return _made(made["applicationId"], made["arn"])
+    answer = context.call("emr-serverless", "CreateApplication", params)
+    return _build_result(answer["applicationId"], answer["arn"])
 
 
 def _application(context: Context, properties: Properties) -> str | None:
     """Return the newest application with this name."""
-    found = context.call("emr-serverless", "ListApplications", {})["applications"]
-    named = [each for each in found if each.get("name") == properties.get("Name")]
-    newest = max(named, key=lambda each: each["createdAt"], default=None)
+    applications = context.call("emr-serverless", "ListApplications", {})["applications"]
+    named = [
+        application
+        for application in applications
+        if application.get("name") == properties.get("Name")
+    ]
+    newest = max(named, key=lambda application: application["createdAt"], default=None)
     return newest and str(newest["id"])
 
 
-def _made(application_id: str, arn: str) -> ResourceResult:
+def _build_result(application_id: str, arn: str) -> ResourceResult:
     return ResourceResult(application_id, {"ApplicationId": application_id, "Arn": arn})
 
 
@@ -103,7 +107,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         context.call("emr-serverless", "UntagResource", {"resourceArn": arn, "tagKeys": gone})
     if after:
         context.call("emr-serverless", "TagResource", {"resourceArn": arn, "tags": after})
-    return _made(physical_id, arn)
+    return _build_result(physical_id, arn)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:

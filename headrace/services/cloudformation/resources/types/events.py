@@ -19,7 +19,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 from headrace.services.cloudformation.resources.values_to_api import Converter
@@ -38,7 +38,7 @@ def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
         pattern = properties["EventPattern"]
         params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
-    physical_id = _identified(name, properties)
+    physical_id = _build_physical_id(name, properties)
     context.note_made(physical_id)
     targets = properties.get("Targets")
     if targets:
@@ -50,7 +50,7 @@ def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
     return ResourceResult(physical_id, {"Arn": arn})
 
 
-def _identified(name: str, properties: Properties) -> str:
+def _build_physical_id(name: str, properties: Properties) -> str:
     """Return a rule's physical id, which includes its bus unless that is the default one (recorded)."""
     bus = properties.get("EventBusName") or "default"
     return name if bus == "default" else f"{bus}|{name}"
@@ -68,12 +68,14 @@ def _bus(properties: Properties) -> dict[str, str]:
 
 def _find(context: Context, properties: Properties) -> str | None:
     name = properties.get("Name")
-    identifier = _identified(str(name), properties) if name else None
-    return context.found("events", "DescribeRule", {"Name": name, **_bus(properties)}, identifier)
+    identifier = _build_physical_id(str(name), properties) if name else None
+    return context.find_identifier(
+        "events", "DescribeRule", {"Name": name, **_bus(properties)}, identifier
+    )
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
-    return _put(context, properties.get("Name") or context.generated_name(64), properties)
+    return _put(context, properties.get("Name") or context.generate_name(64), properties)
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
@@ -117,7 +119,7 @@ TYPES = [
 _NAME = {"Name": "@id"}
 
 
-@computed_from("Statement", "StatementId")
+@declare_sources("Statement", "StatementId")
 def _bus_policy(values: Values) -> str | None:
     """Return the bus's policy with the statement added; None for a statement given by action and principal.
 
@@ -127,7 +129,7 @@ def _bus_policy(values: Values) -> str | None:
     if statement is None:
         return None
     own = values.get("StatementId")
-    others = [each for each in _statements(values) if each.get("Sid") != own]
+    others = [other for other in _statements(values) if other.get("Sid") != own]
     return json.dumps({"Version": "2012-10-17", "Statement": [*others, {**statement, "Sid": own}]})
 
 
@@ -142,7 +144,9 @@ def _bus_policy_id(values: Values) -> str:
 
 
 def _has_statement(values: Values) -> bool:
-    return any(each.get("Sid") == values.get("StatementId") for each in _statements(values))
+    return any(
+        statement.get("Sid") == values.get("StatementId") for statement in _statements(values)
+    )
 
 
 # The template gives the statement itself, or its parts; never both.

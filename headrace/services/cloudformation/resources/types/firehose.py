@@ -69,13 +69,13 @@ _BOOLEANS = frozenset(
 )
 
 
-def _typed(value: Any, name: str = "") -> Any:
+def _convert_types(value: Any, name: str = "") -> Any:
     """Return a template's value with numbers and booleans in the API's types."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return {_NAMED.get(key, key): _typed(item, key) for key, item in items}
+        return {_NAMED.get(key, key): _convert_types(item, key) for key, item in items}
     if isinstance(value, list):
-        return [_typed(item) for item in cast("list[Any]", value)]
+        return [_convert_types(item) for item in cast("list[Any]", value)]
     if name in _NUMBERS and isinstance(value, str):
         return int(value)
     if name in _REALS and isinstance(value, str):
@@ -84,8 +84,8 @@ def _typed(value: Any, name: str = "") -> Any:
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
-    params = _typed(properties)
-    name = properties.get("DeliveryStreamName") or context.generated_name(64)
+    params = _convert_types(properties)
+    name = properties.get("DeliveryStreamName") or context.generate_name(64)
     params["DeliveryStreamName"] = name
     tags = tag_list(properties, context)
     if tags:
@@ -117,22 +117,22 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         "DestinationId": described["Destinations"][0]["DestinationId"],
     }
     for kind in _KINDS:
-        given = new.get(f"{kind}DestinationConfiguration")
-        if given is not None:
-            params[f"{kind}DestinationUpdate"] = _as_update(kind, given, old)
+        configuration = new.get(f"{kind}DestinationConfiguration")
+        if configuration is not None:
+            params[f"{kind}DestinationUpdate"] = _as_update(kind, configuration, old)
     context.call("firehose", "UpdateDestination", params)
     return ResourceResult(physical_id, {"Arn": described["DeliveryStreamARN"]})
 
 
-def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
+def _as_update(kind: str, properties: Properties, old: Properties) -> dict[str, Any]:
     """Return a destination in UpdateDestination's form. Raises AwsError for a change that it does not support."""
     before: Properties = old.get(f"{kind}DestinationConfiguration") or {}
     update: dict[str, Any] = {}
-    typed: dict[str, Any] = _typed(given)
+    typed: dict[str, Any] = _convert_types(properties)
     for name, value in typed.items():
         if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
             update[name if kind == "Iceberg" else _UPDATES.get(name, name)] = value
-        elif before and value != _typed(before).get(name):
+        elif before and value != _convert_types(before).get(name):
             raise AwsError(
                 "ValidationError",
                 f"{name} of {kind}DestinationConfiguration cannot be changed; give the delivery stream another name.",

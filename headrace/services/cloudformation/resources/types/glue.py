@@ -21,7 +21,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
+    declare_sources,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
@@ -33,17 +33,17 @@ _OF_ICEBERG = ("StorageDescriptor", "TableType")
 
 
 def _create_database(context: Context, properties: Properties) -> ResourceResult:
-    given = dict(properties["DatabaseInput"])
-    given.setdefault("Name", properties.get("DatabaseName") or context.generated_name(255).lower())
-    context.call("glue", "CreateDatabase", {"DatabaseInput": given})
-    return ResourceResult(given["Name"])
+    members = dict(properties["DatabaseInput"])
+    members.setdefault("Name", properties.get("DatabaseName") or context.generate_name(255).lower())
+    context.call("glue", "CreateDatabase", {"DatabaseInput": members})
+    return ResourceResult(members["Name"])
 
 
 def _update_database(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    given = {**new["DatabaseInput"], "Name": physical_id}
-    context.call("glue", "UpdateDatabase", {"Name": physical_id, "DatabaseInput": given})
+    members = {**new["DatabaseInput"], "Name": physical_id}
+    context.call("glue", "UpdateDatabase", {"Name": physical_id, "DatabaseInput": members})
     return ResourceResult(physical_id)
 
 
@@ -52,30 +52,32 @@ def _delete_database(context: Context, physical_id: str, properties: Properties)
 
 
 def _create_table(context: Context, properties: Properties) -> ResourceResult:
-    given = get_mapping(properties, "TableInput")
-    named = properties.get("Name") or context.generated_name(255).lower()
-    given.setdefault("Name", named)
-    params = {"DatabaseName": properties["DatabaseName"], "TableInput": given}
+    members = get_mapping(properties, "TableInput")
+    named = properties.get("Name") or context.generate_name(255).lower()
+    members.setdefault("Name", named)
+    params = {"DatabaseName": properties["DatabaseName"], "TableInput": members}
     if properties.get("OpenTableFormatInput"):
         params["OpenTableFormatInput"] = _open_table(properties["OpenTableFormatInput"])
     context.call("glue", "CreateTable", params)
-    return ResourceResult(given["Name"])
+    return ResourceResult(members["Name"])
 
 
-def _open_table(given: Properties) -> Properties:
+def _open_table(members: Properties) -> Properties:
     """Return OpenTableFormatInput with the API's member names, numbers and booleans."""
-    iceberg = dict(given["IcebergInput"])
+    iceberg = dict(members["IcebergInput"])
     table = iceberg.pop("IcebergTableInput", None)
     if table:
-        iceberg["CreateIcebergTableInput"] = _typed(table)
+        iceberg["CreateIcebergTableInput"] = _convert_types(table)
     return {"IcebergInput": iceberg}
 
 
-def _typed(value: Any, name: str = "") -> Any:
+def _convert_types(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _typed(item, key) for key, item in cast("dict[str, Any]", value).items()}
+        return {
+            key: _convert_types(item, key) for key, item in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [_typed(item, name) for item in cast("list[Any]", value)]
+        return [_convert_types(item, name) for item in cast("list[Any]", value)]
     if isinstance(value, str) and name in _NUMBERS:
         return int(value)
     return boolean(value) if name == "Required" else value
@@ -84,16 +86,16 @@ def _typed(value: Any, name: str = "") -> Any:
 def _update_table(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    given = {**get_mapping(new, "TableInput"), "Name": physical_id}
+    members = {**get_mapping(new, "TableInput"), "Name": physical_id}
     names = {"DatabaseName": new["DatabaseName"]}
     present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
     parameters = get_mapping(present, "Parameters")
     if "metadata_location" in parameters:
         # The template does not list the table's present snapshots (that AWS keeps them is assumed).
-        given = {**{name: present[name] for name in _OF_ICEBERG if name in present}, **given}
+        members = {**{name: present[name] for name in _OF_ICEBERG if name in present}, **members}
         kept = {name: parameters[name] for name in ("table_type", "metadata_location")}
-        given["Parameters"] = {**kept, **get_mapping(given, "Parameters")}
-    context.call("glue", "UpdateTable", {**names, "TableInput": given})
+        members["Parameters"] = {**kept, **get_mapping(members, "Parameters")}
+    context.call("glue", "UpdateTable", {**names, "TableInput": members})
     return ResourceResult(physical_id)
 
 
@@ -131,47 +133,47 @@ def _tag(kind: str) -> tuple[str, str, str, Source]:
     """Return the calls for the tags of a resource whose ARN is made from its name."""
 
     def arn(values: Values) -> str:
-        place = values.context.region, values.context.account
-        return make_arn("glue", *place, f"{kind}/{values.id}")
+        scope = values.context.region, values.context.account
+        return make_arn("glue", *scope, f"{kind}/{values.id}")
 
     return "TagResource", "UntagResource", "ResourceArn", arn
 
 
-@computed_from("Registry")
+@declare_sources("Registry")
 def _registry(values: Values) -> dict[str, str] | None:
     """Return a schema's registry in the API's form."""
-    given = values.get("Registry")
-    if not given:
+    registry = values.get("Registry")
+    if not registry:
         return None
-    if given.get("Arn"):
-        return {"RegistryArn": given["Arn"]}
-    if not given.get("Name"):
+    if registry.get("Arn"):
+        return {"RegistryArn": registry["Arn"]}
+    if not registry.get("Name"):
         # The sentence is assumed.
         raise AwsError(
             "InvalidInputException", "One of registryName or registryArn has to be provided."
         )
-    return {"RegistryName": given["Name"]}
+    return {"RegistryName": registry["Name"]}
 
 
-@computed_from("ConnectionInput")
+@declare_sources("ConnectionInput")
 def _connection(values: Values) -> dict[str, Any]:
     """Return a connection in CreateConnection's form: a template may omit its name and properties."""
-    given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
-    given["Name"] = given.get("Name") or values.context.generated_name(255)
-    values.properties["ConnectionInput"] = given
-    return given
+    members: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
+    members["Name"] = members.get("Name") or values.context.generate_name(255)
+    values.properties["ConnectionInput"] = members
+    return members
 
 
-@computed_from("ConnectionInput")
+@declare_sources("ConnectionInput")
 def _connection_changed(values: Values) -> dict[str, Any]:
     """Return a connection in UpdateConnection's form. Raises ResourceFailed for another name (documented)."""
-    given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
-    if given.get("Name") not in (None, values.id):
+    members: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
+    if members.get("Name") not in (None, values.id):
         raise ResourceFailed(f"The Name of connection {values.id} cannot be updated.")  # assumed
-    return {**given, "Name": values.id}
+    return {**members, "Name": values.id}
 
 
-@computed_from("Schedule")
+@declare_sources("Schedule")
 def _schedule(values: Values) -> str:
     # Documented: an empty text removes the schedule.
     return str(values.get("Schedule.ScheduleExpression") or "")

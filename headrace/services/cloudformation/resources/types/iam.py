@@ -34,7 +34,7 @@ def _document(value: Any) -> str:
 
 
 def _create_role(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("RoleName") or context.generated_name(64)
+    name = properties.get("RoleName") or context.generate_name(64)
     params: dict[str, Any] = {
         "RoleName": name,
         "Path": properties.get("Path", "/"),
@@ -150,9 +150,11 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
     for plural, kind in _HOLDERS:
         for holder in get_list(properties, plural):
             params = {f"{kind}Name": holder, "PolicyName": name}
-            found = context.found("iam", f"Get{kind}Policy", params, f"{name}|{holder}")
-            if found:
-                return found
+            physical_id = context.find_identifier(
+                "iam", f"Get{kind}Policy", params, f"{name}|{holder}"
+            )
+            if physical_id:
+                return physical_id
     return None
 
 
@@ -163,7 +165,7 @@ def _check_holders(properties: Properties) -> None:
 
 
 def _create_policy(context: Context, properties: Properties) -> ResourceResult:
-    name = context.generated_name(64)
+    name = context.generate_name(64)
     context.note_made(name)
     _check_holders(properties)
     _put_policy(context, properties)
@@ -200,7 +202,7 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
 
 
 def _create_managed(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("ManagedPolicyName") or context.generated_name(128)
+    name = properties.get("ManagedPolicyName") or context.generate_name(128)
     policy = context.call(
         "iam",
         "CreatePolicy",
@@ -267,7 +269,7 @@ def _delete_managed(context: Context, physical_id: str, properties: Properties) 
 
 
 def _create_profile(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("InstanceProfileName") or context.generated_name(128)
+    name = properties.get("InstanceProfileName") or context.generate_name(128)
     profile = context.call(
         "iam",
         "CreateInstanceProfile",

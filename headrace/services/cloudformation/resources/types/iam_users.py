@@ -7,7 +7,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 _USER = {"UserName": "@id"}
@@ -77,18 +77,18 @@ DECLARED = [
         update=[
             Call(
                 "UpdateUser",
-                {**_USER, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
+                {**_USER, "NewPath": declare_sources("Path")(lambda v: v.get("Path") or "/")},
                 only=(),
             ),
             Call("PutUserPermissionsBoundary", _USER, when="PermissionsBoundary"),
             Call(
                 "DeleteUserPermissionsBoundary",
-                {"UserName": computed_from("PermissionsBoundary")(lambda v: v.id)},
+                {"UserName": declare_sources("PermissionsBoundary")(lambda v: v.id)},
                 only_if=lambda v: not v.get("PermissionsBoundary"),
             ),
             Call(
                 "DeleteLoginProfile",
-                {"UserName": computed_from("LoginProfile")(lambda v: v.id)},
+                {"UserName": declare_sources("LoginProfile")(lambda v: v.id)},
                 only_if=_has_login,
             ),
             _LOGIN,
@@ -124,7 +124,7 @@ DECLARED = [
         update=[
             Call(
                 "UpdateGroup",
-                {**_GROUP, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
+                {**_GROUP, "NewPath": declare_sources("Path")(lambda v: v.get("Path") or "/")},
                 only=(),
             )
         ],

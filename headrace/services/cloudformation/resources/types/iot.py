@@ -8,7 +8,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 # iot-core limits: "Maximum number of named policy versions".
@@ -24,10 +24,10 @@ def _has_all_versions(values: Values) -> bool:
     return len(_versions(values)) >= _MOST_VERSIONS
 
 
-@computed_from("PolicyDocument")
+@declare_sources("PolicyDocument")
 def _oldest_version(values: Values) -> str:
-    others = (each for each in _versions(values) if not each["isDefaultVersion"])
-    return str(min((each["versionId"] for each in others), key=int))
+    others = (version for version in _versions(values) if not version["isDefaultVersion"])
+    return str(min((version["versionId"] for version in others), key=int))
 
 
 DECLARED = [

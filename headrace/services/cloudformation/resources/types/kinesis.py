@@ -33,7 +33,7 @@ def _mode(properties: Properties) -> str:
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("Name") or context.generated_name(128)
+    name = properties.get("Name") or context.generate_name(128)
     mode = _mode(properties)
     params: dict[str, Any] = {"StreamName": name, "StreamModeDetails": {"StreamMode": mode}}
     if mode == "PROVISIONED":
@@ -47,7 +47,7 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     context.call("kinesis", "CreateStream", params)
     context.note_made(name)
     _configure(context, name, {}, properties)
-    return _made(context, name)
+    return _build_result(context, name)
 
 
 def _wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
@@ -67,7 +67,7 @@ def _wait_for_stream(context: Context, name: str) -> None:
     _wait_until_active(context, status, f"Stream {name}")
 
 
-def _made(context: Context, name: str) -> ResourceResult:
+def _build_result(context: Context, name: str) -> ResourceResult:
     _wait_for_stream(context, name)
     summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
     return ResourceResult(name, {"Arn": summary["StreamDescriptionSummary"]["StreamARN"]})
@@ -91,9 +91,9 @@ def _configure(context: Context, name: str, old: Properties, new: Properties) ->
         params = {"EncryptionType": key["EncryptionType"], "KeyId": key["KeyId"]}
         context.call("kinesis", f"{verb}StreamEncryption", {"StreamName": name, **params})
         _wait_for_stream(context, name)
-    wanted = set(get_list(new, "DesiredShardLevelMetrics"))
+    desired = set(get_list(new, "DesiredShardLevelMetrics"))
     present = set(get_list(old, "DesiredShardLevelMetrics"))
-    for verb, metrics in (("Enable", wanted - present), ("Disable", present - wanted)):
+    for verb, metrics in (("Enable", desired - present), ("Disable", present - desired)):
         if metrics:
             context.call(
                 "kinesis",
@@ -103,7 +103,7 @@ def _configure(context: Context, name: str, old: Properties, new: Properties) ->
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
-    arn = _made(context, physical_id).attributes["Arn"]
+    arn = _build_result(context, physical_id).attributes["Arn"]
     _scale(context, physical_id, arn, old, new)
     _configure(context, physical_id, old, new)
     tags = tag_map(new, context)
@@ -155,16 +155,16 @@ def _create_consumer(context: Context, properties: Properties) -> ResourceResult
         params["Tags"] = tags
     answer = context.call("kinesis", "RegisterStreamConsumer", params)
     context.note_made(answer["Consumer"]["ConsumerARN"])
-    return _made_consumer(context, answer["Consumer"]["ConsumerARN"])
+    return _build_consumer_result(context, answer["Consumer"]["ConsumerARN"])
 
 
-def _made_consumer(context: Context, arn: str) -> ResourceResult:
-    def found() -> dict[str, Any]:
+def _build_consumer_result(context: Context, arn: str) -> ResourceResult:
+    def find_active() -> dict[str, Any]:
         answer = context.call("kinesis", "DescribeStreamConsumer", {"ConsumerARN": arn})
         return dict(answer["ConsumerDescription"])
 
-    _wait_until_active(context, lambda: str(found()["ConsumerStatus"]), f"Consumer {arn}")
-    consumer = found()
+    _wait_until_active(context, lambda: str(find_active()["ConsumerStatus"]), f"Consumer {arn}")
+    consumer = find_active()
     attributes = {
         name: str(consumer[name])
         for name in ("ConsumerARN", "ConsumerName", "ConsumerStatus", "StreamARN")
@@ -175,15 +175,15 @@ def _made_consumer(context: Context, arn: str) -> ResourceResult:
 
 def _consumer(context: Context, properties: Properties) -> str | None:
     params = {name: properties[name] for name in ("StreamARN", "ConsumerName")}
-    found = context.call("kinesis", "DescribeStreamConsumer", params)
-    return str(found["ConsumerDescription"]["ConsumerARN"])
+    answer = context.call("kinesis", "DescribeStreamConsumer", params)
+    return str(answer["ConsumerDescription"]["ConsumerARN"])
 
 
 def _update_consumer(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
     _retag(context, physical_id, old, new)
-    return _made_consumer(context, physical_id)
+    return _build_consumer_result(context, physical_id)
 
 
 def _retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
@@ -296,13 +296,15 @@ def _delete_queue(context: Context, physical_id: str, properties: Properties) ->
     params = {"QueueARN": physical_id}
     context.delete_if_exists("kinesis", "DeleteQueue", params, GONE)
     # The stream cannot be deleted before its queues are gone.
-    while context.found("kinesis", "DescribeQueue", params, "queue", "QueueDescription"):
+    while context.find_identifier("kinesis", "DescribeQueue", params, "queue", "QueueDescription"):
         context.pause(_CHECK_EVERY_S)
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
     arn = properties["ResourceArn"]
-    return context.found("kinesis", "GetResourcePolicy", {"ResourceARN": arn}, arn, "Policy")
+    return context.find_identifier(
+        "kinesis", "GetResourcePolicy", {"ResourceARN": arn}, arn, "Policy"
+    )
 
 
 def _put_policy(context: Context, properties: Properties) -> ResourceResult:

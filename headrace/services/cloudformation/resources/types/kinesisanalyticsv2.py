@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
     value_at,
 )
 from headrace.services.cloudformation.resources.declared_calls import input_of
@@ -27,42 +27,45 @@ _FLINK = ("CheckpointConfiguration", "MonitoringConfiguration", "ParallelismConf
 def _logging_option(values: Values) -> str:
     """Return the id of the log stream that was added last."""
     return str(
-        values.answered("CloudWatchLoggingOptionDescriptions")[-1]["CloudWatchLoggingOptionId"]
+        values.list_answered("CloudWatchLoggingOptionDescriptions")[-1]["CloudWatchLoggingOptionId"]
     )
 
 
-def _described(values: Values) -> dict[str, Any]:
+def _describe_application(values: Values) -> dict[str, Any]:
     """Return the application's current description."""
     answer = values.context.call(_SERVICE, "DescribeApplication", {"ApplicationName": values.id})
     return cast("dict[str, Any]", answer["ApplicationDetail"])
 
 
-@computed_from()
+@declare_sources()
 def _version(values: Values) -> int:
-    return int(_described(values)["ApplicationVersionId"])
+    return int(_describe_application(values)["ApplicationVersionId"])
 
 
-def _as_update(given: Properties, shape: Any, path: str) -> dict[str, Any]:
+def _as_update(properties: Properties, shape: Any, path: str) -> dict[str, Any]:
     """Return a configuration with UpdateApplication's names for its members."""
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+    members: dict[str, Any] = {}
+    for name, value in properties.items():
         singular = name.replace("Properties", "Property")
         names = (name, f"{name}Update", f"{singular}Updates")
-        member = next((each for each in names if each in shape.members), None)
+        member = next(
+            (name_of_property for name_of_property in names if name_of_property in shape.members),
+            None,
+        )
         if member is None:
             raise ResourceFailed(f"UpdateApplication cannot change {path}.{name}")
         inner = shape.members[member]
         changed = isinstance(value, dict) and inner.type_name == "structure"
-        found[member] = (
+        members[member] = (
             _as_update(cast("Properties", value), inner, f"{path}.{name}") if changed else value
         )
-    return found
+    return members
 
 
 def _check_description(values: Values) -> None:
     """Refuse a changed description: the service has no call for it. A rollback finds the old one unchanged."""
-    before, wanted = _described(values), values.get("ApplicationDescription") or ""
-    if (before.get("ApplicationDescription") or "") != wanted:
+    before, descriptions = _describe_application(values), values.get("ApplicationDescription") or ""
+    if (before.get("ApplicationDescription") or "") != descriptions:
         raise ResourceFailed(
             "Managed Service for Apache Flink has no call that changes the ApplicationDescription"
             " of an application: take the change back, or make another application"
@@ -73,7 +76,7 @@ def _flink(configuration: Properties) -> Properties:
     return cast("Properties", configuration.get("FlinkApplicationConfiguration") or {})
 
 
-@computed_from("ApplicationConfiguration", "ApplicationDescription")
+@declare_sources("ApplicationConfiguration", "ApplicationDescription")
 def _configuration(values: Values) -> dict[str, Any] | None:
     """Return the changed parts of the configuration. A removed part gets its default, if it has one."""
     _check_description(values)
@@ -89,13 +92,13 @@ def _configuration(values: Values) -> dict[str, Any] | None:
         changed["FlinkApplicationConfiguration"] = {**flink, **defaults}
     shape = input_of(_SERVICE, "UpdateApplication").members["ApplicationConfigurationUpdate"]
     update = _as_update(changed, shape, "ApplicationConfiguration")
-    wanted, held = _networks(values), _network_ids(values)
-    if wanted and held:
+    network_ids, held = _networks(values), _network_ids(values)
+    if network_ids and held:
         update["VpcConfigurationUpdates"] = [
             {
                 "VpcConfigurationId": held[0],
-                "SubnetIdUpdates": wanted[0]["SubnetIds"],
-                "SecurityGroupIdUpdates": wanted[0]["SecurityGroupIds"],
+                "SubnetIdUpdates": network_ids[0]["SubnetIds"],
+                "SecurityGroupIdUpdates": network_ids[0]["SecurityGroupIds"],
             }
         ]
     return update or None
@@ -109,8 +112,8 @@ def _networks(values: Values) -> list[Properties]:
 def _network_ids(values: Values) -> list[str]:
     """Return the ids of the application's current VPC configurations."""
     path = "ApplicationConfigurationDescription.VpcConfigurationDescriptions"
-    listed = cast("list[Properties]", value_at(_described(values), path) or [])
-    return [str(each["VpcConfigurationId"]) for each in listed]
+    listed = cast("list[Properties]", value_at(_describe_application(values), path) or [])
+    return [str(network["VpcConfigurationId"]) for network in listed]
 
 
 DECLARED = [
@@ -137,7 +140,7 @@ DECLARED = [
                 {
                     "ApplicationName": "@id",
                     "CurrentApplicationVersionId": _version,
-                    "VpcConfigurationId": computed_from("ApplicationConfiguration")(
+                    "VpcConfigurationId": declare_sources("ApplicationConfiguration")(
                         lambda v: _network_ids(v)[0]
                     ),
                 },
@@ -149,7 +152,7 @@ DECLARED = [
                 {
                     "ApplicationName": "@id",
                     "CurrentApplicationVersionId": _version,
-                    "VpcConfiguration": computed_from("ApplicationConfiguration")(
+                    "VpcConfiguration": declare_sources("ApplicationConfiguration")(
                         lambda v: _networks(v)[0]
                     ),
                 },

@@ -66,7 +66,7 @@ def _delete_key(context: Context, physical_id: str, properties: Properties) -> N
 
 def _find_alias(context: Context, properties: Properties) -> str | None:
     name = properties["AliasName"]
-    return context.found("kms", "DescribeKey", {"KeyId": name}, name)
+    return context.find_identifier("kms", "DescribeKey", {"KeyId": name}, name)
 
 
 def _create_alias(context: Context, properties: Properties) -> ResourceResult:

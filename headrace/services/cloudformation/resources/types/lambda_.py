@@ -75,7 +75,7 @@ def _configuration(properties: Properties) -> dict[str, Any]:
 
 
 def _create_function(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("FunctionName") or context.generated_name(64)
+    name = properties.get("FunctionName") or context.generate_name(64)
     params = {
         "FunctionName": name,
         "Code": _code(properties),
@@ -145,7 +145,7 @@ def _delete_function(context: Context, physical_id: str, properties: Properties)
 
 
 def _create_layer(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LayerName") or context.generated_name(140)
+    name = properties.get("LayerName") or context.generate_name(140)
     params = {"LayerName": name, **without(properties, "LayerName")}
     layer = context.call("lambda", "PublishLayerVersion", params)
     arn = layer["LayerVersionArn"]
@@ -153,9 +153,9 @@ def _create_layer(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _layer(context: Context, properties: Properties) -> str | None:
-    name = properties.get("LayerName") or context.generated_name(140)
-    found = context.call("lambda", "ListLayerVersions", {"LayerName": name})["LayerVersions"]
-    newest = max(found, key=lambda layer: int(layer["Version"]), default=None)
+    name = properties.get("LayerName") or context.generate_name(140)
+    versions = context.call("lambda", "ListLayerVersions", {"LayerName": name})["LayerVersions"]
+    newest = max(versions, key=lambda layer: int(layer["Version"]), default=None)
     return newest and str(newest["LayerVersionArn"])
 
 
@@ -198,8 +198,8 @@ def _mapping(context: Context, properties: Properties) -> str | None:
     params = {"FunctionName": properties["FunctionName"]}
     if "EventSourceArn" in properties:
         params["EventSourceArn"] = properties["EventSourceArn"]
-    found = context.call("lambda", "ListEventSourceMappings", params)["EventSourceMappings"]
-    newest = max(found, key=lambda mapping: mapping["LastModified"], default=None)
+    mappings = context.call("lambda", "ListEventSourceMappings", params)["EventSourceMappings"]
+    newest = max(mappings, key=lambda mapping: mapping["LastModified"], default=None)
     return newest and str(newest["UUID"])
 
 
@@ -228,7 +228,7 @@ def _delete_mapping(context: Context, physical_id: str, properties: Properties) 
 def _find_invoke_config(context: Context, properties: Properties) -> str | None:
     params = {"FunctionName": properties["FunctionName"], "Qualifier": properties["Qualifier"]}
     identifier = f"{properties['FunctionName']}|{properties['Qualifier']}"
-    return context.found("lambda", "GetFunctionEventInvokeConfig", params, identifier)
+    return context.find_identifier("lambda", "GetFunctionEventInvokeConfig", params, identifier)
 
 
 def _put_invoke_config(context: Context, properties: Properties) -> ResourceResult:
@@ -358,7 +358,7 @@ TYPES = [
 ]
 
 
-def _enabled(mapping: dict[str, Any]) -> bool:
+def _is_enabled(mapping: dict[str, Any]) -> bool:
     return mapping["State"] in ("Enabled", "Enabling", "Creating", "Updating")
 
 
@@ -399,7 +399,7 @@ READINGS = (
                     "MaximumBatchingWindowInSeconds MaximumRecordAgeInSeconds "
                     "MaximumRetryAttempts ParallelizationFactor StartingPosition "
                     "TumblingWindowInSeconds",
-                    Enabled=_enabled,
+                    Enabled=_is_enabled,
                 ),
             ),
         ),

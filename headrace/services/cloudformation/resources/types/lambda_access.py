@@ -29,12 +29,12 @@ _PROVISIONED_WITHIN_S = 300.0
 
 def _provision(context: Context, function: str, qualifier: str, properties: Properties) -> None:
     """Request provisioned concurrency and wait until it is ready. Raises ResourceFailed."""
-    wanted: dict[str, Any] = properties.get("ProvisionedConcurrencyConfig") or {}
+    settings: dict[str, Any] = properties.get("ProvisionedConcurrencyConfig") or {}
     named = {"FunctionName": function, "Qualifier": qualifier}
-    if not wanted:
+    if not settings:
         context.call("lambda", "DeleteProvisionedConcurrencyConfig", named)
         return
-    count = int(wanted["ProvisionedConcurrentExecutions"])
+    count = int(settings["ProvisionedConcurrentExecutions"])
     request = {**named, "ProvisionedConcurrentExecutions": count}
     context.call("lambda", "PutProvisionedConcurrencyConfig", request)
     deadline_s = context.clock.monotonic_s() + _PROVISIONED_WITHIN_S
@@ -73,13 +73,13 @@ def _create_version(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _versions(context: Context, function: str) -> set[str]:
-    found: set[str] = set()
+    numbers: set[str] = set()
     params = {"FunctionName": function}
     while True:
         page = context.call("lambda", "ListVersionsByFunction", params)
-        found |= {version["Version"] for version in page["Versions"]}
+        numbers |= {version["Version"] for version in page["Versions"]}
         if not page.get("NextMarker"):
-            return found
+            return numbers
         params = {"FunctionName": function, "Marker": page["NextMarker"]}
 
 
@@ -143,7 +143,7 @@ def _delete_alias(context: Context, physical_id: str, properties: Properties) ->
 
 
 def _create_permission(context: Context, properties: Properties) -> ResourceResult:
-    statement = context.generated_name(100)
+    statement = context.generate_name(100)
     params = {"StatementId": statement, **without(properties, "FunctionName")}
     if "InvokedViaFunctionUrl" in params:
         params["InvokedViaFunctionUrl"] = boolean(params["InvokedViaFunctionUrl"])
@@ -167,7 +167,7 @@ def _layer_of(properties: Properties) -> dict[str, Any]:
 
 
 def _create_layer_permission(context: Context, properties: Properties) -> ResourceResult:
-    statement = context.generated_name(100)
+    statement = context.generate_name(100)
     params = {"StatementId": statement, **_layer_of(properties)}
     params |= without(properties, "LayerVersionArn")
     context.call("lambda", "AddLayerVersionPermission", params)
@@ -177,7 +177,7 @@ def _create_layer_permission(context: Context, properties: Properties) -> Resour
 
 
 def _layer_permission(context: Context, properties: Properties) -> str | None:
-    return f"{properties['LayerVersionArn']}#{context.generated_name(100)}"
+    return f"{properties['LayerVersionArn']}#{context.generate_name(100)}"
 
 
 def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
@@ -225,8 +225,8 @@ def _update_url(
 
 
 def _url(context: Context, properties: Properties) -> str | None:
-    found = context.call("lambda", "GetFunctionUrlConfig", _url_of(properties))
-    return str(found["FunctionArn"])
+    answer = context.call("lambda", "GetFunctionUrlConfig", _url_of(properties))
+    return str(answer["FunctionArn"])
 
 
 def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:

@@ -19,7 +19,7 @@ GONE = "ResourceNotFoundException"
 
 
 def _create_group(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LogGroupName") or context.generated_name(512)
+    name = properties.get("LogGroupName") or context.generate_name(512)
     params = {"logGroupName": name}
     tags = tag_map(properties, context)
     if tags:
@@ -29,10 +29,10 @@ def _create_group(context: Context, properties: Properties) -> ResourceResult:
     context.call("logs", "CreateLogGroup", params)
     context.note_made(name)
     _retain(context, name, properties)
-    return _made(context, name)
+    return _build_result(context, name)
 
 
-def _made(context: Context, name: str) -> ResourceResult:
+def _build_result(context: Context, name: str) -> ResourceResult:
     arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{name}:*"
     return ResourceResult(name, {"Arn": arn})
 
@@ -55,7 +55,7 @@ def _update_group(
             context.call("logs", "AssociateKmsKey", {**group, "kmsKeyId": new["KmsKeyId"]})
         else:
             context.call("logs", "DisassociateKmsKey", group)
-    return _made(context, physical_id)
+    return _build_result(context, physical_id)
 
 
 def _delete_group(context: Context, physical_id: str, properties: Properties) -> None:
@@ -63,7 +63,7 @@ def _delete_group(context: Context, physical_id: str, properties: Properties) ->
 
 
 def _create_stream(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("LogStreamName") or context.generated_name(512)
+    name = properties.get("LogStreamName") or context.generate_name(512)
     params = {"logGroupName": properties["LogGroupName"], "logStreamName": name}
     context.call("logs", "CreateLogStream", params)
     return ResourceResult(name)
@@ -99,8 +99,10 @@ TYPES = [
 
 
 def _has_policy(values: Values) -> bool:
-    found = values.context.call("logs", "DescribeResourcePolicies", {}).get("resourcePolicies", [])
-    return any(each["policyName"] == values.get("PolicyName") for each in found)
+    policies = values.context.call("logs", "DescribeResourcePolicies", {}).get(
+        "resourcePolicies", []
+    )
+    return any(policy["policyName"] == values.get("PolicyName") for policy in policies)
 
 
 _FILTER = {"logGroupName": "LogGroupName", "filterName": "@last"}

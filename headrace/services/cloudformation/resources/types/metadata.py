@@ -11,7 +11,7 @@ from headrace.services.cloudformation.resources.base import (
 
 
 def _make(context: Context, properties: Properties) -> ResourceResult:
-    return ResourceResult(context.generated_name(64))
+    return ResourceResult(context.generate_name(64))
 
 
 def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.declaration import Values, computed_from
+from headrace.services.cloudformation.resources.declaration import Values, declare_sources
 
 _PREFIX = "x-amazon-apigateway-"
 # The properties of a REST API that its definition may have too. The definition takes precedence (documented).
@@ -22,22 +22,22 @@ def has_body(values: Values) -> bool:
     return values.get("Body") is not None or values.get("BodyS3Location") is not None
 
 
-@computed_from("Name", "Body", "BodyS3Location")
+@declare_sources("Name", "Body", "BodyS3Location")
 def api_name(values: Values) -> str:
     """Return the API's name: the template's, or the title of the definition."""
     title: Any = values.get("Body.info.title")
     if title is None and values.get("BodyS3Location") is not None and not values.get("Name"):
         title = _members(_text(values)).get("info", {}).get("title")
-    return str(values.get("Name") or title or values.context.generated_name(128))
+    return str(values.get("Name") or title or values.context.generate_name(128))
 
 
-@computed_from("Body", "BodyS3Location")
+@declare_sources("Body", "BodyS3Location")
 def body(values: Values) -> str:
     """Return the definition's text."""
     return _text(values)
 
 
-@computed_from("Body", "BodyS3Location", "BinaryMediaTypes", "Description", *_IN_DEFINITION)
+@declare_sources("Body", "BodyS3Location", "BinaryMediaTypes", "Description", *_IN_DEFINITION)
 def rest_body(values: Values) -> str:
     """Return the definition's text, with the resource's own properties: an import that overwrites resets all others."""
     text = _text(values)
@@ -57,21 +57,21 @@ def rest_body(values: Values) -> str:
     return json.dumps({**definition, "info": info})
 
 
-@computed_from("Mode")
+@declare_sources("Mode")
 def mode(values: Values) -> str:
     """Return the mode of an update's import: without one, the new definition takes precedence (documented)."""
     return str(values.get("Mode") or "overwrite")
 
 
 def _text(values: Values) -> str:
-    place: dict[str, Any] | None = values.get("BodyS3Location")
-    if values.get("Body") is not None or place is None:
+    location: dict[str, Any] | None = values.get("BodyS3Location")
+    if values.get("Body") is not None or location is None:
         return json.dumps(values.get("Body"))
-    params = {"Bucket": place["Bucket"], "Key": place["Key"]}
-    if place.get("Version"):
-        params["VersionId"] = str(place["Version"])
-    if place.get("ETag"):
-        params["IfMatch"] = str(place["ETag"])
+    params = {"Bucket": location["Bucket"], "Key": location["Key"]}
+    if location.get("Version"):
+        params["VersionId"] = str(location["Version"])
+    if location.get("ETag"):
+        params["IfMatch"] = str(location["ETag"])
     content: Any = values.context.call("s3", "GetObject", params)["Body"]
     return (content if isinstance(content, bytes) else content.read()).decode()
 

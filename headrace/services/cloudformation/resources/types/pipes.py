@@ -12,7 +12,7 @@ from headrace.services.cloudformation.resources.declaration import (
     ComputedProperty,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
     value_at,
 )
 
@@ -35,17 +35,17 @@ def _moment(value: Any) -> Any:
     return value
 
 
-@computed_from("SourceParameters")
+@declare_sources("SourceParameters")
 def _source_parameters(values: Values) -> dict[str, Any]:
     """Return how a pipe reads from now on; its starting position does not change."""
-    given = cast("dict[str, Any]", values.get("SourceParameters") or {})
+    by_source = cast("dict[str, Any]", values.get("SourceParameters") or {})
     # The pipe's actual state: in a rollback, some changes of the failed update were never made.
     answer = values.context.call("pipes", "DescribePipe", {"Name": values.id})
     before = cast("dict[str, Any]", answer.get("SourceParameters") or {})
-    found: dict[str, Any] = {}
-    for source, parameters in given.items():
+    members: dict[str, Any] = {}
+    for source, parameters in by_source.items():
         if not isinstance(parameters, dict):
-            found[source] = parameters
+            members[source] = parameters
             continue
         own = cast("dict[str, Any]", parameters)
         for name in _BEGINNING:
@@ -53,8 +53,8 @@ def _source_parameters(values: Values) -> dict[str, Any]:
                 raise ResourceFailed(
                     f"The {name} of a pipe cannot change: give the pipe another Name, which makes another pipe"
                 )
-        found[source] = {name: value for name, value in own.items() if name not in _BEGINNING}
-    return found
+        members[source] = {name: value for name, value in own.items() if name not in _BEGINNING}
+    return members
 
 
 def _or_none(name: str, **nothing: str) -> ComputedProperty:
@@ -83,7 +83,7 @@ DECLARED = [
                     "EnrichmentParameters": _or_none("EnrichmentParameters"),
                     "TargetParameters": _or_none("TargetParameters"),
                     "LogConfiguration": _or_none("LogConfiguration", Level="OFF"),
-                    "DesiredState": computed_from("DesiredState")(
+                    "DesiredState": declare_sources("DesiredState")(
                         lambda v: v.get("DesiredState") or "RUNNING"
                     ),
                 },

@@ -6,13 +6,13 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
 
-@computed_from("DeletionProtection")
+@declare_sources("DeletionProtection")
 def _is_protected(values: Values) -> object:
     # A boolean that the template no longer has is false.
     return values.get("DeletionProtection") or False
@@ -116,7 +116,7 @@ DECLARED = [
         names={"VPCSecurityGroups": "VpcSecurityGroupIds"},
         attributes={
             "Endpoint.Address": "@answer.DBInstances.0.Endpoint.Address",
-            "Endpoint.Port": lambda v: str(v.answered("DBInstances")[0]["Endpoint"]["Port"]),
+            "Endpoint.Port": lambda v: str(v.list_answered("DBInstances")[0]["Endpoint"]["Port"]),
             "DBInstanceArn": "@answer.DBInstances.0.DBInstanceArn",
         },
     ),
@@ -150,7 +150,7 @@ DECLARED = [
         name_lower=True,
         attributes={
             "Endpoint.Address": "@answer.DBClusters.0.Endpoint",
-            "Endpoint.Port": lambda v: str(v.answered("DBClusters")[0].get("Port", "")),
+            "Endpoint.Port": lambda v: str(v.list_answered("DBClusters")[0].get("Port", "")),
             "ReadEndpoint.Address": "@answer.DBClusters.0.ReaderEndpoint",
             "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
         },

@@ -11,7 +11,7 @@ from headrace.services.cloudformation.resources.declaration import (
     ComputedProperty,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 # The members that an update can change; type and interval are fixed (documented: UpdateHealthCheck.html).
@@ -109,7 +109,7 @@ DECLARED = [
                 "CreateHostedZone",
                 {
                     "CallerReference": lambda v: v.context.ids.uuid(),
-                    "VPC": computed_from("VPCs")(lambda v: (v.get("VPCs") or [None])[0]),
+                    "VPC": declare_sources("VPCs")(lambda v: (v.get("VPCs") or [None])[0]),
                 },
             )
         ],
@@ -120,7 +120,7 @@ DECLARED = [
                 "UpdateHostedZoneComment",
                 {
                     "Id": "@id",
-                    "Comment": computed_from("HostedZoneConfig")(
+                    "Comment": declare_sources("HostedZoneConfig")(
                         lambda v: v.get("HostedZoneConfig.Comment") or ""
                     ),
                 },

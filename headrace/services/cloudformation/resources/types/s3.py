@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.model import operation_model
-from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -26,7 +25,7 @@ from headrace.services.cloudformation.resources.values_to_api import Converter
 
 
 def _create_bucket(context: Context, properties: Properties) -> ResourceResult:
-    name = properties.get("BucketName") or context.generated_name(63, lower=True)
+    name = properties.get("BucketName") or context.generate_name(63, lower=True)
     params: dict[str, Any] = {"Bucket": name}
     if context.region != "us-east-1":
         params["CreateBucketConfiguration"] = {"LocationConstraint": context.region}
@@ -41,7 +40,7 @@ def _create_bucket(context: Context, properties: Properties) -> ResourceResult:
 def _find_bucket(context: Context, properties: Properties) -> str | None:
     # Not even for its owner: "creating" it again succeeds, and a rollback would then delete it.
     name = properties.get("BucketName")
-    return context.found("s3", "HeadBucket", {"Bucket": name}, name)
+    return context.find_identifier("s3", "HeadBucket", {"Bucket": name}, name)
 
 
 def bucket_made(context: Context, name: str) -> ResourceResult:
@@ -61,8 +60,8 @@ def bucket_made(context: Context, name: str) -> ResourceResult:
 def _configure(context: Context, name: str, properties: Properties) -> None:
     for property_name, (operation, member, _) in _CONFIGURED.items():
         if property_name in properties:
-            given = in_the_apis_form(property_name, name, properties[property_name])
-            context.call("s3", operation, {"Bucket": name, member: given})
+            member_value = in_the_apis_form(property_name, name, properties[property_name])
+            context.call("s3", operation, {"Bucket": name, member: member_value})
     for metrics in get_list(properties, "MetricsConfigurations"):
         configuration = {
             "Id": metrics["Id"],
@@ -141,7 +140,7 @@ def _lifecycle(rule: Properties) -> Properties:
     turned: Properties = {"Status": rule["Status"], "Filter": _lifecycle_filter(rule)}
     if rule.get("Id"):
         turned["ID"] = rule["Id"]
-    expiration = _renamed(
+    expiration = _rename_properties(
         rule,
         ExpirationInDays="Days",
         ExpirationDate="Date",
@@ -160,24 +159,24 @@ def _lifecycle(rule: Properties) -> Properties:
         ("Transitions", "Transition", "Days"),
         ("NoncurrentVersionTransitions", "NoncurrentVersionTransition", "NoncurrentDays"),
     ):
-        given = [*rule.get(name, []), *([rule[single]] if single in rule else [])]
-        if given:
+        entries = [*rule.get(name, []), *([rule[single]] if single in rule else [])]
+        if entries:
             turned[name] = [
-                _renamed(
-                    each,
+                _rename_properties(
+                    entry,
                     StorageClass="StorageClass",
                     TransitionInDays=days,
                     TransitionDate="Date",
                     NewerNoncurrentVersions="NewerNoncurrentVersions",
                 )
-                for each in given
+                for entry in entries
             ]
     return turned
 
 
 def _lifecycle_filter(rule: Properties) -> Properties:
     tags = [{"Key": tag["Key"], "Value": tag["Value"]} for tag in get_list(rule, "TagFilters")]
-    sizes = _renamed(
+    sizes = _rename_properties(
         rule,
         ObjectSizeGreaterThan="ObjectSizeGreaterThan",
         ObjectSizeLessThan="ObjectSizeLessThan",
@@ -190,21 +189,21 @@ def _lifecycle_filter(rule: Properties) -> Properties:
     return {**prefix, **sizes} or {"Prefix": ""}
 
 
-def _renamed(given: Properties, **names: str) -> Properties:
+def _rename_properties(properties: Properties, **names: str) -> Properties:
     """Return those of the named properties that are given, under the API's names."""
-    return {api_name: given[name] for name, api_name in names.items() if name in given}
+    return {api_name: properties[name] for name, api_name in names.items() if name in properties}
 
 
 def _website(bucket: str, configuration: Properties) -> Properties:
     """Return a website's configuration in the API's form."""
-    turned = _renamed(configuration, RedirectAllRequestsTo="RedirectAllRequestsTo")
+    turned = _rename_properties(configuration, RedirectAllRequestsTo="RedirectAllRequestsTo")
     if "IndexDocument" in configuration:
         turned["IndexDocument"] = {"Suffix": configuration["IndexDocument"]}
     if "ErrorDocument" in configuration:
         turned["ErrorDocument"] = {"Key": configuration["ErrorDocument"]}
     if configuration.get("RoutingRules"):
         turned["RoutingRules"] = [
-            _renamed(rule, RedirectRule="Redirect", RoutingRuleCondition="Condition")
+            _rename_properties(rule, RedirectRule="Redirect", RoutingRuleCondition="Condition")
             for rule in configuration["RoutingRules"]
         ]
     return turned
@@ -221,7 +220,7 @@ def _logging(bucket: str, configuration: Properties) -> Properties:
     return {"LoggingEnabled": target}
 
 
-def _canned(bucket: str, name: str) -> str:
+def _convert_canned_acl(bucket: str, name: str) -> str:
     """Return a canned ACL's name in the API's form: `LogDeliveryWrite` is `log-delivery-write`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
@@ -237,7 +236,7 @@ _CONFIGURED: dict[str, tuple[str, str, _Turn]] = {
         _as_it_is,
     ),
     "OwnershipControls": ("PutBucketOwnershipControls", "OwnershipControls", _as_it_is),
-    "AccessControl": ("PutBucketAcl", "ACL", _canned),
+    "AccessControl": ("PutBucketAcl", "ACL", _convert_canned_acl),
     "CorsConfiguration": ("PutBucketCors", "CORSConfiguration", _cors),
     "ObjectLockConfiguration": (
         "PutObjectLockConfiguration",
@@ -305,7 +304,7 @@ def _delete_bucket(context: Context, physical_id: str, properties: Properties) -
 
 def _find_policy(context: Context, properties: Properties) -> None:
     bucket = properties["Bucket"]
-    if context.found("s3", "GetBucketPolicy", {"Bucket": bucket}, bucket):
+    if context.find_identifier("s3", "GetBucketPolicy", {"Bucket": bucket}, bucket):
         # AWS's sentence, observed by many.
         raise ResourceFailed(f"The bucket policy already exists on bucket {bucket}.")
 
@@ -418,9 +417,9 @@ _READ = {
 _LISTS = ("TopicConfigurations", "QueueConfigurations", "LambdaFunctionConfigurations")
 
 
-def _turned(name: str, bucket: str, wanted: Any) -> Any:
+def _convert_property(name: str, bucket: str, property_value: Any) -> Any:
     """Return a property in the API's form."""
-    turned = in_the_apis_form(name, bucket, wanted)
+    turned = in_the_apis_form(name, bucket, property_value)
     if name != "NotificationConfiguration":
         return turned
     # A notification of another kind is also a difference.
@@ -434,7 +433,7 @@ def _setting(name: str) -> ReadCall:
         {"Bucket": "@id"},
         properties={name: path},
         unset=(unset,) if unset else (),
-        turn=lambda bucket, wanted: _turned(name, bucket, wanted),
+        turn=lambda bucket, property_value: _convert_property(name, bucket, property_value),
     )
 
 

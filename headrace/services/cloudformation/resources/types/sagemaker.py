@@ -15,8 +15,8 @@ def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, s
     """Return the calls for the tags of a resource whose ARN ends with its name."""
 
     def arn(values: Values) -> str:
-        place = values.context.region, values.context.account
-        return make_arn(service, *place, f"{kind}/{values.id}")
+        scope = values.context.region, values.context.account
+        return make_arn(service, *scope, f"{kind}/{values.id}")
 
     add, remove = calls
     return add, remove, member, arn

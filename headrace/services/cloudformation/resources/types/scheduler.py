@@ -6,13 +6,13 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 _NAME = {"Name": "@id"}
 
 
-@computed_from("State")
+@declare_sources("State")
 def _schedule_state(values: Values) -> str:
     return values.get("State") or "ENABLED"
 

@@ -7,7 +7,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 _ID = {"Id": "@id"}
@@ -15,13 +15,13 @@ _ID = {"Id": "@id"}
 
 def _namespace_id(values: Values) -> str:
     params = {"OperationId": values.answer["OperationId"]}
-    found = values.context.call("servicediscovery", "GetOperation", params)["Operation"]
-    return str(found["Targets"]["NAMESPACE"])
+    operation = values.context.call("servicediscovery", "GetOperation", params)["Operation"]
+    return str(operation["Targets"]["NAMESPACE"])
 
 
 def _namespace_arn(values: Values) -> str:
-    place = values.context.region, values.context.account
-    return make_arn("servicediscovery", *place, f"namespace/{values.id}")
+    scope = values.context.region, values.context.account
+    return make_arn("servicediscovery", *scope, f"namespace/{values.id}")
 
 
 DECLARED = [
@@ -46,7 +46,7 @@ DECLARED = [
                 "UpdateHttpNamespace",
                 {
                     "Id": "@id",
-                    "Namespace": computed_from("Description")(
+                    "Namespace": declare_sources("Description")(
                         lambda v: {"Description": v.get("Description") or ""}
                     ),
                 },

@@ -43,12 +43,12 @@ _OF_SUBSCRIPTIONS = {
 def _find_topic(context: Context, properties: Properties) -> str | None:
     name = properties.get("TopicName")
     arn = make_arn("sns", context.region, context.account, str(name))
-    return context.found("sns", "GetTopicAttributes", {"TopicArn": arn}, name and arn)
+    return context.find_identifier("sns", "GetTopicAttributes", {"TopicArn": arn}, name and arn)
 
 
 def _create_topic(context: Context, properties: Properties) -> ResourceResult:
     fifo = boolean(properties.get("FifoTopic"))
-    name = properties.get("TopicName") or context.generated_name(250) + (".fifo" if fifo else "")
+    name = properties.get("TopicName") or context.generate_name(250) + (".fifo" if fifo else "")
     attributes = {key: str(properties[key]) for key in _OF_TOPICS if key in properties}
     if fifo:
         attributes["FifoTopic"] = "true"
@@ -82,8 +82,8 @@ def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties)
     before = [(one["Protocol"], one["Endpoint"]) for one in get_list(old, "Subscription")]
     for one in get_list(new, "Subscription"):
         if (one["Protocol"], one["Endpoint"]) not in before:
-            wanted = {"Protocol": one["Protocol"], "Endpoint": one["Endpoint"]}
-            context.call("sns", "Subscribe", {"TopicArn": arn, **wanted})
+            params = {"Protocol": one["Protocol"], "Endpoint": one["Endpoint"]}
+            context.call("sns", "Subscribe", {"TopicArn": arn, **params})
 
 
 def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
@@ -95,12 +95,12 @@ def _find_subscription(context: Context, properties: Properties) -> str | None:
     params = {"TopicArn": properties["TopicArn"]}
     while True:
         page = context.call("sns", "ListSubscriptionsByTopic", params)
-        for found in page["Subscriptions"]:
-            if (found["Protocol"], found["Endpoint"]) == (
+        for subscription in page["Subscriptions"]:
+            if (subscription["Protocol"], subscription["Endpoint"]) == (
                 properties["Protocol"],
                 properties.get("Endpoint", ""),
             ):
-                return str(found["SubscriptionArn"])
+                return str(subscription["SubscriptionArn"])
         if not page.get("NextToken"):
             return None
         params = {"TopicArn": properties["TopicArn"], "NextToken": page["NextToken"]}
@@ -152,7 +152,7 @@ def _put_policy(context: Context, properties: Properties) -> ResourceResult:
                 "AttributeValue": json.dumps(properties["PolicyDocument"]),
             },
         )
-    name = context.generated_name(100)
+    name = context.generate_name(100)
     return ResourceResult(name, {"Id": name})
 
 
@@ -191,12 +191,12 @@ def _restore_policy(context: Context, physical_id: str, properties: Properties) 
     """Reset topics to their default policy if they still have this resource's."""
     for arn in properties["Topics"]:
         try:
-            found = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
+            attributes = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]
         except AwsError as error:
             if error.code in GONE:
                 continue
             raise
-        if json.loads(found.get("Policy") or "{}") != properties["PolicyDocument"]:
+        if json.loads(attributes.get("Policy") or "{}") != properties["PolicyDocument"]:
             continue
         params = {"AttributeName": "Policy", "TopicArn": arn}
         text = json.dumps(_default_policy(context, arn))

@@ -71,19 +71,19 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("QueueName")
     if not name:
         fifo = boolean(properties.get("FifoQueue"))
-        name = context.generated_name(75) + (".fifo" if fifo else "")
+        name = context.generate_name(75) + (".fifo" if fifo else "")
     params = {"QueueName": name, "Attributes": attributes, "tags": tag_map(properties, context)}
     url = context.call("sqs", "CreateQueue", params)["QueueUrl"]
     context.note_made(url)
-    return _made(context, url)
+    return _build_result(context, url)
 
 
-def _made(context: Context, url: str) -> ResourceResult:
-    found = context.call(
+def _build_result(context: Context, url: str) -> ResourceResult:
+    answer = context.call(
         "sqs", "GetQueueAttributes", {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
     )
     attributes = {
-        "Arn": found["Attributes"]["QueueArn"],
+        "Arn": answer["Attributes"]["QueueArn"],
         "QueueName": url.rsplit("/", 1)[-1],
         "QueueUrl": url,
     }
@@ -96,7 +96,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
     if attributes := {**gone, **_attributes(new)}:
         params = {"QueueUrl": physical_id, "Attributes": attributes}
         context.call("sqs", "SetQueueAttributes", params)
-    return _made(context, physical_id)
+    return _build_result(context, physical_id)
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
@@ -109,7 +109,7 @@ def _put_policy(context: Context, properties: Properties) -> ResourceResult:
         context.call(
             "sqs", "SetQueueAttributes", {"QueueUrl": url, "Attributes": {"Policy": policy}}
         )
-    name = context.generated_name(100)
+    name = context.generate_name(100)
     return ResourceResult(name, {"Id": name})
 
 
@@ -135,12 +135,12 @@ def _is_ours(context: Context, url: str, document: Any) -> bool:
     """Whether the queue still has this resource's policy."""
     params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
     try:
-        found = context.call("sqs", "GetQueueAttributes", params).get("Attributes", {})
+        attributes = context.call("sqs", "GetQueueAttributes", params).get("Attributes", {})
     except AwsError as error:
         if error.code in GONE:
             return False
         raise
-    text = found.get("Policy")
+    text = attributes.get("Policy")
     return bool(text) and json.loads(text) == document
 
 

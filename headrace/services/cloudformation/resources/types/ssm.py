@@ -15,8 +15,8 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
-    removed_tags,
+    declare_sources,
+    list_removed_tags,
 )
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
@@ -68,7 +68,7 @@ TYPES = [
 
 def _has_gone(name: str) -> Callable[[Values], bool]:
     """Return whether an update removes tags."""
-    return lambda values: removed_tags(name)(values) is not None
+    return lambda values: list_removed_tags(name)(values) is not None
 
 
 def _is_replaced(properties: Properties) -> bool:
@@ -102,7 +102,7 @@ DECLARED = [
                 {
                     "Name": "@id",
                     # Assumed: the version that a template creates is the one that runs.
-                    "DocumentVersion": computed_from("Content")(
+                    "DocumentVersion": declare_sources("Content")(
                         lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
                     ),
                 },
@@ -111,13 +111,13 @@ DECLARED = [
             ),
             Call(
                 "AddTagsToResource",
-                {**_DOCUMENT, "Tags": computed_from("Tags")(lambda v: _pairs(v) or None)},
+                {**_DOCUMENT, "Tags": declare_sources("Tags")(lambda v: _pairs(v) or None)},
                 only=(),
                 when="Tags",
             ),
             Call(
                 "RemoveTagsFromResource",
-                {**_DOCUMENT, "TagKeys": removed_tags("Tags")},
+                {**_DOCUMENT, "TagKeys": list_removed_tags("Tags")},
                 only=(),
                 only_if=_has_gone("Tags"),
             ),

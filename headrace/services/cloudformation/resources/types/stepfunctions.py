@@ -13,15 +13,15 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
-    computed_from,
+    declare_sources,
 )
 
 
 def _is_activity(values: Values) -> bool:
     """Whether an activity with this name exists: CreateActivity succeeds for an existing one."""
     name = values.get("Name")
-    place = values.context.region, values.context.account
-    arn = make_arn("states", *place, f"activity:{name}")
+    scope = values.context.region, values.context.account
+    arn = make_arn("states", *scope, f"activity:{name}")
     try:
         values.context.call("stepfunctions", "DescribeActivity", {"activityArn": arn})
     except AwsError as error:
@@ -31,23 +31,25 @@ def _is_activity(values: Values) -> bool:
     return True
 
 
-@computed_from("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
+@declare_sources(
+    "Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions"
+)
 def _definition(values: Values) -> str | None:
     """Return the definition from any of its properties, with its substitutions."""
     text = values.get("DefinitionString")
     if values.get("Definition") is not None:
         text = json.dumps(values.get("Definition"))
-    place = values.get("DefinitionS3Location")
-    if place is not None:
-        params = {"Bucket": place["Bucket"], "Key": place["Key"]}
+    location = values.get("DefinitionS3Location")
+    if location is not None:
+        params = {"Bucket": location["Bucket"], "Key": location["Key"]}
         body: Any = values.context.call("s3", "GetObject", params)["Body"]
         text = (body if isinstance(body, bytes) else body.read()).decode()
     if text is None:
         raise ResourceFailed(
             "One of Definition, DefinitionString and DefinitionS3Location must be given"
         )
-    given: dict[str, Any] = values.get("DefinitionSubstitutions") or {}
-    return re.sub(r"\$\{([^}]+)\}", lambda m: str(given.get(m[1], m[0])), str(text))
+    substitutions: dict[str, Any] = values.get("DefinitionSubstitutions") or {}
+    return re.sub(r"\$\{([^}]+)\}", lambda m: str(substitutions.get(m[1], m[0])), str(text))
 
 
 def _has_machine(values: Values) -> bool:
@@ -58,7 +60,9 @@ def _has_machine(values: Values) -> bool:
     context = values.context
     return bool(
         name
-        and context.found("stepfunctions", "DescribeStateMachine", {"stateMachineArn": arn}, arn)
+        and context.find_identifier(
+            "stepfunctions", "DescribeStateMachine", {"stateMachineArn": arn}, arn
+        )
     )
 
 
@@ -70,13 +74,13 @@ def _has_alias(values: Values) -> bool:
         return False
     machine_arn = str(routes[0]["stateMachineVersionArn"]).rpartition(":")[0]
     params = {"stateMachineAliasArn": f"{machine_arn}:{name}"}
-    found = values.context.found(
+    alias = values.context.find_identifier(
         "stepfunctions", "DescribeStateMachineAlias", params, params["stateMachineAliasArn"]
     )
-    return bool(found)
+    return bool(alias)
 
 
-@computed_from("RoutingConfiguration", "DeploymentPreference")
+@declare_sources("RoutingConfiguration", "DeploymentPreference")
 def _routes(values: Values) -> list[dict[str, Any]] | None:
     """Return an alias's routes; a deployment preference routes all to its version at once.
 
@@ -88,14 +92,14 @@ def _routes(values: Values) -> list[dict[str, Any]] | None:
     routes: list[dict[str, Any]] | None = values.get("RoutingConfiguration")
     return routes and [
         {
-            "stateMachineVersionArn": each["StateMachineVersionArn"],
-            "weight": int(each.get("Weight", 100)),
+            "stateMachineVersionArn": route["StateMachineVersionArn"],
+            "weight": int(route.get("Weight", 100)),
         }
-        for each in routes
+        for route in routes
     ]
 
 
-@computed_from("StateMachineRevisionId")
+@declare_sources("StateMachineRevisionId")
 def _revision(values: Values) -> str | None:
     """Return the revision to publish; the first has no id that PublishStateMachineVersion takes."""
     revision = values.get("StateMachineRevisionId")

@@ -7,7 +7,7 @@ from headrace.services.cloudformation.resources.declaration import (
     DeclaredType,
     Source,
     Values,
-    computed_from,
+    declare_sources,
     own_name,
 )
 
@@ -54,7 +54,7 @@ DECLARED = [
                 "UpdateWebACL",
                 {
                     **_wafv2("GetWebACL", "LockToken"),
-                    "Rules": computed_from("Rules")(lambda v: v.get("Rules") or []),
+                    "Rules": declare_sources("Rules")(lambda v: v.get("Rules") or []),
                 },
                 empties=True,
             )
