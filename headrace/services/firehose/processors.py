@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.values import get_mapping
+from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import transform
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import MOST_PROCESSORS

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.values import moment, present
+from headrace.core.values import get_list, moment, present
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import (
     stack_missing,

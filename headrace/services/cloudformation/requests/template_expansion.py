@@ -13,6 +13,7 @@ from headrace.aws.shapes.cloudformation import (
     CreateStackInput,
     UpdateStackInput,
 )
+from headrace.core.values import get_list
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError

@@ -14,6 +14,7 @@ from headrace.core import system_tags
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, FunctionInvoker
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.property_types import mistaken
 from headrace.services.cloudformation.signals import Signals

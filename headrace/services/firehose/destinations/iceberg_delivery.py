@@ -15,6 +15,7 @@ from pyiceberg import exceptions
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.core.values import get_list
 from headrace.services.firehose.destinations import common, iceberg_commit, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.iceberg_catalog import (

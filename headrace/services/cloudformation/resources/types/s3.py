@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.model import operation_model
+from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
