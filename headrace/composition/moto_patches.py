@@ -41,6 +41,7 @@ from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
 from headrace.services.events import bounds as events_bounds
+from headrace.services.events import inputs as event_inputs
 from headrace.services.events import patches as events_patches
 from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
@@ -98,7 +99,7 @@ PATCHES = Patches(
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
         "moto.events.models": [events_bounds.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
-        "moto.events.utils": [event_patterns.patch_event_templates],
+        "moto.events.utils": [event_inputs.patch_event_templates],
         "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,

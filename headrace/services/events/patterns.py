@@ -1,8 +1,7 @@
-"""EventBridge's patterns and input templates, and SNS's filter policies, in place of moto's.
+"""EventBridge's patterns, and SNS's filter policies, in place of moto's.
 
-moto turns a wildcard into a regular expression, which one event can make run for ever; it walks a message's nested
-lists again for every member of a filter policy; and it fills an input template in repeated passes, so that a value
-which looks like a placeholder grows without end. Patterns that AWS refuses are refused here with its sentences,
+moto turns a wildcard into a regular expression, which one event can make run for ever, and it walks a message's nested
+lists again for every member of a filter policy. Patterns that AWS refuses are refused here with its sentences,
 recorded in shared conformance data and at
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html (documented).
 """
@@ -18,23 +17,16 @@ from types import ModuleType
 from typing import Any, cast
 
 from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
-from headrace.deliveries.json_path import NoValue, first_value
 
 # Quota: the size of an event pattern (the model's own maximum).
 MOST_PATTERN_CHARACTERS = 4096
 MOST_NESTED = 100
 # AWS refuses a rule when one text can keep more wildcard positions open in a field (observed by others, assumed exact).
 MOST_OPEN_WILDCARDS = 10
-# Quota: an event's size, which also limits a target's input.
-MOST_INPUT_BYTES = 256 << 10
 TOO_COMPLEX = (
     "Rule is too complex - try using fewer wildcard characters or fewer repeating character sequences after a wildcard"
     " character"
 )
-
-
-class InputTooLarge(ValueError):
-    """A target's input is larger than an event may be."""
 
 
 class PatternReason(ValueError):
@@ -56,41 +48,6 @@ def patch_events(models: ModuleType) -> None:
 
     models.EventPatternParser.parse = parse
     models.EventPattern._wildcard_match = staticmethod(_matches_wildcard)
-
-
-def patch_event_templates(utils: ModuleType) -> None:
-    """Replace how `moto.events.utils` fills input templates."""
-    from moto.events.exceptions import ValidationException
-
-    parser: Any = utils.EventTemplateParser
-
-    def parse(
-        input_template: str, input_paths_map: Mapping[str, Any], event: Mapping[str, Any]
-    ) -> Any:
-        template = input_template or parser.DEFAULT_EVENT_INPUT_TEMPLATE
-        paths = input_paths_map or parser.DEFAULT_EVENT_INPUT_PATHS_MAP
-        values: dict[str, str] = {}
-        for name, path in paths.items():
-            try:
-                found = first_value(str(path), event)
-            except NoValue:
-                continue
-            value = parser._stringify(found)
-            if value:
-                values[name] = value
-        values["aws.events.event.json"] = parser._stringify(event)
-        time = event.get("ingestion-time")
-        values["aws.events.event.ingestion-time"] = parser._stringify(time)
-        try:
-            text = fill(template, values)
-        except InputTooLarge as error:
-            raise ValidationException(str(error)) from error
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text  # a value inside a template's quotes: its own quotes are not escaped
-
-    parser.parse = staticmethod(parse)
 
 
 def read_pattern(text: str | None) -> dict[str, Any]:
@@ -157,27 +114,6 @@ def _wildcards_of(matcher: Any) -> list[str]:
 
 def _matches_wildcard(item: Any, pattern: str) -> bool:
     return isinstance(item, str) and parse_wildcard(pattern).matches(item)
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Return a template with each `<name>` replaced, once. Raises InputTooLarge."""
-    pieces: list[str] = []
-    size = place = 0
-    while True:
-        start = template.find("<", place)
-        end = template.find(">", start) if start >= 0 else -1
-        if end < 0:
-            pieces.append(template[place:])
-            return "".join(pieces)
-        value = values.get(template[start + 1 : end])
-        stop = end + 1 if value is not None else start + 1
-        pieces += [template[place:start], template[start:stop] if value is None else value]
-        size += len(pieces[-1]) + len(pieces[-2])
-        if size > MOST_INPUT_BYTES:
-            raise InputTooLarge(
-                f"The input of a target would be larger than {MOST_INPUT_BYTES} bytes"
-            )
-        place = stop
 
 
 # --- SNS --------------------------------------------------------------------------------------
