@@ -18,8 +18,8 @@ import moto
 import pytest
 
 import headrace
+from headrace.core.event_patterns.compiling import TOO_COMPLEX
 from headrace.services.events.inputs import InputTooLarge, filled
-from headrace.services.events.patterns import TOO_COMPLEX
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS, TEXT

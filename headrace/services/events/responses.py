@@ -1,6 +1,7 @@
-"""EventBridge: updates of buses, policies of buses, and buses of other accounts."""
+"""EventBridge: updates of buses, their policies, buses of other accounts, TestEventPattern."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ import importlib
 import json
 from typing import Any
 
+from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.moto.other_accounts import patch_buses
 from headrace.services.events import bus_policies
+from headrace.services.events.patterns import check_pattern
 
 
 def patch_responses(module: Any) -> None:
-    """Allow updates of event buses, with their policies, and buses of other accounts."""
+    """Allow updates of event buses, with their policies, and buses of other accounts; answer TestEventPattern."""
 
     def update_event_bus(self: Any) -> str:
         bus = self.events_backend.describe_event_bus(self._get_param("Name"))
@@ -23,7 +26,24 @@ def patch_responses(module: Any) -> None:
         bus.dead_letter_config = self._get_param("DeadLetterConfig")
         return json.dumps({"Arn": bus.arn, "Name": bus.name})
 
+    def test_event_pattern(self: Any) -> str:
+        from moto.events.exceptions import InvalidEventPatternException, ValidationException
+
+        pattern, text = self._get_param("EventPattern") or "", self._get_param("Event") or ""
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            raise ValidationException("Parameter Event is not valid.")  # recorded
+        try:
+            check_pattern(pattern)
+        except BadEventPattern as error:
+            raise InvalidEventPatternException(reason=str(error)) from error
+        return json.dumps({"Result": matches_event(compile_pattern(pattern), event)})
+
     module.EventsHandler.update_event_bus = update_event_bus
+    module.EventsHandler.test_event_pattern = test_event_pattern
     models = importlib.import_module("moto.events.models")
     _refuse_details(models.EventsBackend)
     bus_policies.patch(models.EventBus, module.EventsHandler)

@@ -18,6 +18,12 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.evaluation import Budget, TooMuch
+from headrace.core.event_patterns import (
+    BadEventPattern,
+    compile_pattern,
+    matches_event,
+    matches_payload,
+)
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
 from headrace.core.values import moment
 from headrace.deliveries.http_targets import http_call, is_final, is_http, send
@@ -221,14 +227,23 @@ def _enriched(batch: Batch, events: list[Any], control: ControlPlane, now_ms: in
 
 
 def _passes(filters: Mapping[str, Any], event: dict[str, Any]) -> bool:
-    patterns = [str(each.get("Pattern") or "{}") for each in filters.get("Filters") or []]
-    if not patterns:
-        return True
-    from moto.events.models import EventPattern
+    """Whether an event matches a filter; without filters every event does. Raises PipeFailed."""
+    patterns = [
+        str(each["Pattern"]) for each in filters.get("Filters") or [] if each.get("Pattern")
+    ]
+    try:
+        return not patterns or any(_matches(pattern, event) for pattern in patterns)
+    except BadEventPattern as error:
+        raise PipeFailed(f"The pipe's filter is not valid: {error}") from error
 
-    seen = _readable(event)
-    loaded: Any = EventPattern
-    return any(loaded.load(pattern).matches_event(seen) for pattern in patterns)
+
+def _matches(pattern: str, event: dict[str, Any]) -> bool:
+    alternatives = compile_pattern(pattern)
+    if event.get("eventSource") == "aws:kinesis":
+        return matches_payload(alternatives, event, "data", base64.b64decode(event["data"]))
+    if event.get("eventSource") == "aws:sqs":
+        return matches_payload(alternatives, event, "body", event["body"].encode())
+    return matches_event(alternatives, event)
 
 
 def _readable(event: Any) -> Any:
