@@ -59,6 +59,7 @@ from headrace.services.opensearch import elasticsearch
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
+from headrace.services.scheduler import patches as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import bounds as sqs_bounds
 from headrace.services.sqs import patches as sqs_patches
@@ -126,7 +127,7 @@ PATCHES = Patches(
         "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
         "moto.s3.models": [s3.find_own_buckets],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
-        "moto.scheduler.models": [use_clock],
+        "moto.scheduler.models": [use_clock, scheduler_patches.patch],
         "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
         "moto.sqs.models": [sqs_bounds.match_literal_prefixes],

@@ -10,7 +10,9 @@ import importlib
 import json
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
+from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.moto.other_accounts import patch_buses
 from headrace.services.events import bus_policies
 from headrace.services.events.patterns import check_pattern
@@ -46,8 +48,33 @@ def patch_responses(module: Any) -> None:
     module.EventsHandler.test_event_pattern = test_event_pattern
     models = importlib.import_module("moto.events.models")
     _refuse_details(models.EventsBackend)
+    _check_schedules(models.EventsBackend)
     bus_policies.patch(models.EventBus, module.EventsHandler)
     patch_buses(models, module.EventsHandler)
+
+
+def _check_schedules(backend: Any) -> None:
+    """Refuse cron expressions that are none (recorded), and `rate(1 minutes)` or `rate(5 minute)` (documented)."""
+    put = backend.put_rule
+
+    @functools.wraps(put)
+    def put_rule(self: Any, *args: Any, **named: Any) -> Any:
+        expression = str(named.get("scheduled_expression") or "")
+        if expression and named.get("event_bus_arn") in (None, "default"):
+            try:
+                check_expression(expression)
+            except BadExpression as error:
+                raise _bad_schedule() from error
+            amount, _, unit = expression.removeprefix("rate(").removesuffix(")").partition(" ")
+            if expression.startswith("rate(") and (int(amount) == 1) == unit.endswith("s"):
+                raise _bad_schedule()
+        return put(self, *args, **named)
+
+    backend.put_rule = put_rule
+
+
+def _bad_schedule() -> AwsError:
+    return AwsError("ValidationException", "Parameter ScheduleExpression is not valid.")
 
 
 def _refuse_details(backend: Any) -> None:
