@@ -189,6 +189,12 @@ ESCAPES: dict[str, list[str]] = {
     "an external entity": [
         "select xmlparse(document '<!DOCTYPE x [<!ENTITY e SYSTEM \"file://{secret}\">]><x>&e;</x>')"
     ],
+    "the catalog's views": [
+        block("set allow_system_table_mods = on"),
+        block("create view pg_catalog.svv_mine as select 1"),
+        block("create or replace view pg_catalog.svv_tables as select 1"),
+        block("alter view pg_catalog.svv_tables owner to boss"),
+    ],
     "other databases": [block("create database from_another template rdsdb")],
     "the server's databases": ["select * from template1.public.x"],
 }

@@ -10,7 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER
+from headrace.services.redshift.clusters.ports import HOST
+from headrace.services.redshift.clusters.postgres import SUPERUSER
 from headrace.walls.walled_server import refusal
 from tests.security.postgres_escapes import ESCAPES
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
@@ -142,14 +143,10 @@ def test_no_statement_leaves_its_cluster(
 def superuser(cloud: InProcessCloud, folder: Path) -> Iterator[psycopg.Connection[Any]]:
     """The superuser's own connection, which no client has: somebody who has broken through PostgreSQL's rules."""
     own = folder / "data" / "redshift" / KEY
-    port = int((own / "port").read_text())
-    (socket,) = [
-        option
-        for option in (own / "socket", *Path("/tmp").glob("headrace-*"))
-        if (option / f".s.PGSQL.{port}").exists()
-    ]
+    pid_file = (own / "data" / "postmaster.pid").read_text().splitlines()
+    port, socket = int(pid_file[3]), pid_file[4]
     with psycopg.connect(
-        host=str(socket), port=port, user=SUPERUSER, dbname="dev", autocommit=True
+        host=socket, port=port, user=SUPERUSER, dbname="dev", autocommit=True
     ) as connection:
         assert connection.execute("show is_superuser").fetchone() == ("on",)
         yield connection
@@ -198,12 +195,18 @@ def test_a_superuser_is_behind_walls(
     assert SECRET not in str(refused.value)
 
 
-def test_the_superuser_has_no_login(cloud: InProcessCloud, folder: Path) -> None:
+@pytest.mark.parametrize("door", ["the front", "behind it"])
+def test_the_superuser_has_no_login(cloud: InProcessCloud, folder: Path, door: str) -> None:
     own = folder / "data" / "redshift" / KEY
+    ports = {
+        "the front": (own / "port").read_text(),
+        "behind it": (own / "data" / "postmaster.pid").read_text().splitlines()[3],
+    }
+    assert len(set(ports.values())) == 2
     with pytest.raises(psycopg.OperationalError, match="rejects connection"):
         psycopg.connect(
             host=HOST,
-            port=int((own / "port").read_text()),
+            port=int(ports[door]),
             user=SUPERUSER,
             password=(own / "password").read_text(),
             dbname="dev",

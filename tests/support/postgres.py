@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psycopg
 
-from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER, PostgresServer
+from headrace.services.redshift.clusters.ports import HOST
+from headrace.services.redshift.clusters.postgres import SUPERUSER, PostgresServer
 
 
 class SharedPostgres:
@@ -25,7 +26,10 @@ class SharedPostgres:
         self._server.start()
         port, word = self._server.port, self._server.password()
         with psycopg.connect(
-            host=str(self._server.socket_folder), port=port, user=SUPERUSER, dbname="postgres"
+            host=str(self._server.socket_folder),
+            port=self._server.inner_port,
+            user=SUPERUSER,
+            dbname="postgres",
         ) as connection:
             connection.execute(f"create role developer superuser login password '{word}'".encode())
         return f"postgresql://developer:{word}@{HOST}:{port}/postgres"

@@ -5,12 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from headrace.services.redshift.clusters.postgres import (
-    HOST,
-    PostgresServer,
-    give_back_port,
-    take_port,
-)
+from headrace.services.redshift.clusters.ports import HOST, give_back_port, take_port
+from headrace.services.redshift.clusters.postgres import PostgresServer
 
 
 def test_servers_that_do_not_listen_yet_have_ports_of_their_own(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from headrace.services.redshift.clusters.server_files import foreign_files, refu
 
 def ask(server: PostgresServer, sql: str) -> object:
     with psycopg.connect(
-        host=str(server.socket_folder), port=server.port, user=SUPERUSER, dbname="postgres"
+        host=str(server.socket_folder), port=server.inner_port, user=SUPERUSER, dbname="postgres"
     ) as connection:
         found = connection.execute(sql.encode()).fetchone()
     return found[0] if found else None

@@ -34,8 +34,8 @@ from headrace.core.ports.warehouses import (
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.redshift.clusters import prelude
 from headrace.services.redshift.clusters.identities import issue_login, log_in
+from headrace.services.redshift.clusters.ports import HOST
 from headrace.services.redshift.clusters.postgres import (
-    HOST,
     SUPERUSER,
     PostgresServer,
     binaries,
@@ -232,7 +232,7 @@ class WarehouseHome:
                 cluster.ready_for = None
             admin: Parameters = {
                 "host": str(cluster.server.socket_folder),
-                "port": cluster.server.port,
+                "port": cluster.server.inner_port,
                 "user": SUPERUSER,
                 "options": _SUPERUSER_OPTIONS,
             }
@@ -259,7 +259,7 @@ class WarehouseHome:
             # Over TCP, where the server asks for passwords.
             connection = connect(
                 host=HOST,
-                port=cluster.server.port,
+                port=cluster.server.inner_port,
                 user=login.user,
                 password=login.password,
                 dbname=database,

@@ -5,12 +5,14 @@ and nothing else, so that no statement reaches a file or a program. Its parent r
 process ends for any reason, the pipe closes and the parent stops the server. PostgreSQL refuses to run as root; for
 root it runs in a user namespace in which root's files belong to an ordinary user.
 
-headrace connects through a socket in a folder that only its user may enter; clients connect over TCP with passwords.
+headrace connects through a socket in a folder that only its user may enter; clients connect over TCP with passwords,
+through a front (`front.py`) on the cluster's port.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import hashlib
@@ -26,10 +28,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
+from headrace.services.redshift.clusters.front import Front
+from headrace.services.redshift.clusters.ports import ANY_PORT, HOST, give_back_port, take_port
 from headrace.services.redshift.clusters.server_files import (
     SETTINGS,
     SETTINGS_FOLDER,
@@ -41,16 +44,11 @@ from headrace.walls.walled_server import Plan, refusal, walled
 
 log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
 # Redshift's superuser has the same name; users cannot log in with it.
 SUPERUSER = "rdsdb"
 _STOPPED_WITHIN_S = 15.0
 _STARTED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.02
-_PORTS = 200
-# The ports of this process's servers, which may not listen yet.
-_GIVEN_PORTS: set[int] = set()
-_GIVING = threading.Lock()
 # PostgreSQL's last log message when it fails.
 _GAVE_UP, _TAKEN = "database system is shut down", "Address already in use"
 _WATCH = '"$@" </dev/null & child=$!; read -r _; kill -INT $child 2>/dev/null; wait $child'
@@ -92,6 +90,8 @@ class PostgresServer:
         # A separate lock, because `_lock` is held during a start, and the port is known earlier.
         self._port_lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
+        self._front: Front | None = None
+        self._inner_port = 0
         self._port = 0
         self._wanted_port = port
 
@@ -102,6 +102,11 @@ class PostgresServer:
             if not self._port:
                 self._port = self._choose_port()
             return self._port
+
+    @property
+    def inner_port(self) -> int:
+        """PostgreSQL's own port behind the front, and in its socket's name; another one at each start."""
+        return self._inner_port
 
     @functools.cached_property
     def socket_folder(self) -> Path:
@@ -148,17 +153,41 @@ class PostgresServer:
                 self._make(programs, [] if os.geteuid() else _as_ordinary_user())
             for path, why in refused_files(self.folder):
                 raise WarehouseUnavailable(f"PostgreSQL does not start: {path} {why}.")
+            self._close_front()
             running = self._end_earlier()
             try:
                 (self._data / "postmaster.pid").unlink(missing_ok=True)
                 for file in self.socket_folder.iterdir():
                     file.unlink()
-                while not self._launch(programs, self.port, running):
-                    # Another process took the port first.
-                    self._forget_port()
+                with contextlib.ExitStack() as opened:
+                    listening = opened.enter_context(self._listen())
+                    self._inner_port = take_port(ANY_PORT)
+                    while not self._launch(programs, self._inner_port, running):
+                        # Another process took the port first.
+                        give_back_port(self._inner_port)
+                        self._inner_port = take_port(ANY_PORT)
+                    opened.pop_all()
+                self._front = Front(listening, (HOST, self._inner_port))
             finally:
                 os.close(running)
             return True
+
+    def _listen(self) -> socket.socket:
+        """Return a socket that listens on the clients' port. Raises OSError."""
+        while True:
+            try:
+                return socket.create_server((HOST, self.port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                # Another process took the port first.
+                self._forget_port()
+
+    def _close_front(self) -> None:
+        front, self._front = self._front, None
+        if front is not None:
+            front.close()
+        give_back_port(self._inner_port)
 
     def _forget_port(self) -> None:
         """Release the port, so that the next start chooses another one."""
@@ -307,6 +336,7 @@ class PostgresServer:
     def stop(self) -> None:
         """Stop it, if it runs; committed data stays."""
         with self._lock:
+            self._close_front()
             child, self._child = self._child, None
         self._forget_port()
         if child is None:
@@ -318,35 +348,6 @@ class PostgresServer:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGQUIT)
             child.wait()
-
-
-def take_port(first: int) -> int:
-    """Return the first port from `first` on that is free and not reserved in this process, else any free one."""
-    with _GIVING:
-        for port in _candidates(first):
-            if port in _GIVEN_PORTS:
-                continue
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError:
-                    continue
-                found = int(probe.getsockname()[1])
-            _GIVEN_PORTS.add(found)
-            return found
-    raise WarehouseUnavailable("There is no free port for PostgreSQL.")
-
-
-def give_back_port(port: int) -> None:
-    """Release a port."""
-    with _GIVING:
-        _GIVEN_PORTS.discard(port)
-
-
-def _candidates(first: int) -> Iterator[int]:
-    yield from range(first, min(first + _PORTS, 65536))
-    yield 0
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.core.ports.warehouses import ClusterSpec, WarehouseError
-from headrace.services.redshift.clusters import prelude
+from headrace.services.redshift.clusters import prelude, system_views
 from headrace.services.redshift.clusters.identities import usable_name
 from headrace.services.redshift.clusters.session import connect
 from headrace.services.redshift.clusters.sql import quoted_name
@@ -28,6 +28,7 @@ def set_up(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
         with connect(**admin, dbname=name) as connection:
             connection.execute(cast("Any", prelude.SQL))
             connection.execute(cast("Any", prelude.OF_CLUSTERS))
+            connection.execute(cast("Any", system_views.SQL))
     # Outside of any transaction, because no session may be connected to the template database.
     connection = connect(**admin, dbname="postgres", autocommit=True)
     try:

@@ -27,6 +27,9 @@ SETTINGS = (
     "timezone=UTC",
     "datestyle=ISO, MDY",
     "bytea_output=hex",
+    # As in Redshift, whose own drivers cannot do SCRAM.
+    "password_encryption=md5",
+    "md5_password_warnings=off",
     # Nothing runs programs, loads libraries or connects elsewhere, whatever a role or a database is set to.
     "allow_alter_system=off",
     "archive_mode=off",
@@ -96,12 +99,15 @@ def installation(folder: Path) -> tuple[tuple[str, str], ...]:
 
 
 def rules(superuser: str) -> str:
-    """Return pg_hba.conf: users log in with their passwords; headrace itself comes through its own socket."""
+    """Return pg_hba.conf: users log in with their passwords; headrace itself comes through its own socket.
+
+    A password that was set to a SCRAM secret is still asked for by SCRAM.
+    """
     return (
         "# Written at each start. The socket is in a folder that only headrace's user may enter.\n"
         "local all all trust\n"
         f"host all {superuser} all reject\n"
-        "host all all 127.0.0.1/32 scram-sha-256\n"
+        "host all all 127.0.0.1/32 md5\n"
     )
 
 
