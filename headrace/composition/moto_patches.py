@@ -41,6 +41,7 @@ from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
 from headrace.services.events import bounds as events_bounds
+from headrace.services.events import inputs as event_inputs
 from headrace.services.events import patches as events_patches
 from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
@@ -58,6 +59,7 @@ from headrace.services.opensearch import elasticsearch
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
+from headrace.services.scheduler import patches as scheduler_patches
 from headrace.services.sns import patches as sns_patches
 from headrace.services.sqs import bounds as sqs_bounds
 from headrace.services.sqs import patches as sqs_patches
@@ -98,7 +100,7 @@ PATCHES = Patches(
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
         "moto.events.models": [events_bounds.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
-        "moto.events.utils": [event_patterns.patch_event_templates],
+        "moto.events.utils": [event_inputs.patch_event_templates],
         "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,
@@ -125,7 +127,7 @@ PATCHES = Patches(
         "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
         "moto.s3.models": [s3.find_own_buckets],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
-        "moto.scheduler.models": [use_clock],
+        "moto.scheduler.models": [use_clock, scheduler_patches.patch],
         "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
         "moto.sqs.models": [sqs_bounds.match_literal_prefixes],

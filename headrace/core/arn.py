@@ -41,6 +41,50 @@ class Arn:
         return f"arn:{self.partition}:{self.service}:{self.region}:{self.account}:{self.resource}"
 
 
+# Documented: the regions of each partition begin so (docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html).
+_PARTITIONS = {
+    "cn-": "aws-cn",
+    "us-gov-": "aws-us-gov",
+    "us-iso-": "aws-iso",
+    "us-isob-": "aws-iso-b",
+    "us-isof-": "aws-iso-f",
+    "eu-isoe-": "aws-iso-e",
+    "eusc-": "aws-eusc",
+}
+_SUFFIXES = {
+    "aws-cn": "amazonaws.com.cn",
+    "aws-iso": "c2s.ic.gov",
+    "aws-iso-b": "sc2s.sgov.gov",
+    "aws-iso-f": "csp.hci.ic.gov",
+    "aws-iso-e": "cloud.adc-e.uk",
+    "aws-eusc": "amazonaws.eu",
+}
+
+
+def partition_of(region: str) -> str:
+    """Return the partition of a region; `aws` for one that no other partition has, and for none."""
+    for prefix, partition in _PARTITIONS.items():
+        if region.startswith(prefix):
+            return partition
+    return "aws"
+
+
+def url_suffix_of(region: str) -> str:
+    """Return the end of the host names of a region's services, such as `amazonaws.com.cn`."""
+    return _SUFFIXES.get(partition_of(region), "amazonaws.com")
+
+
 def make_arn(service: str, region: str, account: str, resource: str) -> str:
-    """Return an ARN in the partition `aws`."""
-    return f"arn:aws:{service}:{region}:{account}:{resource}"
+    """Return an ARN in the region's partition."""
+    return f"arn:{partition_of(region)}:{service}:{region}:{account}:{resource}"
+
+
+def bucket_arn(region: str, path: str) -> str:
+    """Return the ARN of a bucket, or of an object (`bucket/key`), in the region's partition."""
+    return f"arn:{partition_of(region)}:s3:::{path}"
+
+
+def s3_path_of(arn: str) -> str:
+    """Return the `bucket` or `bucket/key` of an ARN of S3, in any partition; empty for any other text."""
+    parts = arn.split(":", 5)
+    return parts[5] if len(parts) == 6 and parts[2:5] == ["s3", "", ""] else ""

@@ -16,6 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 _UNITS = {"minute": 60, "hour": 3600, "day": 86_400}
 _MONTHS = {name.upper(): at for at, name in enumerate(calendar.month_abbr) if name}
 _DAYS = {name: at for at, name in enumerate(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), 1)}
+_EXACT = re.compile(
+    r"rate\([0-9]+ [a-z]+\)|cron\([^()]*\)|at\([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\)"
+)
 _NO_NAMES: dict[str, int] = {}
 _FIELDS = (
     ("minutes", 0, 59, _NO_NAMES),
@@ -46,7 +49,7 @@ class _Cron:
         """Return the first matching time after `moment`, both naive local times."""
         day = moment.date()
         for _ in range(_MOST_DAYS):
-            if day.year in self.years and day.month in self.months and self._fits(day):
+            if day.year in self.years and day.month in self.months and self.is_on(day):
                 for hour in self.hours:
                     for minute in self.minutes:
                         found = datetime.combine(day, time(hour, minute))
@@ -55,7 +58,8 @@ class _Cron:
             day += timedelta(days=1)
         return None
 
-    def _fits(self, day: date) -> bool:
+    def is_on(self, day: date) -> bool:
+        """Whether a day matches, whatever its month and year. Raises ValueError for an invalid field."""
         if self.days != "?":
             return day.day in _month_days(self.days, day.year, day.month)
         weekday = (day.weekday() + 1) % 7 + 1
@@ -141,6 +145,8 @@ def _cron(text: str) -> _Cron:
         frozenset(_numbers(parts[5], 5)),
     )
     try:
+        # The years may all be past: the days are checked in any case.
+        made.is_on(date(2026, 1, 1))
         made.after(datetime.combine(date(2026, 1, 1), time()))
     except ValueError as error:
         raise BadExpression(str(error)) from error
@@ -178,6 +184,18 @@ def next_time(
         return moment if moment > after else None
     found = _cron(inner).after(after.astimezone(place).replace(tzinfo=None))
     return None if found is None else found.replace(tzinfo=place).astimezone(UTC)
+
+
+def check_expression(expression: str, *, zone: str = "UTC") -> None:
+    """Refuse what AWS refuses when a schedule or a rule is made. Raises BadExpression.
+
+    `next_time` is more lenient, since stored schedules may be older than these checks. Observed: spaces around an
+    expression or a rate, and times of `at` with a zone or without seconds, are refused.
+    """
+    if not _EXACT.fullmatch(expression):
+        raise BadExpression("an expression is rate(...), cron(...) or at(...)")
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    next_time(expression, since=moment, after=moment, zone=zone)
 
 
 def _rate_s(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -34,7 +35,7 @@ def target_call(
         parameters: the target's settings, such as `KinesisParameters` of a schedule or a pipe, merged.
         source: the source of events that name none, as text.
         now_ms: the time, for log events.
-        waits: whether to wait for functions.
+        waits: whether to wait for functions and state machines; the latter are express ones then.
     """
     parts = arn.split(":", 5)
     service = parts[2] if len(parts) == 6 else ""
@@ -66,7 +67,8 @@ def target_call(
         return TargetCall("firehose", "PutRecord", params)
     if service == "states":
         params = {"stateMachineArn": arn, "input": payload}
-        return TargetCall("stepfunctions", "StartExecution", params)
+        operation = "StartSyncExecution" if waits else "StartExecution"
+        return TargetCall("stepfunctions", operation, params)
     if service == "events":
         entry = {
             "Source": parameters.get("Source") or source,
@@ -74,18 +76,40 @@ def target_call(
             "Detail": payload,
             "EventBusName": arn,
             "Resources": list(parameters.get("Resources") or []),
+            **({"Time": _time(parameters["Time"])} if parameters.get("Time") else {}),
         }
         return TargetCall("events", "PutEvents", {"Entries": [entry]})
     if service == "logs":
         params = {
             "logGroupName": name.removeprefix("log-group:").removesuffix(":*"),
             "logStreamName": parameters.get("LogStreamName") or "pipes",
-            "logEvents": [{"timestamp": now_ms, "message": payload}],
+            "logEvents": [
+                {
+                    "timestamp": _milliseconds(parameters.get("Timestamp", now_ms)),
+                    "message": payload,
+                }
+            ],
         }
         return TargetCall("logs", "PutLogEvents", params)
     if service == "scheduler" and name.startswith("aws-sdk:"):
         return _any_call(name, payload)
     raise AwsError("UnsupportedTarget", f"{arn}: {UNSUPPORTED}")
+
+
+def _milliseconds(value: Any) -> int:
+    """Return a log event's time. Raises AwsError."""
+    try:
+        return int(value)
+    except ValueError as error:
+        raise AwsError("ValidationException", f"{value} is not a time in milliseconds") from error
+
+
+def _time(text: Any) -> datetime:
+    """Return an event's time. Raises AwsError."""
+    try:
+        return datetime.fromisoformat(str(text))
+    except ValueError as error:
+        raise AwsError("ValidationException", f"{text} is not a time of RFC 3339") from error
 
 
 def _any_call(name: str, payload: str) -> TargetCall:

@@ -16,7 +16,7 @@ import functools
 from typing import Any
 
 from headrace.aws.calls.permits import is_restricted
-from headrace.core.arn import is_account_id
+from headrace.core.arn import is_account_id, partition_of
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
 from headrace.moto.memory.policies import policy_in_moto
@@ -45,7 +45,7 @@ def patch_queues() -> None:
         theirs = sqs_backends[owner][response.region]
         action = str(response._get_action())
         action = _SQS_BATCHES.get(action, action)
-        arn = f"arn:aws:sqs:{response.region}:{owner}:{name}"
+        arn = f"arn:{partition_of(response.region)}:sqs:{response.region}:{owner}:{name}"
         # AWS gives the same answer for a missing queue and one whose policy refuses.
         is_let_in = name in theirs.queues and not refusal_of(response, f"sqs:{action}", arn)
         return theirs if is_let_in else own
@@ -97,7 +97,7 @@ def refusal_of(response: Any, action: str, arn: str) -> str:
     if is_restricted(key) and _has_owner(key):
         return ""
     caller = str(response.current_account)
-    root = f"arn:aws:iam::{caller}:root"
+    root = f"arn:{partition_of(str(response.region))}:iam::{caller}:root"
     principal = Principal("root", root, caller, root)
     access = Access(action, arn, arn.split(":")[4])
     decision = evaluate(principal, access, Policies(resource=_policy(arn)))

@@ -15,13 +15,30 @@ def start_empty(patches: Patches) -> None:
     watch_imports(patches)
     load_moto()
     patch_at_start(patches)
-    from moto.core.base_backend import BackendDict
+    from moto.core.base_backend import AccountSpecificBackend, BackendDict
     from moto.core.config import default_user_config
 
     # AWS managed policies (AdministratorAccess, ...) exist from the start, as on AWS.
     iam: Any = cast("Any", default_user_config)["iam"]
     iam["load_aws_managed_policies"] = True
+    accounts: Any = AccountSpecificBackend
+    accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
     backends: Any = BackendDict
     for each in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
         each.clear()
     backends._instances.clear()  # noqa: SLF001
+
+
+def _regions(backends: Any, service: str) -> list[str]:
+    """Return all regions of a service, in every partition; those of EC2 too, which every region has."""
+    session = backends.get_session()
+    return [
+        region
+        for partition in session.get_available_partitions()
+        for region in sorted(
+            {
+                *session.get_available_regions(service, partition_name=partition),
+                *session.get_available_regions("ec2", partition_name=partition),
+            }
+        )
+    ]

@@ -18,7 +18,8 @@ import moto
 import pytest
 
 import headrace
-from headrace.services.events.patterns import TOO_COMPLEX, InputTooLarge, fill
+from headrace.core.event_patterns.compiling import TOO_COMPLEX
+from headrace.services.events.inputs import InputTooLarge, filled
 from tests.security.child import rows_of
 from tests.security.moto_patterns import REVIEWED
 from tests.security.pattern_doors import DOORS, TEXT
@@ -62,9 +63,10 @@ def test_what_a_door_says(answered: dict[str, dict[str, Any]], door: str, said: 
 
 
 def test_an_input_template_is_filled_once():
-    assert fill("<a> <x> <b>", {"a": "<b>", "b": "2"}) == "<b> <x> 2"
+    paths = {"a": "$.a", "b": "$.b"}
+    assert filled("<a> <x> <b>", paths, {"a": "<b>", "b": "2"}, {}) == "<b> <x> 2"
     with pytest.raises(InputTooLarge, match="larger than 262144 bytes"):
-        fill("<a>" * 2000, {"a": "x" * 1000})
+        filled("<a>" * 2000, paths, {"a": "x" * 1000}, {})
 
 
 # --- what makes regular expressions -----------------------------------------------------------

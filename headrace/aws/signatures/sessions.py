@@ -70,16 +70,17 @@ class RoleSession:
     issued_ms: int = 0
     has_mfa: bool = False
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    partition: str = "aws"
 
     @property
     def arn(self) -> str:
         """The ARN of the session, as GetCallerIdentity returns it."""
         if self.kind == "role":
-            return f"arn:aws:sts::{self.account}:assumed-role/{self.role}/{self.name}"
+            return f"arn:{self.partition}:sts::{self.account}:assumed-role/{self.role}/{self.name}"
         if self.kind == "federated":
-            return f"arn:aws:sts::{self.account}:federated-user/{self.name}"
+            return f"arn:{self.partition}:sts::{self.account}:federated-user/{self.name}"
         who = f"user/{self.role}" if self.kind == "user" else "root"
-        return f"arn:aws:iam::{self.account}:{who}"
+        return f"arn:{self.partition}:iam::{self.account}:{who}"
 
 
 @dataclass(frozen=True, slots=True)

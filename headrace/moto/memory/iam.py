@@ -30,20 +30,29 @@ def backends() -> Iterator[tuple[str, Any]]:
 
 
 def backend_of(account: str) -> Any:
-    """Return an account's IAM backend; None if it is unused: moto's own lookup would create it."""
+    """Return an account's IAM backend; None if it is unused: moto's own lookup would create it.
+
+    On AWS an account is in one partition. Here one whose regions are in several has an IAM in each; this is the first.
+    """
+    return next(iter(_backends_of(account)), None)
+
+
+def _backends_of(account: str) -> list[Any]:
+    """Return an account's IAM backends, that of the partition `aws` first."""
     from moto.iam.models import iam_backends
 
-    partitions: Any = cast("Any", iam_backends).get(account)
-    return None if partitions is None else partitions.get("aws")
+    partitions: Any = cast("Any", iam_backends).get(account) or {}
+    return [partitions[name] for name in sorted(partitions)]
 
 
 def holder_of(account: str, kind: str, name: str) -> Any:
     """Return the user, role or group (`kind`) with a name; None when IAM does not have it."""
-    backend = backend_of(account)
-    if backend is None:
-        return None
-    holders: Any = getattr(backend, HOLDERS[kind])
-    return next((found for found in list(holders.values()) if found.name == name), None)
+    for backend in _backends_of(account):
+        holders: Any = getattr(backend, HOLDERS[kind])
+        for holder in list(holders.values()):
+            if holder.name == name:
+                return holder
+    return None
 
 
 def holder_of_arn(arn: str) -> Any:
@@ -57,9 +66,10 @@ def holder_of_arn(arn: str) -> Any:
 
 def groups_of(account: str, user: Any) -> list[Any]:
     """Return the groups that a user belongs to."""
-    backend = backend_of(account)
-    groups: Any = {} if backend is None else backend.groups
-    return [group for group in list(groups.values()) if user in group.users]
+    groups: list[Any] = [
+        group for backend in _backends_of(account) for group in list(backend.groups.values())
+    ]
+    return [group for group in groups if user in group.users]
 
 
 def inline_policies(holder: Any) -> Iterator[tuple[str, str]]:
@@ -77,8 +87,8 @@ def list_attached_policies(holder: Any) -> Iterator[NamedPolicy]:
 
 def find_managed_policy(account: str, arn: str) -> NamedPolicy | None:
     """Return a managed policy, including AWS's own; None when it does not exist or cannot be parsed."""
-    backend = backend_of(account)
-    policy: Any = None if backend is None else backend.managed_policies.get(arn)
+    known = [backend.managed_policies.get(arn) for backend in _backends_of(account)]
+    policy: Any = next((one for one in known if one is not None), None)
     if policy is None:
         return None
     return next(iter(parse_named(str(policy.name), _text_of(policy), arn)), None)

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
+from headrace.core.arn import partition_of
+
 
 def _queue(account: str, region: str, resource: str) -> Any:
     from moto.sqs.models import sqs_backends
@@ -21,7 +23,7 @@ def _queue(account: str, region: str, resource: str) -> Any:
 def _topic(account: str, region: str, resource: str) -> Any:
     from moto.sns.models import sns_backends
 
-    arn = f"arn:aws:sns:{region}:{account}:{resource}"
+    arn = f"arn:{partition_of(region)}:sns:{region}:{account}:{resource}"
     return _backend(sns_backends, account, region).topics[arn].policy
 
 
@@ -60,7 +62,7 @@ def _api(account: str, region: str, resource: str) -> Any:
     api_id = resource.partition("/")[0]
     policy = _backend(apigateway_backends, account, region).apis[api_id].policy
     text = policy if isinstance(policy, str) else json.dumps(policy)
-    arn = f"arn:aws:execute-api:{region}:{account}:{api_id}/"
+    arn = f"arn:{partition_of(region)}:execute-api:{region}:{account}:{api_id}/"
     return text.replace('"execute-api:/', f'"{arn}') if policy else None
 
 

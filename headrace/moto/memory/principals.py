@@ -27,7 +27,7 @@ from headrace.permissions.policies.resource_grammar import as_list
 
 log = logging.getLogger(__name__)
 
-_HOLDER = re.compile(r"arn:aws:iam::(\d{12}):(role|user)/.+")
+_HOLDER = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):(role|user)/.+")
 _UNIQUE_ID = re.compile(r"(AROA|AIDA)[A-Z0-9]{12,}")
 # Service-linked roles, which services create on AWS, need not exist here.
 _OF_SERVICES = ":role/aws-service-role/"

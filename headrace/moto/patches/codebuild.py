@@ -8,6 +8,8 @@ import functools
 import json
 from typing import Any
 
+from headrace.core.arn import partition_of
+
 
 def allow_missing_source(module: Any) -> None:
     """Allow projects without a source, which have their own buildspec."""
@@ -43,7 +45,7 @@ def allow_updates(module: Any) -> None:
         name = self._get_param("name")
         project = self.codebuild_backend.codebuild_projects.get(name)
         if project is None:
-            arn = f"arn:aws:codebuild:{self.region}:{self.current_account}:project/{name}"
+            arn = f"arn:{partition_of(self.region)}:codebuild:{self.region}:{self.current_account}:project/{name}"
             raise module.ResourceNotFoundException(f"Project cannot be found: {arn}")
         shown = project.project_metadata
         given = json.loads(self.body)
@@ -67,4 +69,4 @@ def allow_updates(module: Any) -> None:
 
 def _own_key(response: Any) -> str:
     """Return the default key of projects without one (documented)."""
-    return f"arn:aws:kms:{response.region}:{response.current_account}:alias/aws/s3"
+    return f"arn:{partition_of(response.region)}:kms:{response.region}:{response.current_account}:alias/aws/s3"

@@ -14,6 +14,7 @@ from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import operation_parser
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.aws.signatures.sessions import RoleSessions
+from headrace.core.arn import partition_of
 from headrace.moto.memory import iam, principals
 from headrace.permissions.policies.document import UnreadableDocument, parse_document
 from headrace.permissions.policies.grammar import PolicyError
@@ -98,7 +99,7 @@ def _may_put_again(text: str, principal: Principal) -> bool:
 def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) -> Principal:
     """Return the caller as a policy's principal, under all the names that a policy may use."""
     session = None if sessions is None else sessions.find(call.access_key, token_of(request))
-    root = f"arn:aws:iam::{call.account}:root"
+    root = f"arn:{partition_of(call.region)}:iam::{call.account}:root"
     if session is not None and session.kind == "role":
         role = iam.holder_of(session.account, "role", session.role)
         arn = "" if role is None else str(role.arn)

@@ -169,7 +169,7 @@ class Decisions:
             return principal.arn, principal.user_id
         # A session of a role that IAM does not have.
         role_id = self._sessions.role_id(identity.account, identity.name)
-        arn = f"arn:aws:sts::{identity.account}:assumed-role/{identity.name}/{identity.session}"
+        arn = identity.session_arn
         return arn, f"{role_id}:{identity.session}"
 
     def permit_as(self, acting: CallerIdentity) -> Permit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.core.arn import s3_path_of
 from headrace.permissions.decisions.identity import Identity
 from headrace.permissions.policies.model import Access, Decision
 
@@ -91,7 +92,7 @@ class Entries:
 
 def folder_of(resource: str) -> str:
     """Return the common prefix of many resources: a bucket's ARN, or the ARN up to the last slash or colon."""
-    if resource.startswith("arn:aws:s3:::"):
+    if s3_path_of(resource):
         return resource.partition("/")[0] + "/*"
     head = resource[: max(resource.rfind("/"), resource.rfind(":")) + 1]
     return f"{head}*"

@@ -40,6 +40,7 @@ class Identity:
         has_mfa: whether the session was requested with an MFA device's code.
         keys: the condition keys of all calls of the session, with their values.
         issued_ms: when the session was issued, 0 when unknown; it does not count when identities are compared.
+        partition: the partition of its ARN.
     """
 
     kind: Literal["root", "role", "user", "service", "key", "federated", "provider"]
@@ -56,6 +57,7 @@ class Identity:
     has_mfa: bool = False
     keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     issued_ms: int = field(default=0, compare=False)
+    partition: str = "aws"
 
     @property
     def is_temporary(self) -> bool:
@@ -68,10 +70,15 @@ class Identity:
         if self.kind in ("service", "key", "provider"):
             return self.name
         if self.kind == "root":
-            return f"arn:aws:iam::{self.account}:root"
+            return f"arn:{self.partition}:iam::{self.account}:root"
         if self.kind == "federated":
-            return f"arn:aws:sts::{self.account}:federated-user/{self.session}"
-        return f"arn:aws:iam::{self.account}:{self.kind}/{self.name}"
+            return f"arn:{self.partition}:sts::{self.account}:federated-user/{self.session}"
+        return f"arn:{self.partition}:iam::{self.account}:{self.kind}/{self.name}"
+
+    @property
+    def session_arn(self) -> str:
+        """The ARN of a role's session."""
+        return f"arn:{self.partition}:sts::{self.account}:assumed-role/{self.name}/{self.session}"
 
     @property
     def has_session_policy(self) -> bool:
@@ -91,6 +98,7 @@ def identity_of_session(session: RoleSession) -> Identity | None:
             has_temporary_keys=True,
             has_mfa=session.has_mfa,
             issued_ms=session.issued_ms,
+            partition=session.partition,
         )
     return Identity(
         session.kind,
@@ -103,6 +111,7 @@ def identity_of_session(session: RoleSession) -> Identity | None:
         source_identity=session.source_identity,
         keys=session.keys,
         issued_ms=session.issued_ms,
+        partition=session.partition,
     )
 
 
@@ -118,7 +127,8 @@ def identity_of(acting: CallerIdentity) -> Identity:
             source_account=acting.source_account,
         )
     account, resource = acting.arn.split(":", 5)[4:]
+    partition = acting.arn.split(":", 2)[1]
     if resource == "root":
-        return Identity("root", account, account)
+        return Identity("root", account, account, partition=partition)
     kind = "user" if resource.startswith("user/") else "role"
-    return Identity(kind, resource.rpartition("/")[2], account, acting.session)
+    return Identity(kind, resource.rpartition("/")[2], account, acting.session, partition=partition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from headrace.core.arn import s3_path_of
 from headrace.permissions.policies.model import Access
 from headrace.permissions.requests import deployment, others, s3
 from headrace.permissions.requests.extras import (
@@ -122,8 +123,8 @@ def _by_table(request: Request) -> tuple[RequiredPermission, ...]:
 
 def _account_of(resource: str, request: Request) -> str:
     """Return the account that owns a resource; S3's ARNs do not contain it."""
-    if resource.startswith("arn:aws:s3:::"):
-        bucket = resource.removeprefix("arn:aws:s3:::").partition("/")[0]
+    if path := s3_path_of(resource):
+        bucket = path.partition("/")[0]
         return request.find("s3", "owner", bucket) or request.account
     parts = resource.split(":", 5)
     named = parts[4] if len(parts) == 6 else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from headrace.core.arn import make_arn
 from headrace.permissions.requests.request import Request, RequiredPermission
 from headrace.permissions.requests.table import prefix_named
 
@@ -82,7 +83,8 @@ def glue_permissions(request: Request) -> RequiredPermissions:
         return (RequiredPermission(f"glue:{action.name}", schema),) if schema else None
     database, table = _database(request, kinds), _table(request, kinds)
     account = request.text("CatalogId") or request.account
-    base = f"arn:aws:glue:{request.region}:{account if account.isdigit() else request.account}"
+    owner = account if account.isdigit() else request.account
+    base = make_arn("glue", request.region, owner, "")[:-1]
     row = [f"{base}:catalog"] if {"catalog", "rootcatalog"} & set(kinds) else []
     if "database" in kinds:
         row.append(f"{base}:database/{database or '*'}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from headrace.core.arn import make_arn
+from headrace.core.arn import bucket_arn, make_arn
 from headrace.permissions.requests.request import Request, RequiredPermission
 
 _INVOKES = ("Invoke", "InvokeWithResponseStream")
@@ -88,7 +88,8 @@ def _with_function(request: Request) -> Iterator[RequiredPermission]:
         if named.get("S3Bucket"):
             action = "s3:GetObjectVersion" if named.get("S3ObjectVersion") else "s3:GetObject"
             yield RequiredPermission(
-                action, (f"arn:aws:s3:::{named['S3Bucket']}/{named.get('S3Key', '')}",)
+                action,
+                (bucket_arn(request.region, f"{named['S3Bucket']}/{named.get('S3Key', '')}"),),
             )
 
 

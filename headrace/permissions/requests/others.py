@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
+from headrace.core.arn import make_arn, partition_of
 from headrace.permissions.requests.lambda_ import key_arn
 from headrace.permissions.requests.request import Request, RequiredPermission
 
@@ -37,7 +38,7 @@ def sqs_permissions(request: Request) -> RequiredPermissions:
         account, _, name = url.rstrip("/").rpartition("/")
         account = account.rpartition("/")[2]
         owner = account if account.isdigit() else request.account
-        return (RequiredPermission(action, (f"arn:aws:sqs:{request.region}:{owner}:{name}",)),)
+        return (RequiredPermission(action, (make_arn("sqs", request.region, owner, name),)),)
     return None
 
 
@@ -309,7 +310,8 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
     if request.operation.startswith("Create") and path:
         name = f"{path}/{name}"
     found = None if request.operation.startswith("Create") else request.find("iam", kind, name)
-    return found or f"arn:aws:iam::{request.account}:{kind}/{name}"
+    partition = partition_of(request.region)
+    return found or f"arn:{partition}:iam::{request.account}:{kind}/{name}"
 
 
 def secrets_permissions(request: Request) -> RequiredPermissions:

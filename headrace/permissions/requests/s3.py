@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
+from headrace.core.arn import bucket_arn
 from headrace.permissions.requests.request import Request, RequiredPermission
 
 # Operations on a bucket whose action has another name.
@@ -145,7 +146,7 @@ def _on_key(request: Request) -> tuple[RequiredPermission, ...]:
 
 def _bucket(request: Request) -> str:
     name = request.text("Bucket")
-    return name if name.startswith("arn:") else f"arn:aws:s3:::{name}"
+    return name if name.startswith("arn:") else bucket_arn(request.region, name)
 
 
 def _on_bucket(request: Request, action: str) -> RequiredPermission:
@@ -204,12 +205,14 @@ def _source(request: Request) -> tuple[str, str]:
     source: Any = request.parameters.get("CopySource", "")
     if isinstance(source, dict):
         named = cast("dict[str, Any]", source)
-        return f"arn:aws:s3:::{named['Bucket']}/{named['Key']}", str(named.get("VersionId", ""))
+        return bucket_arn(request.region, f"{named['Bucket']}/{named['Key']}"), str(
+            named.get("VersionId", "")
+        )
     path, _, version = str(source).partition("?versionId=")
     path = unquote(path).lstrip("/")
     if path.startswith("arn:"):
         return path, version
-    return (f"arn:aws:s3:::{path}" if path else ""), version
+    return (bucket_arn(request.region, path) if path else ""), version
 
 
 def _deletions(request: Request) -> tuple[RequiredPermission, ...]:

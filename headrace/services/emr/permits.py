@@ -7,7 +7,7 @@ needs to describe networks and images are not checked, because there are no inst
 
 from __future__ import annotations
 
-from headrace.core.arn import make_arn
+from headrace.core.arn import make_arn, partition_of
 from headrace.core.ports import CallerIdentity, Guard
 from headrace.services.emr.errors import validation
 from headrace.services.emr.state import Cluster
@@ -22,7 +22,7 @@ def role_arn(cluster: Cluster) -> str:
     given = str(cluster.request.get("ServiceRole") or "")
     if not given or given.startswith("arn:"):
         return given
-    return f"arn:aws:iam::{cluster.account}:role/{given}"
+    return f"arn:{partition_of(cluster.region)}:iam::{cluster.account}:role/{given}"
 
 
 def check_service_role(guard: Guard, cluster: Cluster) -> None:

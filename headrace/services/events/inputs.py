@@ -1,4 +1,8 @@
-"""Computes the input of a rule's target from an event: a constant, a part, a filled template, or the whole event."""
+"""Computes the input of a rule's target from an event: a constant, a part, a filled template, or the whole event.
+
+moto fills a template in repeated passes, so that a value which looks like a placeholder grows without end, and inserts
+strings bare everywhere.
+"""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -6,13 +10,45 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 
+from headrace.deliveries.input_templates import compact, fill
+from headrace.deliveries.json_path import NoValue, first_value
 
-def input_of(target: Mapping[str, Any], event: Mapping[str, Any]) -> bytes:
-    """Return a target's input for an event: a constant, a part, a filled template, or the whole event."""
-    from moto.events.utils import EventTemplateParser
+# Quota: an event's size, which also limits a target's input.
+MOST_INPUT_BYTES = 256 << 10
+_RESERVED = "aws.events."
 
+
+class InputTooLarge(ValueError):
+    """A target's input is larger than an event may be."""
+
+
+def patch_event_templates(utils: ModuleType) -> None:
+    """Replace how `moto.events.utils` fills input templates, which archives use."""
+    from moto.events.exceptions import ValidationException
+
+    parser: Any = utils.EventTemplateParser
+
+    def parse(
+        input_template: str, input_paths_map: Mapping[str, Any], event: Mapping[str, Any]
+    ) -> Any:
+        template = input_template or parser.DEFAULT_EVENT_INPUT_TEMPLATE
+        paths = input_paths_map or parser.DEFAULT_EVENT_INPUT_PATHS_MAP
+        time = event.get("ingestion-time")
+        reserved = {"event.json": event, "event.ingestion-time": time}
+        try:
+            text = filled(template, paths, event, reserved)
+        except InputTooLarge as error:
+            raise ValidationException(str(error)) from error
+        return json.loads(text)
+
+    parser.parse = staticmethod(parse)
+
+
+def input_of(target: Mapping[str, Any], event: Mapping[str, Any], rule: Any) -> bytes:
+    """Return a target's input for an event. Raises InputTooLarge."""
     whole: Any = whole_event(event)
     if "Input" in target:
         return str(target["Input"]).encode()
@@ -21,13 +57,56 @@ def input_of(target: Mapping[str, Any], event: Mapping[str, Any]) -> bytes:
     transformer = target.get("InputTransformer")
     if transformer is None:
         return json.dumps(whole).encode()
-    parser: Any = EventTemplateParser
-    made = parser.parse(
-        input_template=transformer.get("InputTemplate", ""),
-        input_paths_map=transformer.get("InputPathsMap", {}),
-        event={**whole, "ingestion-time": event.get("ingestion-time", whole.get("time"))},
+    received = _time(event.get("ingestion-time", whole.get("time")))
+    reserved = {
+        "rule-arn": str(rule.arn),
+        "rule-name": str(rule.name),
+        "event.json": whole,
+        "event": _without_detail(whole, received),
+        "event.ingestion-time": received,
+    }
+    paths = transformer.get("InputPathsMap") or {}
+    return filled(str(transformer.get("InputTemplate", "")), paths, whole, reserved).encode()
+
+
+def filled(
+    template: str, paths: Mapping[str, Any], event: Mapping[str, Any], reserved: Mapping[str, Any]
+) -> str:
+    """Return a filled template. Raises InputTooLarge.
+
+    Args:
+        template: the text.
+        paths: the JSON path of each placeholder.
+        event: what the paths refer to.
+        reserved: EventBridge's own variables, by their names without `aws.events.`.
+    """
+    is_string = template.lstrip().startswith('"')
+    size = len(template)
+
+    def value_of(name: str) -> Any:
+        if name not in paths:
+            return reserved[name.removeprefix(_RESERVED)]
+        try:
+            return first_value(str(paths[name]), event)
+        except NoValue:
+            return ""  # observed: in JSON, too, an empty string
+
+    def count(length: int) -> None:
+        nonlocal size
+        size += length
+        if size > MOST_INPUT_BYTES:
+            raise InputTooLarge(
+                f"The input of a target would be larger than {MOST_INPUT_BYTES} bytes"
+            )
+
+    return fill(
+        template,
+        lambda name: name in paths or name.removeprefix(_RESERVED) in reserved,
+        value_of,
+        # Observed: a string loses the quotes of objects and lists, as in `{id:x}`; within JSON they stay.
+        in_quotes=lambda value: compact(value).replace('"', "") if is_string else compact(value),
+        count=count,
     )
-    return json.dumps(made, default=str).encode()
 
 
 def at_path(event: Mapping[str, Any], path: str) -> Any:
@@ -42,6 +121,19 @@ def whole_event(original: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event in EventBridge's form; moto has its time as a number of seconds."""
     event = dict(original)
     event.pop("ingestion-time", None)
-    if isinstance(event.get("time"), int | float):
-        event["time"] = f"{datetime.fromtimestamp(event['time'], UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if "time" in event:
+        event["time"] = _time(event["time"])
     return event
+
+
+def _time(value: Any) -> Any:
+    if isinstance(value, int | float):
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return value
+
+
+def _without_detail(event: Mapping[str, Any], received: Any) -> dict[str, Any]:
+    """Return `<aws.events.event>`: the event without its detail (observed)."""
+    members = {name: value for name, value in event.items() if name not in ("detail", "time")}
+    kind = members.pop("detail-type", "")
+    return {**members, "detailType": kind, "time": received}

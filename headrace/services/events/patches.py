@@ -66,7 +66,7 @@ def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = Tru
     if rule.scheduled_expression and not rule.event_pattern.get_pattern():
         return
     try:
-        if not rule.event_pattern.matches_event(original_event):
+        if not rule.event_pattern.matches_event(whole_event(original_event)):
             return
     except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
         _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")

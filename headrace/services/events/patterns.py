@@ -1,10 +1,7 @@
-"""EventBridge's patterns and input templates, and SNS's filter policies, in place of moto's.
+"""EventBridge's patterns, and SNS's filter policies, in place of moto's.
 
-moto turns a wildcard into a regular expression, which one event can make run for ever; it walks a message's nested
-lists again for every member of a filter policy; and it fills an input template in repeated passes, so that a value
-which looks like a placeholder grows without end. Patterns that AWS refuses are refused here with its sentences,
-recorded in shared conformance data and at
-https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html (documented).
+moto turns a wildcard into a regular expression, which one event can make run for ever, and it walks a message's nested
+lists again for every member of a filter policy. Patterns are `headrace.core.event_patterns`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -12,172 +9,50 @@ https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-opera
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, cast
 
-from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
-from headrace.deliveries.json_path import NoValue, first_value
+from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 
 # Quota: the size of an event pattern (the model's own maximum).
 MOST_PATTERN_CHARACTERS = 4096
-MOST_NESTED = 100
-# AWS refuses a rule when one text can keep more wildcard positions open in a field (observed by others, assumed exact).
-MOST_OPEN_WILDCARDS = 10
-# Quota: an event's size, which also limits a target's input.
-MOST_INPUT_BYTES = 256 << 10
-TOO_COMPLEX = (
-    "Rule is too complex - try using fewer wildcard characters or fewer repeating character sequences after a wildcard"
-    " character"
-)
-
-
-class InputTooLarge(ValueError):
-    """A target's input is larger than an event may be."""
-
-
-class PatternReason(ValueError):
-    """The reason why EventBridge refuses a pattern."""
 
 
 # --- EventBridge ------------------------------------------------------------------------------
 
 
 def patch_events(models: ModuleType) -> None:
-    """Replace how `moto.events.models` parses patterns and matches wildcards."""
+    """Replace how `moto.events.models` parses patterns and matches events."""
     refused: Any = models.InvalidEventPatternException
 
     def parse(self: Any) -> dict[str, Any]:
+        if not self.pattern:
+            return {}
         try:
-            return read_pattern(self.pattern)
-        except PatternReason as error:
+            check_pattern(self.pattern)
+        except BadEventPattern as error:
             raise refused(reason=str(error)) from error
+        return cast("dict[str, Any]", json.loads(self.pattern))
+
+    def matches(self: Any, event: Any) -> bool:
+        pattern = self.get_pattern()
+        text = self.dump()
+        if not pattern:
+            return True
+        return matches_event(
+            compile_pattern(text if isinstance(text, str) else json.dumps(pattern)), event
+        )
 
     models.EventPatternParser.parse = parse
-    models.EventPattern._wildcard_match = staticmethod(_matches_wildcard)
+    models.EventPattern.matches_event = matches
 
 
-def patch_event_templates(utils: ModuleType) -> None:
-    """Replace how `moto.events.utils` fills input templates."""
-    from moto.events.exceptions import ValidationException
-
-    parser: Any = utils.EventTemplateParser
-
-    def parse(
-        input_template: str, input_paths_map: Mapping[str, Any], event: Mapping[str, Any]
-    ) -> Any:
-        template = input_template or parser.DEFAULT_EVENT_INPUT_TEMPLATE
-        paths = input_paths_map or parser.DEFAULT_EVENT_INPUT_PATHS_MAP
-        values: dict[str, str] = {}
-        for name, path in paths.items():
-            try:
-                found = first_value(str(path), event)
-            except NoValue:
-                continue
-            value = parser._stringify(found)
-            if value:
-                values[name] = value
-        values["aws.events.event.json"] = parser._stringify(event)
-        time = event.get("ingestion-time")
-        values["aws.events.event.ingestion-time"] = parser._stringify(time)
-        try:
-            text = fill(template, values)
-        except InputTooLarge as error:
-            raise ValidationException(str(error)) from error
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text  # a value inside a template's quotes: its own quotes are not escaped
-
-    parser.parse = staticmethod(parse)
-
-
-def read_pattern(text: str | None) -> dict[str, Any]:
-    """Return a validated event pattern. Raises PatternReason."""
-    if not text:
-        return {}
+def check_pattern(text: str) -> None:
+    """Raise BadEventPattern unless a text is a pattern of at most AWS's size."""
     if len(text) > MOST_PATTERN_CHARACTERS:
-        raise PatternReason(f"Filter is longer than {MOST_PATTERN_CHARACTERS} characters")
-    try:
-        pattern: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PatternReason("Invalid JSON") from error
-    if not isinstance(pattern, dict):
-        raise PatternReason("Filter is not an object")
-    wildcards: dict[str, list[Any]] = defaultdict(list)
-    for path, matcher in _leaves(cast("dict[str, Any]", pattern), "", 0):
-        for wildcard in _wildcards_of(matcher):
-            try:
-                wildcards[path].append(parse_wildcard(wildcard))
-            except BadWildcard as error:
-                raise PatternReason(str(error)) from error
-    if any(is_too_complex(found, MOST_OPEN_WILDCARDS) for found in wildcards.values()):
-        raise PatternReason(TOO_COMPLEX)
-    return cast("dict[str, Any]", pattern)
-
-
-def _leaves(pattern: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (field's path, matcher) for a pattern; `$or` adds no path element. Raises PatternReason."""
-    if depth > MOST_NESTED:
-        raise PatternReason(f"Filter is nested more than {MOST_NESTED} deep")
-    for name, value in pattern.items():
-        if name == "$or" and isinstance(value, list):
-            for one in cast("list[Any]", value):
-                if not isinstance(one, dict):
-                    raise PatternReason("$or must be an array of objects")
-                yield from _leaves(cast("dict[str, Any]", one), path, depth + 1)
-        elif isinstance(value, dict):
-            yield from _leaves(cast("dict[str, Any]", value), f"{path}.{name}", depth + 1)
-        elif isinstance(value, list):
-            if not value:
-                raise PatternReason("Empty arrays are not allowed")
-            for matcher in cast("list[Any]", value):
-                yield f"{path}.{name}", matcher
-        else:
-            raise PatternReason(f"'{name}' must be an object or an array")
-
-
-def _wildcards_of(matcher: Any) -> list[str]:
-    if not isinstance(matcher, dict):
-        return []
-    members = cast("dict[str, Any]", matcher)
-    inner: Any = members.get("anything-but")
-    if isinstance(inner, dict) and "wildcard" in inner:
-        given = cast("dict[str, Any]", inner)["wildcard"]
-        found = cast("list[Any]", given) if isinstance(given, list) else [given]
-    elif "wildcard" in members:
-        found = [members["wildcard"]]
-    else:
-        return []
-    if not all(isinstance(text, str) for text in found):
-        raise PatternReason("wildcard match pattern must be a string")
-    return cast("list[str]", found)
-
-
-def _matches_wildcard(item: Any, pattern: str) -> bool:
-    return isinstance(item, str) and parse_wildcard(pattern).matches(item)
-
-
-def fill(template: str, values: Mapping[str, str]) -> str:
-    """Return a template with each `<name>` replaced, once. Raises InputTooLarge."""
-    pieces: list[str] = []
-    size = place = 0
-    while True:
-        start = template.find("<", place)
-        end = template.find(">", start) if start >= 0 else -1
-        if end < 0:
-            pieces.append(template[place:])
-            return "".join(pieces)
-        value = values.get(template[start + 1 : end])
-        stop = end + 1 if value is not None else start + 1
-        pieces += [template[place:start], template[start:stop] if value is None else value]
-        size += len(pieces[-1]) + len(pieces[-2])
-        if size > MOST_INPUT_BYTES:
-            raise InputTooLarge(
-                f"The input of a target would be larger than {MOST_INPUT_BYTES} bytes"
-            )
-        place = stop
+        raise BadEventPattern(f"Filter is longer than {MOST_PATTERN_CHARACTERS} characters")
+    compile_pattern(text)
 
 
 # --- SNS --------------------------------------------------------------------------------------

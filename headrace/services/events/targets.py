@@ -69,7 +69,7 @@ def _to_function(rule: Any, target: Mapping[str, Any], _: list[str], event: Any)
     if CURRENT.functions is not None:
         CURRENT.functions(
             target["Arn"],
-            input_of(target, event),
+            input_of(target, event, rule),
             service="events.amazonaws.com",
             source_arn=rule.arn,
         )
@@ -78,7 +78,7 @@ def _to_function(rule: Any, target: Mapping[str, Any], _: list[str], event: Any)
 def _to_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     path = (target.get("KinesisParameters") or {}).get("PartitionKeyPath")
     key = at_path(event, path) if path else event["id"]
-    data = input_of(target, event)
+    data = input_of(target, event, rule)
     params = {
         "StreamARN": target["Arn"],
         "StreamName": parts[5].removeprefix("stream/"),
@@ -90,7 +90,7 @@ def _to_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: An
 
 
 def _to_delivery_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
-    data = input_of(target, event)
+    data = input_of(target, event, rule)
     params = {
         "DeliveryStreamName": parts[5].removeprefix("deliverystream/"),
         "Record": {"Data": data},
@@ -99,13 +99,13 @@ def _to_delivery_stream(rule: Any, target: Mapping[str, Any], parts: list[str], 
 
 
 def _to_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
-    data = input_of(target, event)
+    data = input_of(target, event, rule)
     params = {"stateMachineArn": target["Arn"], "input": data.decode()}
     _queue(rule, target, parts, data, "stepfunctions", "StartExecution", params)
 
 
 def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
-    data = input_of(target, event)
+    data = input_of(target, event, rule)
     arn = str(target["Arn"])
     call = http_call(arn, target.get("HttpParameters") or {})
     if role := str(target.get("RoleArn") or ""):
@@ -120,7 +120,7 @@ def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any)
 
 def _to_warehouse(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     given = target.get("RedshiftDataParameters") or {}
-    data = input_of(target, event)
+    data = input_of(target, event, rule)
     is_workgroup = parts[2] == "redshift-serverless"
     named = "WorkgroupName" if is_workgroup else "ClusterIdentifier"
     sqls = given.get("Sqls")
@@ -183,7 +183,7 @@ def _ask(rule: Any, action: str, arn: str) -> None:
 def _to_queue(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     _ask(rule, "sqs:SendMessage", str(target["Arn"]))
     group = (target.get("SqsParameters") or {}).get("MessageGroupId")
-    if not send_to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
+    if not send_to_queue(target["Arn"], input_of(target, event, rule).decode(), {}, group):
         raise TargetFailed("NO_PERMISSIONS", f"there is no queue {parts[5]}")
 
 
@@ -193,7 +193,7 @@ def _to_topic(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any
     _ask(rule, "sns:Publish", str(target["Arn"]))
     topics: Any = moto.sns.models.sns_backends
     topics[parts[4]][parts[3]].publish(
-        message=input_of(target, event).decode(), arn=str(target["Arn"])
+        message=input_of(target, event, rule).decode(), arn=str(target["Arn"])
     )
 
 
@@ -207,7 +207,7 @@ def _to_log_group(rule: Any, target: Mapping[str, Any], parts: list[str], event:
     # moto creates a stream for each event; here each rule has one.
     stream = str(uuid.uuid5(uuid.NAMESPACE_URL, rule.arn))
     backend.ensure_log_stream(group, stream)
-    message = input_of(target, event).decode()
+    message = input_of(target, event, rule).decode()
     line = {"timestamp": CURRENT.clock.now_ms(), "message": message}
     backend.put_log_events(group, stream, [line])
 

@@ -76,7 +76,7 @@ class MotoUsersAndRoles:
         if found is None:
             return None
         if identity.kind == "role":
-            arn = f"arn:aws:sts::{identity.account}:assumed-role/{identity.name}/{identity.session}"
+            arn = identity.session_arn
             return _principal(identity, found, arn, f"{found.id}:{identity.session}")
         return _principal(identity, found, str(found.arn), str(found.id))
 

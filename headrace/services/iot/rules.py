@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import partition_of
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
@@ -165,7 +166,7 @@ def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Messag
     backends: Any = moto.logs.models.logs_backends
     backend, group = backends[rule.account_id][rule.region_name], str(given["logGroupName"])
     role = CallerIdentity(str(given.get("roleArn") or ""), SESSION)
-    where = f"arn:aws:logs:{rule.region_name}:{rule.account_id}:log-group:{group}:*"
+    where = f"arn:{partition_of(rule.region_name)}:logs:{rule.region_name}:{rule.account_id}:log-group:{group}:*"
     if sentence := CURRENT.guard.denial(role, "logs:PutLogEvents", where):
         raise AwsError("AccessDeniedException", sentence)
     backend.ensure_log_stream(group, rule.rule_name)
@@ -175,7 +176,7 @@ def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Messag
 
 def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
     where = f"{rule.region_name}:{rule.account_id}"
-    arn = f"arn:aws:states:{where}:stateMachine:{given['stateMachineName']}"
+    arn = f"arn:{partition_of(where)}:states:{where}:stateMachine:{given['stateMachineName']}"
     params = {"stateMachineArn": arn, "input": data.decode(errors="replace")}
     _queue_delivery(rule, given.get("roleArn"), "stepfunctions", "StartExecution", params, data)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
 from headrace.core.system_tags import count_tags, is_refused
 from headrace.core.values import section
@@ -78,7 +79,7 @@ def build_version(
         "LastUpdateStatus": "Successful",
         "SnapStart": {"ApplyOn": "None", "OptimizationStatus": "Off"},
         "RuntimeVersionConfig": {
-            "RuntimeVersionArn": f"arn:aws:lambda:{ref.region}::runtime:{'0' * 64}"
+            "RuntimeVersionArn": f"arn:{partition_of(ref.region)}:lambda:{ref.region}::runtime:{'0' * 64}"
         },
         **_DEFAULTS,
     }

@@ -84,7 +84,7 @@ def access_denied(account: str, action: str, arn: str) -> AwsError:
     """The caller is from another account, and no resource policy allows the action."""
     return _user_error(
         "AccessDeniedException",
-        f"User: arn:aws:iam::{account}:root is not authorized to perform: {action} on resource: {arn} "
+        f"User: arn:{arn.split(':')[1]}:iam::{account}:root is not authorized to perform: {action} on resource: {arn} "
         f"because no resource-based policy allows the {action} action",
         403,
     )

@@ -18,8 +18,16 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.evaluation import Budget, TooMuch
+from headrace.core.event_patterns import (
+    BadEventPattern,
+    compile_pattern,
+    matches_event,
+    matches_payload,
+)
 from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
+from headrace.core.values import moment
 from headrace.deliveries.http_targets import http_call, is_final, is_http, send
+from headrace.deliveries.input_templates import compact, fill
 from headrace.deliveries.json_path import NoValue, first_value
 from headrace.deliveries.outbox import NOT_RETRYABLE
 from headrace.deliveries.targets import target_call
@@ -93,21 +101,21 @@ def deliver(batch: Batch, events: list[dict[str, Any]], control: ControlPlane, n
     """Filter, enrich and deliver. Raises PipeFailed."""
     kept: list[Any] = [event for event in events if _passes(batch.filters, event)]
     if kept and batch.enrichment:
-        kept = _enriched(batch, kept, control)
+        kept = _enriched(batch, kept, control, now_ms)
     if not kept:
         return
-    inputs = _inputs(batch.target_parameters.get("InputTemplate"), kept, batch)
+    inputs = _inputs(batch.target_parameters.get("InputTemplate"), kept, batch, now_ms)
     parameters = {
         name: value
         for kind, members in batch.target_parameters.items()
         if isinstance(members, dict) and kind != "InputTemplate"
         for name, value in members.items()
     }
-    waits = parameters.get("InvocationType") != "FIRE_AND_FORGET"
     if batch.target.split(":")[2] in _WHOLE:
-        inputs = [f"[{','.join(inputs)}]"]
-    for given in inputs:
-        _send(batch, given, _filled(parameters, given), control, now_ms, waits=waits)
+        _send(batch, _listed(inputs), parameters, control, now_ms)
+        return
+    for event, text in zip(kept, inputs, strict=True):
+        _send(batch, text, _filled(parameters, _readable(event)), control, now_ms)
 
 
 def _send(
@@ -116,8 +124,6 @@ def _send(
     parameters: dict[str, Any],
     control: ControlPlane,
     now_ms: int,
-    *,
-    waits: bool,
 ) -> None:
     if is_http(batch.target):
         _posted(batch.target, payload, parameters)
@@ -126,10 +132,10 @@ def _send(
         call = target_call(
             batch.target,
             payload,
-            parameters,
+            {"DetailType": f"Event from aws:{batch.source.split(':')[2]}", **parameters},
             source=f"Pipe {batch.arn.rpartition('/')[2]}",
             now_ms=now_ms,
-            waits=waits,
+            waits=parameters.get("InvocationType") != "FIRE_AND_FORGET",
         )
     except AwsError as error:
         raise PipeFailed(error.message) from error
@@ -138,6 +144,15 @@ def _send(
     output = _called(batch, call.service, call.operation, call.params, control)
     if output.get("FunctionError"):
         raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
+    if call.operation == "StartSyncExecution":
+        _check_execution(batch.target, output)
+
+
+def _check_execution(arn: str, output: Mapping[str, Any]) -> None:
+    """Raise PipeFailed unless an express execution succeeded."""
+    if output.get("status") != "SUCCEEDED":
+        why = output.get("cause") or output.get("error") or output.get("status")
+        raise PipeFailed(f"{arn} failed: {why}", may_pass=True)
 
 
 def _called(
@@ -180,10 +195,10 @@ def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
         raise PipeFailed(f"{arn}: {error}", may_pass=True) from error
 
 
-def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[Any]:
+def _enriched(batch: Batch, events: list[Any], control: ControlPlane, now_ms: int) -> list[Any]:
     """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
     template = batch.enrichment_parameters.get("InputTemplate")
-    payload = f"[{','.join(_inputs(template, events, batch))}]"
+    payload = _listed(_inputs(template, events, batch, now_ms))
     kind = batch.enrichment.split(":")[2]
     if kind == "lambda":
         params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
@@ -194,13 +209,12 @@ def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[An
     elif kind == "states":
         params = {"stateMachineArn": batch.enrichment, "input": payload}
         output = _called(batch, "stepfunctions", "StartSyncExecution", params, control)
-        if output.get("status") != "SUCCEEDED":
-            why = output.get("cause") or output.get("error") or output.get("status")
-            raise PipeFailed(f"{batch.enrichment} failed: {why}", may_pass=True)
+        _check_execution(batch.enrichment, output)
         answer = output.get("output") or "null"
     elif is_http(batch.enrichment):
-        given = batch.enrichment_parameters.get("HttpParameters") or {}
-        answer = _posted(batch.enrichment, payload, _filled(dict(given), payload))
+        parameters = dict(batch.enrichment_parameters.get("HttpParameters") or {})
+        # Documented: a pipe with such an enrichment has no batches on AWS, so there is one event.
+        answer = _posted(batch.enrichment, payload, _filled(parameters, _readable(events[0])))
     else:
         raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
     try:
@@ -213,14 +227,23 @@ def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[An
 
 
 def _passes(filters: Mapping[str, Any], event: dict[str, Any]) -> bool:
-    patterns = [str(each.get("Pattern") or "{}") for each in filters.get("Filters") or []]
-    if not patterns:
-        return True
-    from moto.events.models import EventPattern
+    """Whether an event matches a filter; without filters every event does. Raises PipeFailed."""
+    patterns = [
+        str(each["Pattern"]) for each in filters.get("Filters") or [] if each.get("Pattern")
+    ]
+    try:
+        return not patterns or any(_matches(pattern, event) for pattern in patterns)
+    except BadEventPattern as error:
+        raise PipeFailed(f"The pipe's filter is not valid: {error}") from error
 
-    seen = _readable(event)
-    loaded: Any = EventPattern
-    return any(loaded.load(pattern).matches_event(seen) for pattern in patterns)
+
+def _matches(pattern: str, event: dict[str, Any]) -> bool:
+    alternatives = compile_pattern(pattern)
+    if event.get("eventSource") == "aws:kinesis":
+        return matches_payload(alternatives, event, "data", base64.b64decode(event["data"]))
+    if event.get("eventSource") == "aws:sqs":
+        return matches_payload(alternatives, event, "body", event["body"].encode())
+    return matches_event(alternatives, event)
 
 
 def _readable(event: Any) -> Any:
@@ -245,63 +268,77 @@ def _json(text: str) -> Any:
         return text
 
 
-def _filled(parameters: dict[str, Any], payload: str) -> dict[str, Any]:
-    """Return parameters whose paths, such as `$.data.id`, are replaced by their values in the payload."""
-    value = _readable(_json(payload))
-    found = dict(parameters)
-    for name, path in parameters.items():
-        if isinstance(path, dict):
-            found[name] = _filled(cast("dict[str, Any]", path), payload)
-        elif isinstance(path, str) and path.startswith("$."):
-            try:
-                looked_up = first_value(path, value)
-            except NoValue:
-                continue
-            found[name] = looked_up if isinstance(looked_up, str) else json.dumps(looked_up)
-    return found
+def _filled(parameters: Any, event: Any) -> Any:
+    """Return parameters whose paths, such as `$.data.id`, are replaced by their values in the event.
+
+    Documented: paths refer to the event itself, never to what a template made of it. That a path without a value fails
+    the event is assumed. Raises PipeFailed.
+    """
+    if isinstance(parameters, dict):
+        members = cast("dict[str, Any]", parameters)
+        return {name: _filled(value, event) for name, value in members.items()}
+    if isinstance(parameters, list):
+        return [_filled(value, event) for value in cast("list[Any]", parameters)]
+    if not isinstance(parameters, str) or not parameters.startswith("$."):
+        return parameters
+    try:
+        value = first_value(parameters, event)
+    except NoValue:
+        value = None
+    if value is None:
+        raise PipeFailed(f"The event has no value at the path {parameters}", may_pass=True)
+    return value if isinstance(value, str) else compact(value)
 
 
-def _inputs(template: Any, events: list[Any], batch: Batch) -> list[str]:
+def _inputs(template: Any, events: list[Any], batch: Batch, now_ms: int) -> list[str]:
     """Return a target's inputs for events: the whole events, or the filled template. Raises PipeFailed."""
     if not template:
         return [json.dumps(event) for event in events]
     try:
         with Budget(batch.arn) as budget:
-            return [_input(template, event, batch, budget) for event in events]
+            return [_input(str(template), event, batch, budget, now_ms) for event in events]
     except TooMuch as error:
         raise PipeFailed(f"The InputTemplate asks for too much: {error}") from error
 
 
-def _input(template: Any, event: Any, batch: Batch, budget: Budget) -> str:
-    names = {
+def _input(template: str, event: Any, batch: Batch, budget: Budget, now_ms: int) -> str:
+    readable = _readable(event)
+    reserved = {
         "aws.pipes.pipe-arn": batch.arn,
         "aws.pipes.pipe-name": batch.arn.rpartition("/")[2],
         "aws.pipes.source-arn": batch.source,
+        "aws.pipes.enrichment-arn": batch.enrichment,
         "aws.pipes.target-arn": batch.target,
+        "aws.pipes.event.ingestion-time": moment(now_ms).isoformat().replace("+00:00", "Z"),
         "aws.pipes.event": event,
-        "aws.pipes.event.json": event,
+        "aws.pipes.event.json": readable,
     }
-    seen = _readable(event)
-    parts: list[str] = []
-    text, at, in_string = str(template), 0, False
-    while at < len(text):
-        end = text.find(">", at) if text[at] == "<" else -1
-        name = text[at + 1 : end] if end > 0 else ""
-        if name.startswith("$") or name in names:
-            try:
-                value = names[name] if name in names else first_value(name, seen)
-            except NoValue:
-                value = ""
-            is_plain = in_string and isinstance(value, str)
-            shown = json.dumps(value)
-            budget.make(2 * len(shown))
-            parts.append(
-                shown[1:-1] if is_plain else json.dumps(shown)[1:-1] if in_string else shown
-            )
-            at = end + 1
-            continue
-        if text[at] == '"' and text[at - 1 : at] != "\\":
-            in_string = not in_string
-        parts.append(text[at])
-        at += 1
-    return "".join(parts)
+
+    def value_of(name: str) -> Any:
+        if name in reserved:
+            return reserved[name]
+        try:
+            return first_value(name, readable)
+        except NoValue:
+            return ""
+
+    return fill(
+        template,
+        lambda name: name.startswith("$") or name in reserved,
+        value_of,
+        in_quotes=lambda value: json.dumps(compact(value), ensure_ascii=False)[1:-1],
+        count=lambda length: budget.make(2 * length),
+    )
+
+
+def _listed(inputs: list[str]) -> str:
+    """Return inputs as one JSON array; free text becomes a string."""
+    return f"[{','.join(text if _is_json(text) else json.dumps(text) for text in inputs)}]"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

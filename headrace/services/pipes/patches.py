@@ -6,7 +6,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.aws.protocols.validate import validate
+from headrace.core.event_patterns import BadEventPattern, compile_pattern
 
 # Documented: UpdatePipeSourceParameters has none of these, so no update changes them.
 _FIXED = {
@@ -30,17 +32,31 @@ def patch(module: Any) -> None:
         given = {"Name": name, "RoleArn": named["role_arn"]}
         given.update({"Source": named["source"], "Target": named["target"]})
         validate("pipes", "CreatePipe", given, code="ValidationException")
+        _check_filters(named.get("source_parameters"))
         return create(self, name, *args, **named)
 
     @functools.wraps(update)
     def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
         given = named.get("source_parameters")
+        _check_filters(given)
         if given is not None and name in self.pipes:
             named["source_parameters"] = _with_fixed(self.pipes[name].source_parameters, given)
         return update(self, name, *args, **named)
 
     module.EventBridgePipesBackend.create_pipe = create_pipe
     module.EventBridgePipesBackend.update_pipe = update_pipe
+
+
+def _check_filters(source_parameters: dict[str, Any] | None) -> None:
+    """Refuse an invalid pattern (EventBridge's sentence for rules; assumed for pipes). Raises AwsError."""
+    criteria = (source_parameters or {}).get("FilterCriteria") or {}
+    for one in criteria.get("Filters") or []:
+        try:
+            if one.get("Pattern"):
+                compile_pattern(one["Pattern"])
+        except BadEventPattern as error:
+            message = f"Event pattern is not valid. Reason: {error}"
+            raise AwsError("ValidationException", message) from error
 
 
 def _with_fixed(before: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:

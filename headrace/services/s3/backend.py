@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import s3_path_of
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectNotFound, PrincipalCheck, accept_principal
 from headrace.services.s3 import (
@@ -92,7 +93,7 @@ class S3:
 
     def policy_of(self, arn: str) -> str | None:
         """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
-        bucket = self._buckets.get(arn.removeprefix("arn:aws:s3:::").partition("/")[0])
+        bucket = self._buckets.get(s3_path_of(arn).partition("/")[0])
         return None if bucket is None else bucket.configurations.get("BucketPolicy")
 
     def buckets(self) -> dict[str, Bucket]:

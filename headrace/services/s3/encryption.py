@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from headrace.aws.calls.errors import AwsError, malformed_xml
 from headrace.aws.shapes.s3 import ServerSideEncryptionConfiguration
-from headrace.core.arn import Arn, InvalidArn
+from headrace.core.arn import Arn, InvalidArn, partition_of
 from headrace.core.ports import ControlPlane
 from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket, EncryptionMembers, StoredObject
@@ -45,7 +45,7 @@ class AnyKey:
         if key_id.startswith("arn:"):
             return key_id
         name = key_id or str(uuid.uuid5(uuid.NAMESPACE_URL, f"{account}/{region}/aws/s3"))
-        return f"arn:aws:kms:{region}:{account}:key/{name}"
+        return f"arn:{partition_of(region)}:kms:{region}:{account}:key/{name}"
 
 
 class KmsKeys:
@@ -82,7 +82,7 @@ class KmsKeys:
             return key_id
         if not key_id.startswith("alias/") and not _UUID.fullmatch(key_id):
             raise _not_found(f"Invalid keyId '{key_id}'")
-        return f"arn:aws:kms:{region}:{account}:key/{key_id}"
+        return f"arn:{partition_of(region)}:kms:{region}:{account}:key/{key_id}"
 
     def _describe(self, key_id: str, account: str, region: str) -> dict[str, Any] | None:
         try:

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import bucket_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BusEvent, CallerIdentity, Guard, NoGuard
@@ -198,7 +199,7 @@ class Notifications:
         """Return why the target's resource policy does not let S3 send the bucket's events, or "" when it does."""
         acting = CallerIdentity(
             SERVICE,
-            source_arn=f"arn:aws:s3:::{source['bucket']}",
+            source_arn=f"arn:{arn.split(':')[1]}:s3:::{source['bucket']}",
             source_account=source["account"],
         )
         return self._guard.denial(acting, _SENDS[arn.split(":")[2]], arn)
@@ -249,7 +250,7 @@ class Notifications:
                 "bucket": {
                     "name": event.bucket,
                     "ownerIdentity": _OWNER,
-                    "arn": f"arn:aws:s3:::{event.bucket}",
+                    "arn": bucket_arn(region, event.bucket),
                 },
                 "object": _render_object(event, number, ("eTag", "versionId")),
             },
@@ -312,7 +313,9 @@ class Notifications:
                 return
             self._targets.send(kept["arn"], kept["document"])
             return
-        event: BusEvent = build_bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
+        event: BusEvent = build_bus_event(
+            bucket_arn(kept["region"], kept["bucket"]), kept["detail_type"], kept["detail"]
+        )
         self._targets.put_event(kept["account"], kept["region"], event)
 
 

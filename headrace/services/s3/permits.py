@@ -8,6 +8,7 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.calls.operation import Call
+from headrace.core.arn import bucket_arn
 from headrace.services.s3.backend import S3
 from headrace.services.s3.routing import Target, parse_target
 
@@ -50,7 +51,9 @@ def hide_missing(request: HttpRequest, error: AwsError) -> AwsError:
     if call is None or call.permit is None or error.code != "NoSuchKey":
         return error
     try:
-        call.permit.ask_for("s3", "s3:ListBucket", f"arn:aws:s3:::{parse_target(request).bucket}")
+        call.permit.ask_for(
+            "s3", "s3:ListBucket", bucket_arn(call.region, parse_target(request).bucket)
+        )
     except AwsError as refusal:
         return refusal
     return error

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import s3_path_of
 from headrace.core.wildcards import glob_matches
 from headrace.permissions.policies.grammar import PolicyError, check_policy
 from headrace.permissions.policies.resource_grammar import (
@@ -25,7 +26,6 @@ from headrace.permissions.policies.resource_grammar import (
 from headrace.permissions.requests.table import Action, prefix_named
 
 MOST_BYTES = 20 * 1024
-_ARN = "arn:aws:s3:::"
 _REQUIRED = ("Effect", "Principal", "Action", "Resource")
 _ON_BUCKETS = frozenset({"bucket", "accesspoint"})
 _ON_OBJECTS = frozenset({"object", "accesspointobject"})
@@ -129,9 +129,10 @@ def _list_named_actions(action: str) -> tuple[Action, ...]:
 
 def _is_of(bucket: str, resource: str) -> bool:
     """Whether a resource is the bucket or is in it; a pattern must match the bucket's own name."""
-    if not resource.startswith(_ARN):
-        return resource.startswith("arn:aws:s3:") and ":accesspoint/" in resource
-    name = resource.removeprefix(_ARN).partition("/")[0]
+    path = s3_path_of(resource)
+    if not path:
+        return resource.split(":", 3)[2:3] == ["s3"] and ":accesspoint/" in resource
+    name = path.partition("/")[0]
     return "${" in name or glob_matches(name, bucket)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.core.arn import bucket_arn, s3_path_of
 from headrace.services.s3.backend import S3
 
 
@@ -15,10 +16,14 @@ def find_key(s3: S3, kind: str, resource: str) -> tuple[str, str, str]:
     `upload key` for the key of a multipart upload, whose id follows the ARN after a space. For `key scope` it returns
     the ARN of the bucket, without an account, when the bucket has one S3 Bucket Key for all objects.
     """
-    name, _, key = resource.removeprefix("arn:aws:s3:::").partition("/")
+    name, _, key = s3_path_of(resource).partition("/")
     bucket = s3.bucket(name)
     if kind == "key scope":
-        return f"arn:aws:s3:::{name}" if _has_bucket_key(bucket.configurations) else "", "", ""
+        return (
+            bucket_arn(bucket.region, name) if _has_bucket_key(bucket.configurations) else "",
+            "",
+            "",
+        )
     if kind == "upload key":
         key, _, upload_id = key.rpartition(" ")
         named = str(s3.uploads.find(name, key, upload_id).encryption.get("key") or "")

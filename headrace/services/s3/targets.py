@@ -108,6 +108,6 @@ class ServiceTargets:
         )
 
 
-def build_bus_event(bucket: str, detail_type: str, detail: dict[str, Any]) -> BusEvent:
+def build_bus_event(bucket_arn: str, detail_type: str, detail: dict[str, Any]) -> BusEvent:
     """Return an event of a bucket in EventBridge's form."""
-    return BusEvent("aws.s3", detail_type, json.dumps(detail), (f"arn:aws:s3:::{bucket}",))
+    return BusEvent("aws.s3", detail_type, json.dumps(detail), (bucket_arn,))

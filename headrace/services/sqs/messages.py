@@ -353,8 +353,8 @@ class FifoMessages(Messages):
             heapq.heappush(self._heads, (number, message.group_id))
 
     def _candidates(self) -> Iterable[int]:
-        # Messages in flight before this call lock their group; messages that this call yields do not.
-        served: set[Any] = set()
+        # Documented: one receive takes as many messages of a group as it can before it goes on to the next group
+        # (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html).
         while self._heads:
             head, group = heapq.heappop(self._heads)
             ready = self._groups.get(group)
@@ -365,12 +365,17 @@ class FifoMessages(Messages):
             elif ready[0] != head:
                 # The group's first message has changed, and gets its own entry.
                 heapq.heappush(self._heads, (ready[0], group))
-            elif group in served or not self._in_flight[group]:
-                served.add(group)
-                heapq.heappop(ready)
+            elif not self._in_flight[group]:
+                yield from self._ready_of(group, ready)
+
+    def _ready_of(self, group: Any, ready: list[int]) -> Iterable[int]:
+        while ready:
+            number = heapq.heappop(ready)
+            if self._states.get(number) is State.READY:
+                # Before the yield, since the caller may stop there; if it does not, the entry is obsolete.
                 if ready:
                     heapq.heappush(self._heads, (ready[0], group))
-                yield head
+                yield number
 
     def encode_row(self, key: Hashable) -> bytes | None:
         """See `Rows.encode_row`."""

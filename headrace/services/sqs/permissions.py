@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.core.arn import is_account_id
+from headrace.core.arn import is_account_id, partition_of
 from headrace.permissions.policies.resource_grammar import as_list
 
 _LABEL = re.compile(r"[\w-]{1,80}", re.ASCII)
@@ -55,7 +55,7 @@ def _add(
         raise _build_refusal(
             "OverLimit", f"{count} Statements were found, maximum allowed is {MOST_STATEMENTS}."
         )
-    who = [f"arn:aws:iam::{account}:root" for account in account_ids or []]
+    who = [f"arn:{partition_of(region_name)}:iam::{account}:root" for account in account_ids or []]
     what = [f"SQS:{action}" for action in actions or []]
     made = {
         "Sid": label,

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import partition_of
 from headrace.services.stepfunctions.definition_checks import problems_of, sentence_of
 from headrace.services.stepfunctions.interpreter.run import ExecutionInput, Outcome, Run
 from headrace.services.stepfunctions.query_languages import JSONPATH
@@ -48,9 +49,9 @@ def test_state(self: Any) -> Any:
     account, region = self.current_account, self.region
     run = Run(
         ExecutionInput(
-            arn=f"arn:aws:states:{region}:{account}:express:{_NAME}:{name}:{uuid.uuid4()}",
+            arn=f"arn:{partition_of(region)}:states:{region}:{account}:express:{_NAME}:{name}:{uuid.uuid4()}",
             name=name,
-            machine_arn=f"arn:aws:states:{region}:{account}:stateMachine:{_NAME}",
+            machine_arn=f"arn:{partition_of(region)}:states:{region}:{account}:stateMachine:{_NAME}",
             machine_name=_NAME,
             definition=definition,
             role_arn=self._get_param("roleArn") or "",

@@ -129,3 +129,35 @@ def test_a_source_and_a_target_are_arns(cloud: InProcessCloud) -> None:
     assert error["Code"] == "ValidationException"
     assert "Value 'queue' at 'source' failed to satisfy constraint" in error["Message"]
     assert "Value 'stream' at 'target'" in error["Message"]
+
+
+def test_a_standard_machine_does_not_run_synchronously(
+    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    states, pipes = cloud.client("stepfunctions"), cloud.client("pipes")
+    cloud.client("sqs").create_queue(QueueName="starts")
+    definition = {"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True}}}
+    machine = states.create_state_machine(
+        name="standard", definition=json.dumps(definition), roleArn=ROLE
+    )["stateMachineArn"]
+    pipes.create_pipe(Name="sync", RoleArn=ROLE, Source=arn("starts"), Target=machine)
+    cloud.client("sqs").send_message(QueueUrl=url("starts"), MessageBody="{}")
+    wait_until(lambda: "StateMachineTypeNotSupported" in caplog.text, within_s=20, what="a refusal")
+    assert states.list_executions(stateMachineArn=machine)["executions"] == []
+
+    pipes.delete_pipe(Name="sync")
+    parameters = {"StepFunctionStateMachineParameters": {"InvocationType": "FIRE_AND_FORGET"}}
+    cloud.client("sqs").create_queue(QueueName="forgets")
+    pipes.create_pipe(
+        Name="async",
+        RoleArn=ROLE,
+        Source=arn("forgets"),
+        Target=machine,
+        TargetParameters=parameters,
+    )
+    cloud.client("sqs").send_message(QueueUrl=url("forgets"), MessageBody="{}")
+    wait_until(
+        lambda: states.list_executions(stateMachineArn=machine)["executions"],
+        within_s=20,
+        what="an execution",
+    )

@@ -116,7 +116,18 @@ def test_a_fifo_group_waits_for_what_is_in_flight_and_others_do_not(lab: MotoLab
     lab.restart()
     assert bodies(lab, url) == ["a1", "a3"]
     lab.clock.advance(31)
-    assert bodies(lab, url) == ["a1", "b2", "a3", "b4"]
+    assert bodies(lab, url) == ["a1", "a3", "b2", "b4"]
+
+
+def test_one_receive_takes_a_group_s_messages_together(lab: MotoLab):
+    url = queue(lab, "f.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    for body in ("a1", "b1", "c1", "a2", "b2", "a3"):
+        send(lab, url, body, MessageGroupId=body[0])
+    assert bodies(lab, url, 4) == ["a1", "a2", "a3", "b1"]
+    assert bodies(lab, url) == ["c1"]
+    lab.clock.advance(31)
+    assert bodies(lab, url, 2) == ["a1", "a2"]
+    assert bodies(lab, url) == ["b1", "b2", "c1"]
 
 
 def test_sequence_numbers_of_a_fifo_queue_grow(lab: MotoLab):

@@ -70,7 +70,7 @@ class ExecuteApi:
             query,
             {"host": "localhost", **{name.lower(): value for name, value in headers.items()}},
             body,
-            signer=Signer.root(by),
+            signer=Signer.root(by) if by else None,
         )
         response = self.answer(request)
         return response.status, response.body if isinstance(response.body, bytes) else b""

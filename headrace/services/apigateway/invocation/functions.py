@@ -61,7 +61,7 @@ class ApiRequest:
 
 def function_of(uri: str) -> str | None:
     """Return the function's ARN in an integration's or authorizer's URI; None without one."""
-    if uri.startswith("arn:aws:lambda:"):
+    if uri.startswith("arn:") and uri.split(":")[2:3] == ["lambda"]:
         return uri
     _, found, rest = uri.partition(":lambda:path/")
     if not found or "/functions/" not in rest:

@@ -14,6 +14,7 @@ from typing import Any, cast
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
 from headrace.aws.signatures.signers import Signer, iam_context
+from headrace.core.arn import partition_of
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.deliveries.parameter_types import convert_parameters
@@ -186,7 +187,7 @@ class HttpApiRequest:
     def _arn(self, key: str) -> str:
         api = self._api
         place = key if key == DEFAULT else f"{self._request.method}{self._route_path}"
-        return f"arn:aws:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{place}"
+        return f"arn:{partition_of(api.region)}:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{place}"
 
     def _authorize(
         self, route: Mapping[str, Any], key: str, parameters: dict[str, str], version: str

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.calls.http import HttpResponse
+from headrace.core.arn import make_arn
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.services.apigateway.invocation import endpoints, mappings, service_calls
 from headrace.services.apigateway.invocation.apis import RestApi
@@ -168,9 +169,8 @@ class RestRequest:
 
     def _arn(self, method: str, path: str) -> str:
         api = self._api
-        return (
-            f"arn:aws:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{method}{path}"
-        )
+        resource = f"{api.id}/{self._stage}/{method}{path}"
+        return make_arn("execute-api", api.region, api.account, resource)
 
     def _refusal(self, refused: Refused) -> HttpResponse:
         made = refusal(refused.status, refused.message or "", refused.kind)

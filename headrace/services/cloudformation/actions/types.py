@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
+from headrace.core.arn import partition_of
 from headrace.services.cloudformation.actions.describe import start_of
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import validation_error
@@ -119,7 +120,7 @@ def _find_type(
 
 
 def _arn(call: Call, name: str) -> str:
-    return f"arn:aws:cloudformation:{call.region}::type/resource/{name.replace('::', '-')}"
+    return f"arn:{partition_of(call.region)}:cloudformation:{call.region}::type/resource/{name.replace('::', '-')}"
 
 
 def _provisioning(kind: ResourceType) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import partition_of, url_suffix_of
 from headrace.core.ports import ControlPlane
 from headrace.services.cloudformation.errors import (
     NoSuchAttribute,
@@ -74,11 +75,11 @@ def pseudo_parameters(stack: Stack) -> dict[str, Any]:
         "AWS::AccountId": stack.account,
         "AWS::NotificationARNs": stack.notification_arns,
         "AWS::NoValue": NO_VALUE,
-        "AWS::Partition": "aws",
+        "AWS::Partition": partition_of(stack.region),
         "AWS::Region": stack.region,
         "AWS::StackId": stack.stack_id,
         "AWS::StackName": stack.name,
-        "AWS::URLSuffix": "amazonaws.com",
+        "AWS::URLSuffix": url_suffix_of(stack.region),
     }
 
 

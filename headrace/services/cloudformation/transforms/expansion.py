@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
+from headrace.core.arn import partition_of, url_suffix_of
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.template.references import sub_names, sub_parts
@@ -146,9 +147,9 @@ def _fill_sub(argument: Any, context: TransformContext) -> str | None:
     known = {
         **context.parameters,
         "AWS::AccountId": context.account,
-        "AWS::Partition": "aws",
+        "AWS::Partition": partition_of(context.region),
         "AWS::Region": context.region,
-        "AWS::URLSuffix": "amazonaws.com",
+        "AWS::URLSuffix": url_suffix_of(context.region),
         **{name: _plain(one, context) for name, one in variables.items()},
     }
     values = {name: known.get(name) for name in sub_names(text)}

@@ -48,7 +48,7 @@ def _summary(application: Application, run: JobRun, attempt: Attempt) -> shapes.
             "name": run.request.get("name"),
             "mode": run.request.get("mode", "BATCH"),
             "arn": run.arn,
-            "createdBy": f"arn:aws:iam::{run.account}:root",
+            "createdBy": f"arn:{run.arn.split(':')[1]}:iam::{run.account}:root",
             "createdAt": moment(run.created_ms),
             "updatedAt": moment(run.updated_ms if newest else attempt.updated_ms),
             "executionRole": run.request["executionRoleArn"],

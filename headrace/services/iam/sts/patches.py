@@ -40,7 +40,7 @@ def _as_root(identity: Any) -> Any:
     def find_identity(self: Any, *args: Any, **named: Any) -> tuple[str, str, str]:
         user_id, arn, account = identity(self, *args, **named)
         if _NOBODY.fullmatch(arn):
-            return account, f"arn:aws:iam::{account}:root", account
+            return account, f"arn:{self.partition}:iam::{account}:root", account
         return user_id, arn, account
 
     return find_identity

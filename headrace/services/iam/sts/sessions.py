@@ -21,7 +21,7 @@ from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.validate import validate
 from headrace.aws.signatures.credential_scopes import token_of
 from headrace.aws.signatures.sessions import RoleSession, RoleSessions, role_name
-from headrace.core.arn import is_account_id
+from headrace.core.arn import is_account_id, partition_of
 from headrace.core.ports import CallerIdentity
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.memory import iam
@@ -115,6 +115,7 @@ def _assume_role(asked: _Request) -> dict[str, Any]:
         transitive,
         _source_identity(asked),
         issued_ms=asked.call.now_ms,
+        partition=arn.split(":", 2)[1],
     )
     return _answer_of_role(asked, session)
 
@@ -176,6 +177,7 @@ def _assume_for(asked: _Request, vouched: federation.ConfirmedIdentity) -> dict[
         source_identity=vouched.source_identity,
         issued_ms=asked.call.now_ms,
         keys=(*vouched.keys.items(), ("aws:federatedprovider", (vouched.provider,))),
+        partition=arn.split(":", 2)[1],
     )
     return {**_answer_of_role(asked, session), **vouched.shown}
 
@@ -192,6 +194,7 @@ def _get_session_token(asked: _Request) -> dict[str, Any]:
         kind=kind,
         issued_ms=asked.call.now_ms,
         has_mfa=_has_mfa(asked),
+        partition=partition_of(asked.call.region),
     )
     return {"Credentials": _credentials(asked, session)}
 
@@ -211,6 +214,7 @@ def _get_federation_token(asked: _Request) -> dict[str, Any]:
         _tags(asked)[0],
         kind="federated",
         issued_ms=asked.call.now_ms,
+        partition=partition_of(asked.call.region),
     )
     return {
         "Credentials": _credentials(asked, session),

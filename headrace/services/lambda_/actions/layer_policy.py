@@ -21,7 +21,7 @@ from headrace.services.lambda_.state import LayerVersion, PolicyStatement
 def _build_statement(arn: str, request: AddLayerVersionPermissionInput) -> PolicyStatement:
     principal = request["Principal"]
     if principal.isdigit():
-        principal = f"arn:aws:iam::{principal}:root"
+        principal = f"arn:{arn.split(':')[1]}:iam::{principal}:root"
     statement: PolicyStatement = {
         "Sid": request["StatementId"],
         "Effect": "Allow",

@@ -16,7 +16,7 @@ from headrace.aws.shapes.lambda_ import (
     GetPolicyOutput,
     RemovePermissionInput,
 )
-from headrace.core.arn import is_account_id
+from headrace.core.arn import is_account_id, partition_of
 from headrace.services.lambda_.actions.common import parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
@@ -37,11 +37,11 @@ _SERVICES = (".amazonaws.com", ".amazonaws.com.cn", ".amazon.com")
 _ALIAS = re.compile(r"(?!\d+$)[a-zA-Z0-9-_]+")
 
 
-def _convert_principal(principal: str) -> str | dict[str, str]:
+def _convert_principal(principal: str, region: str) -> str | dict[str, str]:
     if principal == "*":
         return "*"
     if is_account_id(principal):
-        return {"AWS": f"arn:aws:iam::{principal}:root"}
+        return {"AWS": f"arn:{partition_of(region)}:iam::{principal}:root"}
     if principal.startswith("arn:"):
         return {"AWS": principal}
     if not principal.endswith(_SERVICES):
@@ -89,7 +89,7 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
     ref = parse_reference(call, request)
     if ref.qualifier == LATEST:
         raise invalid_parameter("We currently do not support adding policies for $LATEST.")
-    principal = _convert_principal(request["Principal"])
+    principal = _convert_principal(request["Principal"], call.region)
     if not lambda_.has_principal(call.account, request["Principal"]):
         raise _invalid_principal()
     with lambda_.functions.changing(ref) as function:

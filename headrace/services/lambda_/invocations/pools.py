@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.signatures.sessions import Credentials, RoleSession, RoleSessions, role_name
+from headrace.core.arn import partition_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
@@ -176,6 +177,7 @@ class Pools:
             spec.name,
             now_ms + CREDENTIALS_SECONDS * 1000,
             issued_ms=now_ms,
+            partition=partition_of(spec.region),
         )
         return self._sessions.issue(session)
 

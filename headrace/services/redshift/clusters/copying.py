@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from headrace.core.arn import bucket_arn, make_arn
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
 from headrace.core.ports.warehouses import ClusterSpec, MayRead, WarehouseError
 from headrace.services.redshift.clusters.copy_command import Copy
@@ -121,6 +122,10 @@ class Loader:
 
     # --- S3 -----------------------------------------------------------------------------------
 
+    @property
+    def _user_arn(self) -> str:
+        return make_arn("redshift", self.spec.region, self.spec.account, "dbuser")
+
     def _role_of(self, copy: Copy) -> str:
         if copy.has_keys:
             return ""
@@ -132,7 +137,7 @@ class Loader:
         if role not in self.spec.roles:
             raise WarehouseError(
                 "AccessDenied",
-                f"ERROR: User arn:aws:redshift:{self.spec.region}:{self.spec.account}:dbuser:{self.spec.name}/"
+                f"ERROR: User {self._user_arn}:{self.spec.name}/"
                 f"{self.spec.user} is not authorized to assume IAM Role {role}",
             )
         return role
@@ -142,7 +147,7 @@ class Loader:
             yield from self._manifest(copy, role)
             return
         bucket, _, prefix = copy.source.removeprefix("s3://").partition("/")
-        self._check(role, "s3:ListBucket", f"arn:aws:s3:::{bucket}")
+        self._check(role, "s3:ListBucket", bucket_arn(self.spec.region, bucket))
         try:
             keys = [item.key for item in self.objects.list(bucket, prefix)]
         except BucketNotFound:
@@ -182,7 +187,7 @@ class Loader:
 
     def _read(self, url: str, role: str) -> bytes:
         bucket, _, key = url.removeprefix("s3://").partition("/")
-        self._check(role, "s3:GetObject", f"arn:aws:s3:::{bucket}/{key}")
+        self._check(role, "s3:GetObject", bucket_arn(self.spec.region, f"{bucket}/{key}"))
         try:
             if self.objects.file(bucket, key).stat().st_size > _MOST_BYTES:
                 raise WarehouseError("DataLoadFailed", f"ERROR: {url} is larger than 1 GiB")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from headrace.core.arn import make_arn, partition_of
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -34,7 +35,7 @@ def _tag(path: str) -> tuple[str, str, str, Source]:
 
     def arn(values: Values) -> str:
         resource_path = path.format(id=values.id, **values.properties)
-        return f"arn:aws:apigateway:{values.context.region}::/{resource_path}"
+        return f"arn:{partition_of(values.context.region)}:apigateway:{values.context.region}::/{resource_path}"
 
     return "TagResource", "UntagResource", "resourceArn", arn
 
@@ -375,7 +376,9 @@ DECLARED = [
         read=Call("GetDomainName", {"domainName": "@id"}),
         delete=[Call("DeleteDomainName", {"domainName": "@id"})],
         attributes={
-            "DomainNameArn": lambda v: f"arn:aws:apigateway:{v.context.region}::/domainnames/{v.id}"
+            "DomainNameArn": lambda v: make_arn(
+                "apigateway", v.context.region, "", f"/domainnames/{v.id}"
+            )
         },
     ),
     DeclaredType(

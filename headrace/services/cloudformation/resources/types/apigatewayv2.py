@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.arn import partition_of
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -57,7 +58,7 @@ DECLARED = [
         delete=[Call("DeleteApi", {"ApiId": "@id"})],
         attributes={
             "ExecuteApiArn": lambda v: (
-                f"arn:aws:execute-api:{v.context.region}:{v.context.account}:{v.id}"
+                f"arn:{partition_of(v.context.region)}:execute-api:{v.context.region}:{v.context.account}:{v.id}"
             )
         },
     ),
@@ -77,7 +78,7 @@ DECLARED = [
             "UntagResource",
             "ResourceArn",
             lambda v: (
-                f"arn:aws:apigateway:{v.context.region}::/apis/{v.get('ApiId')}/stages/{v.id}"
+                f"arn:{partition_of(v.context.region)}:apigateway:{v.context.region}::/apis/{v.get('ApiId')}/stages/{v.id}"
             ),
         ),
         unique=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.core.arn import partition_of
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -57,7 +58,7 @@ def _put_alarm(context: Context, name: str, properties: Properties) -> ResourceR
     if tags:
         params["Tags"] = tags
     context.call("cloudwatch", "PutMetricAlarm", params)
-    arn = f"arn:aws:cloudwatch:{context.region}:{context.account}:alarm:{name}"
+    arn = f"arn:{partition_of(context.region)}:cloudwatch:{context.region}:{context.account}:alarm:{name}"
     return ResourceResult(name, {"Arn": arn})
 
 
@@ -160,7 +161,7 @@ DECLARED = [
         name="AlarmName",
         attributes={
             "Arn": lambda v: (
-                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
+                f"arn:{partition_of(v.context.region)}:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
             )
         },
     ),
@@ -174,7 +175,7 @@ DECLARED = [
         exists=_has_rule,
         attributes={
             "Arn": lambda v: (
-                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:insight-rule/{v.id}"
+                f"arn:{partition_of(v.context.region)}:cloudwatch:{v.context.region}:{v.context.account}:insight-rule/{v.id}"
             )
         },
     ),

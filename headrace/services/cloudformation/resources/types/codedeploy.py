@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.arn import make_arn
+from headrace.core.arn import make_arn, partition_of
 from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
 
 
@@ -25,7 +25,7 @@ DECLARED = [
             "UntagResource",
             "ResourceArn",
             lambda v: (
-                f"arn:aws:codedeploy:{v.context.region}:{v.context.account}:application:{v.id}"
+                f"arn:{partition_of(v.context.region)}:codedeploy:{v.context.region}:{v.context.account}:application:{v.id}"
             ),
         ),
         delete=[Call("DeleteApplication", {"applicationName": "@id"})],

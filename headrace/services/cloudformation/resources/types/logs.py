@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headrace.core.arn import partition_of
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -33,7 +34,7 @@ def _create_group(context: Context, properties: Properties) -> ResourceResult:
 
 
 def _build_result(context: Context, name: str) -> ResourceResult:
-    arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{name}:*"
+    arn = f"arn:{partition_of(context.region)}:logs:{context.region}:{context.account}:log-group:{name}:*"
     return ResourceResult(name, {"Arn": arn})
 
 

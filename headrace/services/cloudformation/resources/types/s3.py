@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.model import operation_model
+from headrace.core.arn import partition_of, url_suffix_of
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
@@ -46,14 +47,15 @@ def _find_bucket(context: Context, properties: Properties) -> str | None:
 
 def bucket_made(context: Context, name: str) -> ResourceResult:
     """Return what a stack stores of a bucket: its name and attributes."""
+    suffix = url_suffix_of(context.region)
     return ResourceResult(
         name,
         {
-            "Arn": f"arn:aws:s3:::{name}",
-            "DomainName": f"{name}.s3.amazonaws.com",
-            "RegionalDomainName": f"{name}.s3.{context.region}.amazonaws.com",
-            "DualStackDomainName": f"{name}.s3.dualstack.{context.region}.amazonaws.com",
-            "WebsiteURL": f"http://{name}.s3-website-{context.region}.amazonaws.com",
+            "Arn": f"arn:{partition_of(context.region)}:s3:::{name}",
+            "DomainName": f"{name}.s3.{suffix}",
+            "RegionalDomainName": f"{name}.s3.{context.region}.{suffix}",
+            "DualStackDomainName": f"{name}.s3.dualstack.{context.region}.{suffix}",
+            "WebsiteURL": f"http://{name}.s3-website-{context.region}.{suffix}",
         },
     )
 

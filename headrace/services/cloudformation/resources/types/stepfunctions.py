@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
-from headrace.core.arn import make_arn
+from headrace.core.arn import make_arn, partition_of
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -56,7 +56,7 @@ def _has_machine(values: Values) -> bool:
     """Whether a state machine with this name exists: an identical CreateStateMachine succeeds again."""
     name = values.get("StateMachineName")
     where = f"{values.context.region}:{values.context.account}"
-    arn = f"arn:aws:states:{where}:stateMachine:{name}"
+    arn = f"arn:{partition_of(where)}:states:{where}:stateMachine:{name}"
     context = values.context
     return bool(
         name

@@ -1,0 +1,59 @@
+"""Answers requests to AWS's host names within this cloud: they never leave the machine.
+
+APIs answer (`ID.execute-api.REGION.amazonaws.com`); every other name of AWS is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from urllib.parse import urlsplit
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.aws_hosts import api_of_host, is_aws_host
+from headrace.moto.current_cloud import CURRENT
+
+# How many APIs may call each other within one request; AWS has no such bound, but time-outs.
+MOST_CALLS = 5
+_DEPTH = ContextVar("depth of calls to own APIs", default=0)
+_NOT_SENT_ON = ("host", "content-length", "connection")
+
+
+def own_answer(
+    method: str, url: str, body: bytes, headers: Mapping[str, str]
+) -> tuple[int, list[tuple[str, str]], bytes] | None:
+    """Return the status, headers and body of this cloud's answer; None when the host is not AWS's.
+
+    The request has no caller, as one from the internet without a signature. Raises AwsError for a name that this cloud
+    does not serve.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not is_aws_host(host):
+        return None
+    api = api_of_host(host)
+    if not api:
+        raise AwsError(
+            "SDK_CLIENT_ERROR",
+            f"{host} is a name of AWS that headrace does not serve here; it sends nothing to AWS",
+        )
+    if CURRENT.apis is None:
+        raise AwsError("ServiceUnavailable", "headrace is starting or stopping", 503)
+    depth = _DEPTH.get()
+    if depth >= MOST_CALLS:
+        raise AwsError("LoopDetected", f"{host} calls itself {MOST_CALLS} deep", 508)
+    within = _DEPTH.set(depth + 1)
+    try:
+        status, answer = CURRENT.apis(
+            api,
+            method=method,
+            url=f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}",
+            headers={
+                name: value for name, value in headers.items() if name.lower() not in _NOT_SENT_ON
+            },
+            body=body,
+            by="",
+        )
+    finally:
+        _DEPTH.reset(within)
+    return status, [("Content-Type", "application/json")], answer
