@@ -40,6 +40,7 @@ def backlog(
         "source": mapping.stream_arn,
         "enabled": mapping.enabled,
         "lastProcessingResult": mapping.last_result,
+        "lastFailure": mapping.last_failure,
         "expired": mapping.expired,
         "dropped": mapping.dropped,
     }
