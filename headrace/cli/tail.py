@@ -146,7 +146,8 @@ def _line(shard_id: str, record: dict[str, Any], *, as_json: bool) -> str | byte
         {
             "shardId": shard_id,
             "sequenceNumber": record["SequenceNumber"],
-            "partitionKey": record["PartitionKey"],
+            # A stream that distributes records itself also has records without a key.
+            **({"partitionKey": record["PartitionKey"]} if "PartitionKey" in record else {}),
             "approximateArrivalTimestamp": record["ApproximateArrivalTimestamp"]
             .astimezone(UTC)
             .isoformat(timespec="milliseconds"),

@@ -199,7 +199,7 @@ def _sent(record: Record, *, of_stream: bool) -> dict[str, Any]:
         sent["kinesisRecordMetadata"] = {
             "sequenceNumber": source.sequence_number,
             "subsequenceNumber": record.sub,
-            "partitionKey": source.partition_key,
+            **({"partitionKey": source.partition_key} if source.partition_key else {}),
             "shardId": record.shard_id,
             "approximateArrivalTimestamp": source.approximate_arrival_ms,
         }

@@ -19,6 +19,7 @@ from typing import Any, cast
 from headrace.core.ports import StreamRecord
 from headrace.core.values import mapping_in
 from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
+from headrace.services.lambda_.mappings.event import key_of
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -61,7 +62,7 @@ class Filter:
         """Whether a record passes the filter."""
         metadata = {
             "kinesisSchemaVersion": "1.0",
-            "partitionKey": record.partition_key,
+            **key_of(record),
             "sequenceNumber": record.sequence_number,
             "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
         }
