@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.ports import BucketNotFound, KeyRefused
+from headrace.core.ports import BucketNotFound, KeyRefused, SchemaNotFound, TableSchema
 from headrace.services.firehose import serde
+from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.permits import RoleDenied, check_object, check_table, key_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
@@ -101,6 +102,27 @@ def table_of(stream: DeliveryStream) -> dict[str, str]:
     }
 
 
+def check_schema(stream: DeliveryStream, ports: Ports) -> None:
+    """Raise AwsError for a conversion whose table does not exist; the sentence around AWS's code is assumed."""
+    try:
+        _schema_of(stream, ports)
+    except SchemaNotFound as error:
+        raise invalid(
+            f"The schema of the data format conversion cannot be read: EntityNotFoundException: {error}"
+        ) from error
+
+
+def _schema_of(stream: DeliveryStream, ports: Ports) -> TableSchema:
+    table = table_of(stream)
+    return ports.schemas.table(
+        table["databaseName"],
+        table["tableName"],
+        account=table["catalogId"],
+        region=table["region"],
+        version=table["versionId"],
+    )
+
+
 def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -> ConvertedFile:
     """Convert records to a file of the conversion's format. Raises SchemaNotFound."""
     # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one second.
@@ -109,12 +131,5 @@ def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -
 
     assert stream.conversion is not None
     check_table(ports.guard, stream)
-    table = table_of(stream)
-    schema = ports.schemas.table(
-        table["databaseName"],
-        table["tableName"],
-        account=table["catalogId"],
-        region=table["region"],
-        version=table["versionId"],
-    )
+    schema = _schema_of(stream, ports)
     return convert.convert(records, schema, *serde.options_of(stream.conversion))

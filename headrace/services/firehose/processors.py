@@ -8,7 +8,12 @@ from typing import Any
 from headrace.core.values import listed, mapped
 from headrace.services.firehose import transform
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.limits import MOST_PROCESSORS
+from headrace.services.firehose.limits import (
+    LAMBDA_BUFFER_MIB,
+    LAMBDA_INTERVAL_S,
+    LAMBDA_RETRIES,
+    MOST_PROCESSORS,
+)
 from headrace.services.firehose.splitting import delimiter_of_parameter
 from headrace.services.firehose.state import is_partitioned, processors_of
 
@@ -17,11 +22,22 @@ _PARTITIONED_ONLY = ("MetadataExtraction", "RecordDeAggregation")
 _MODEL = "class com.amazonaws.services.firehose.internal.model"
 
 
+def complete_processors(destination: dict[str, Any], *, has_queries: bool = False) -> None:
+    """Check a destination's processors, and set their defaults; see `check_processors`. Raises AwsError."""
+    check_processors(destination, has_queries=has_queries)
+    if "ProcessingConfiguration" in destination:
+        destination["ProcessingConfiguration"] = with_defaults(destination)
+
+
 def check_processors(destination: Mapping[str, Any], *, has_queries: bool = False) -> None:
     """Raise AwsError for invalid processors. `has_queries`: MetadataExtraction may be used to route to tables."""
     processing = mapped(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return
+    for processor in listed(processing, "Processors"):
+        names = [parameter["ParameterName"] for parameter in listed(processor, "Parameters")]
+        if len(set(names)) < len(names):
+            raise invalid("Duplicate ProcessorParameter passed to ProcessingConfiguration.")
     given = listed(processing, "Processors")
     if not 1 <= len(given) <= MOST_PROCESSORS:
         raise invalid(
@@ -30,7 +46,7 @@ def check_processors(destination: Mapping[str, Any], *, has_queries: bool = Fals
         )
     kinds = [processor["Type"] for processor in given]
     if kinds.count("Lambda") > 1:
-        raise invalid("Only one Lambda processor is allowed.")  # assumed
+        raise invalid("Cannot have more than 1 Lambda processor.")
     found = processors_of(destination)
     if "Lambda" in found:
         transform.function_of(found["Lambda"])
@@ -45,6 +61,41 @@ def check_processors(destination: Mapping[str, Any], *, has_queries: bool = Fals
     if "MetadataExtraction" in found:
         _check_extraction(found["MetadataExtraction"])
     _check_logs(found)
+
+
+def with_defaults(destination: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checked destination's ProcessingConfiguration as AWS stores it (observed by others, 2026).
+
+    Without `Enabled` it is disabled; an enabled Lambda processor has all its parameters, in AWS's order.
+    """
+    processing = mapped(destination, "ProcessingConfiguration")
+    made: dict[str, Any] = {**processing, "Enabled": bool(processing.get("Enabled"))}
+    if made["Enabled"]:
+        made["Processors"] = [
+            _lambda_with_defaults(processor, str(destination.get("RoleARN", "")))
+            if processor["Type"] == "Lambda"
+            else processor
+            for processor in listed(processing, "Processors")
+        ]
+    return made
+
+
+def _lambda_with_defaults(processor: Mapping[str, Any], role: str) -> dict[str, Any]:
+    given = {one["ParameterName"]: one["ParameterValue"] for one in listed(processor, "Parameters")}
+    defaults = {
+        "LambdaArn": "",
+        "NumberOfRetries": str(LAMBDA_RETRIES),
+        "RoleArn": role,
+        "BufferSizeInMBs": f"{LAMBDA_BUFFER_MIB:g}",
+        "BufferIntervalInSeconds": str(LAMBDA_INTERVAL_S),
+    }
+    values = {name: given.get(name, value) for name, value in defaults.items()} | given
+    return {
+        **processor,
+        "Parameters": [
+            {"ParameterName": name, "ParameterValue": value} for name, value in values.items()
+        ],
+    }
 
 
 def _check_de_aggregation(parameters: Mapping[str, str]) -> None:

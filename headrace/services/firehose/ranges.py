@@ -8,8 +8,8 @@ from typing import Any
 from headrace.services.firehose.errors import invalid
 
 
-def check_both(given: Mapping[str, Any], size: str, interval: str, of: str = "") -> None:
-    """Raise AwsError when only one of a buffer's two limits is given. `of` ends the sentence."""
+def check_both(given: Mapping[str, Any], size: str, interval: str, of: str) -> None:
+    """Raise AwsError when only one of a processor's two limits is given. `of` ends the sentence."""
     if (size in given) != (interval in given):
         raise invalid(
             f"Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering{of}."

@@ -24,8 +24,8 @@ from headrace.services.firehose.limits import (
     RETRY_DEFAULT_S,
 )
 from headrace.services.firehose.partitions import check_keys
-from headrace.services.firehose.processors import check_processors
-from headrace.services.firehose.ranges import check_between, check_both
+from headrace.services.firehose.processors import check_processors, complete_processors
+from headrace.services.firehose.ranges import check_between
 from headrace.services.firehose.state import is_partitioned
 
 __all__ = ["PLAIN_MEMBERS", "check_processors", "checked", "checked_s3", "updated"]
@@ -60,19 +60,20 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     conversion = mapped(made, "DataFormatConversionConfiguration")
     converts = bool(conversion) and bool(conversion.get("Enabled", True))
     partitioned = is_partitioned(made)
+    compression = made.setdefault("CompressionFormat", "UNCOMPRESSED")
+    if converts and compression != "UNCOMPRESSED":
+        raise invalid(
+            "The S3 destination's compression format must be set to UNCOMPRESSED when data format conversion is"
+            " enabled. To enable compression within the converted output format, set the appropriate serialization"
+            " option in the output format configuration."
+        )
     made["BufferingHints"] = hints_of(
         mapped(made, "BufferingHints"), converts=converts, partitioned=partitioned
     )
-    compression = made.setdefault("CompressionFormat", "UNCOMPRESSED")
     if converts:
-        if compression != "UNCOMPRESSED":
-            raise invalid(
-                "The S3 destination's compression format must be set to UNCOMPRESSED when data format conversion is"
-                " enabled"
-            )
         serde.check(conversion)
     _check_backup(made)
-    check_processors(made)
+    complete_processors(made)
     _check_prefixes(made, partitioned=partitioned)
     if partitioned:
         made["DynamicPartitioningConfiguration"] = {
@@ -97,6 +98,11 @@ def updated(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, 
             raise invalid(
                 "Dynamic Partitioning cannot be enabled or disabled after the delivery stream is created."
             )  # assumed
+    if "DataFormatConversionConfiguration" in change:
+        change["DataFormatConversionConfiguration"] = serde.merged(
+            mapped(present, "DataFormatConversionConfiguration"),
+            mapped(change, "DataFormatConversionConfiguration"),
+        )
     if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
         raise backup_stays()
     return checked({**present, **change})
@@ -111,8 +117,10 @@ def hints_of(
     most_interval_s: int = MAX_INTERVAL_S,
     default_interval_s: int = DEFAULT_INTERVAL_S,
 ) -> dict[str, int]:
-    """Return BufferingHints with defaults. Raises AwsError if one of the two is missing or out of AWS's range."""
-    check_both(given, "SizeInMBs", "IntervalInSeconds")  # its sentence here is assumed
+    """Return BufferingHints with defaults. Raises AwsError if one is out of AWS's range.
+
+    Samples that AWS publishes give only one of the two, against the sentence of API_BufferingHints.
+    """
     large = converts or partitioned
     default_mib = min(CONVERSION_DEFAULT_BUFFER_MIB if large else DEFAULT_BUFFER_MIB, most_mib)
     size_mib = int(given.get("SizeInMBs", default_mib))

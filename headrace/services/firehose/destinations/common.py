@@ -15,8 +15,9 @@ from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.permits import denied_secret
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processors import complete_processors
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.s3_settings import check_processors, checked_s3, hints_of
+from headrace.services.firehose.s3_settings import checked_s3, hints_of
 from headrace.services.firehose.state import DeliveryStream
 
 # The namespace of the UUIDs of requests and channels.
@@ -55,7 +56,7 @@ def checked(
     }
     made.setdefault("S3BackupMode", rules.backup_modes[0])
     check_logging(made)
-    check_processors(made, has_queries=has_queries)
+    complete_processors(made, has_queries=has_queries)
     return made
 
 
