@@ -235,6 +235,9 @@ def _check_outputs(template: Template) -> None:
             raise TemplateError(
                 "Template format error: Every Outputs member must contain a Value object"
             )
+        if isinstance(mapping_in(output).get("Description"), dict | list):
+            # The sentence's form is assumed.
+            raise TemplateError("Template format error: Description must be a string.")
         if "Export" in mapping_in(output):
             check_export(name, mapping_in(mapping_in(output)["Export"]).get("Name", ""), template)
         _check_condition(template, mapping_in(output), "Outputs")
