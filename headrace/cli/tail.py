@@ -76,17 +76,16 @@ def _position(start: str) -> dict[str, Any]:
 def _follow(
     kinesis: Any, stream: str, position: dict[str, Any], *, drain: bool, aws: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield records: those of shards that exist now from `position` on, those of later shards from their start.
+
+    So a child that exists already is not read from its start, which would show records from before `position`.
+    """
     clock, never = SystemClock(), threading.Event()
     shards = _list_shards(kinesis, stream)
     known = {shard["ShardId"] for shard in shards}
     waiting = {s["ShardId"]: s for s in shards if _parents(s) & known}
-    iterators = {
-        s["ShardId"]: kinesis.get_shard_iterator(
-            StreamName=stream, ShardId=s["ShardId"], **position
-        )["ShardIterator"]
-        for s in shards
-        if s["ShardId"] not in waiting
-    }
+    at_start = {s["ShardId"]: _iterator(kinesis, stream, s["ShardId"], position) for s in shards}
+    iterators = {name: at_start[name] for name in at_start if name not in waiting}
     ended: set[str] = set()
     while iterators:
         idle = True
@@ -110,13 +109,21 @@ def _follow(
             if _parents(shard) & known <= ended:
                 del waiting[shard_id]
                 known.add(shard_id)
-                iterators[shard_id] = kinesis.get_shard_iterator(
-                    StreamName=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
-                )["ShardIterator"]
+                start = position if shard_id in at_start else {"ShardIteratorType": "TRIM_HORIZON"}
+                # The end is that of the beginning; other positions are taken now, since iterators expire.
+                is_end = start["ShardIteratorType"] == "LATEST"
+                iterators[shard_id] = (
+                    at_start[shard_id] if is_end else _iterator(kinesis, stream, shard_id, start)
+                )
         if idle and iterators:
             if reader_is_gone():
                 raise BrokenPipeError
             clock.wait(never, POLL_AWS_EVERY_S if aws else POLL_EVERY_S)
+
+
+def _iterator(kinesis: Any, stream: str, shard_id: str, position: dict[str, Any]) -> str:
+    answer = kinesis.get_shard_iterator(StreamName=stream, ShardId=shard_id, **position)
+    return answer["ShardIterator"]
 
 
 def _list_shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
