@@ -48,7 +48,7 @@ SENTENCES = (
     (r"validation errors? detected: Value ", "observed (kinesalite)"),
     (r"^Stream .* under account .* not found\.", "observed (kinesalite)"),
     (r"^Stream .* under account .* already exists", "observed (kinesalite)"),
-    (r"not ACTIVE, instead in state", "observed (kinesalite)"),
+    (r"^Stream .* not ACTIVE, instead in state", "observed (kinesalite)"),
     (r"^Could not find shard ", "observed (kinesalite)"),
     (r"^Invalid ExplicitHashKey", "observed (kinesalite)"),
     (r"^ExclusiveMinimumSequenceNumber ", "observed (kinesalite)"),
@@ -244,7 +244,7 @@ def _names() -> set[str]:
 
 
 def _test_functions() -> Iterator[str]:
-    for path in TESTS.glob("test_*.py"):
+    for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 yield node.name

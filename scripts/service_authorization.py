@@ -54,6 +54,37 @@ SERVICES = {
 }
 
 
+# What the reference does not have yet: queues (streams/latest/dev/queues-iam.html). The page names the actions and the
+# form of the ARN; which resources each action takes is assumed to be as for channels.
+_QUEUE = ("queue",)
+ADDITIONS: dict[str, dict[str, Any]] = {
+    "kinesis": {
+        "actions": {
+            "AcknowledgeDeadLetterQueueRecords": _QUEUE,
+            "AcknowledgeQueueRecords": _QUEUE,
+            "AssociateStreamsWithQueue": ("queue", "stream"),
+            "CreateQueue": _QUEUE,
+            "DeleteQueue": _QUEUE,
+            "DeleteResourcePolicy": _QUEUE,
+            "DescribeQueue": _QUEUE,
+            "GetResourcePolicy": _QUEUE,
+            "ListQueues": (),
+            "ListTagsForResource": _QUEUE,
+            "PutResourcePolicy": _QUEUE,
+            "ReceiveDeadLetterQueueRecords": _QUEUE,
+            "ReceiveQueueRecords": _QUEUE,
+            "RestoreDeadLetterQueueRecords": _QUEUE,
+            "TagResource": _QUEUE,
+            "UntagResource": _QUEUE,
+            "UpdateDeadLetterQueueRecordsVisibility": _QUEUE,
+            "UpdateQueue": _QUEUE,
+            "UpdateQueueRecordsVisibility": _QUEUE,
+        },
+        "resources": {"queue": "arn:${Partition}:kinesis:${Region}:${Account}:queue/${QueueId}"},
+    }
+}
+
+
 def main(folder: Path) -> None:
     """Write the table from the package's data."""
     table = {
@@ -66,7 +97,7 @@ def main(folder: Path) -> None:
 def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
     actions = _read(folder / "actions" / f"{prefix}.json")
     resources = _read(folder / "resourceTypes" / f"{prefix}.json")
-    return {
+    found: dict[str, dict[str, Any]] = {
         "actions": {
             action["name"]: [
                 ("" if named["required"] else "?") + named["name"]
@@ -76,6 +107,11 @@ def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
         },
         "resources": {resource["key"]: resource["arn"] for resource in resources.values()},
     }
+    more = ADDITIONS.get(prefix, {"actions": {}, "resources": {}})
+    for action, kinds in more["actions"].items():
+        found["actions"][action] = sorted({*found["actions"].get(action, ()), *kinds})
+    found["resources"].update(more["resources"])
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

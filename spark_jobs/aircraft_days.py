@@ -11,13 +11,13 @@ and a later run with newer flights writes them.
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common import events, options, outputs, queries
+from spark_jobs.common import events, outputs
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 GAP = "8 hours"
@@ -26,7 +26,7 @@ RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_sta
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
     """Return the sessions of `records`. Cancelled flights, and flights without a tail number, belong to none."""
-    flights = events.on_time_once(events.flights(records), watermark)
+    flights = events.flights_once(records, watermark)
     return (
         flights.where("NOT cancelled AND tailnum IS NOT NULL")
         .groupBy(F.session_window("event_time", GAP).alias("session"), "tailnum")
@@ -45,25 +45,8 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return its counts of flights."""
-    rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-    counts = queries.run_query(spark, rows, RESULTS.job, "append", arguments, write)
-    return counts | queries.quarantine(spark, records, arguments)
-
-
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    return options.parse(
-        options.parser("aircraft_days", "What each aircraft did in a row."), argv, to_stream=True
-    )
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("aircraft_days", run, arguments)
+JOB = Job(RESULTS.job, "What each aircraft did in a row.", transform, results=RESULTS)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -25,7 +25,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common import events, options, queries
+from spark_jobs.common import batches, options
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 LATEST = ("event_time", "event_id", "dest", "dep_delay")
@@ -136,35 +137,25 @@ class Board:
         return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return its counts of flights."""
+def upsert(spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:
+    """Return what adds a micro-batch's flights to the table, and compacts it when that is due."""
     board = Board(spark, arguments.output)
 
-    def upsert(flights: DataFrame, batch_id: int) -> None:
+    def write(flights: DataFrame, batch_id: int) -> None:
         board.upsert(transform(flights), batch_id)
         if (batch_id + 1) % arguments.compact_every == 0:
             board.compact(batch_id)
 
-    flights = events.on_time_once(events.flights(records), arguments.watermark)
-    counts = queries.run_query(spark, flights, "airport_board", "append", arguments, upsert)
-    return counts | queries.quarantine(spark, records, arguments)
+    return write
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    parser = options.parser("airport_board", "The latest state of every airport.")
-    parser.add_argument("--compact-every", type=int, default=10, help="micro-batches")
-    arguments = options.parse(parser, argv)
-    if arguments.compact_every < 1:
-        parser.error("--compact-every is at least 1")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("airport_board", run, arguments)
+JOB = Job(
+    "airport_board",
+    "The latest state of every airport.",
+    sink=upsert,
+    options={"--compact-every": {"type": options.positive, "default": 10, "help": "micro-batches"}},
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

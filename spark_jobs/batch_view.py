@@ -14,7 +14,8 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common import events, options, queries, views
+from spark_jobs.common import events, options, views
+from spark_jobs.common.job import TableJob
 
 NEEDS_SPARK = "3.5"
 
@@ -30,27 +31,23 @@ def archive(spark: SparkSession, folder: str) -> DataFrame:
     return spark.read.text(folder).select(F.col("value").cast("binary").alias("data"))
 
 
-def run(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, int]:
-    """Write the view, and return the number of its keys."""
-    rows = transform(archive(spark, arguments.archive), arguments.before)
-    rows.coalesce(1).write.mode("overwrite").parquet(arguments.output)
-    return {"rows": spark.read.schema(views.VIEW_SCHEMA).parquet(arguments.output).count()}
+def table(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
+    """Return the view of the archive, in one file."""
+    return transform(archive(spark, arguments.archive), arguments.before).coalesce(1)
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    parser = argparse.ArgumentParser(prog="batch_view.py", description="The batch layer's view.")
-    parser.add_argument("--archive", required=True, help="s3:// URI of JSON lines")
-    parser.add_argument("--before", required=True, type=options.moment, help="the cut, an ISO time")
-    parser.add_argument("--output", required=True, help="s3:// URI of the view")
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_job("batch_view", lambda spark: run(spark, arguments))
+JOB = TableJob(
+    "batch_view",
+    "The batch layer's view.",
+    table,
+    views.VIEW_SCHEMA,
+    options={
+        "--archive": {"required": True, "help": "s3:// URI of JSON lines"},
+        "--before": {"required": True, "type": options.moment, "help": "the cut, an ISO time"},
+        "--output": {"required": True, "help": "s3:// URI of the view"},
+    },
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -12,22 +12,26 @@ in the checkpoint. transformWithState needs the package protobuf beside pyspark,
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from spark_jobs.common import events, options, outputs, queries
+from spark_jobs.common import events, outputs
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "4.0"
 LATE_MINUTES = 15
 IN_A_ROW = 3
 FORGET_MS = 24 * 3600 * 1000
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 OUTPUT_SCHEMA = (
     "tailnum STRING, started TIMESTAMP, event_time TIMESTAMP, event_id STRING, flights INT, "
     "delay_minutes INT"
@@ -124,7 +128,7 @@ def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
     """Return the cascades in the stream `records`, without cancelled flights and flights without a tail number."""
-    flights = events.on_time_once(events.flights(records), watermark)
+    flights = events.flights_once(records, watermark)
     return (
         flights.where("NOT cancelled AND tailnum IS NOT NULL AND dep_delay IS NOT NULL")
         .selectExpr(
@@ -140,31 +144,8 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return its counts of flights."""
-    provider = "spark.sql.streaming.stateStore.providerClass"
-    before = spark.conf.get(provider)
-    spark.conf.set(provider, ROCKSDB)
-    try:
-        rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-        counts = queries.run_query(spark, rows, RESULTS.job, "append", arguments, write)
-    finally:
-        spark.conf.set(provider, str(before))
-    return counts | queries.quarantine(spark, records, arguments)
-
-
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    return options.parse(
-        options.parser("cascades", "Late departures in a row."), argv, to_stream=True
-    )
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("cascades", run, arguments)
+JOB = Job(RESULTS.job, "Late departures in a row.", transform, results=RESULTS, settings=ROCKSDB)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -33,13 +33,13 @@ A flight written twice (see `lambdas/enrich`) is counted once: the state keeps i
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common import batches, events, options, outputs, queries
+from spark_jobs.common import events, outputs
+from spark_jobs.common.job import Job, Source
 
 NEEDS_SPARK = "3.5"
 WINDOW = "1 hour"
@@ -77,32 +77,14 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, write `windows/`, and return its counts of flights."""
-    rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-    counts = queries.run_query(spark, rows, RESULTS.job, "update", arguments, write)
-    if outputs.stream_of(arguments.output) is None:
-        publish(spark, arguments.output)
-    return counts | queries.quarantine(spark, records, arguments, SCHEMA, REQUIRED)
-
-
-def publish(spark: SparkSession, output: str) -> None:
-    """Write `windows/` from `updates/`, if a flight has been read."""
-    batches.publish(spark, f"{output}{RESULTS.folder}", f"{output}windows/", KEY)
-
-
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    return options.parse(
-        options.parser("departures", "Departures an hour by airport."), argv, to_stream=True
-    )
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("departures", run, arguments)
+JOB = Job(
+    RESULTS.job,
+    "Departures an hour by airport.",
+    transform,
+    results=RESULTS,
+    sources=(Source(schema=SCHEMA, required=REQUIRED),),
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -16,7 +16,8 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common import events, options, outputs, queries
+from spark_jobs.common import batches, outputs
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 PLANES_SCHEMA = "tailnum STRING, year INT, manufacturer STRING, model STRING, seats INT"
@@ -40,30 +41,22 @@ def register(spark: SparkSession, folder: str) -> DataFrame:
     return spark.read.schema(PLANES_SCHEMA).parquet(folder)
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return its counts of flights."""
+def enrich(spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:
+    """Return what writes a micro-batch's flights with the register's state at that moment."""
     write = outputs.sink(arguments, RESULTS)
-
-    def enrich(flights: DataFrame, batch_id: int) -> None:
-        write(transform(flights, register(spark, arguments.planes)), batch_id)
-
-    flights = events.on_time_once(events.flights(records), arguments.watermark)
-    counts = queries.run_query(spark, flights, RESULTS.job, "append", arguments, enrich)
-    return counts | queries.quarantine(spark, records, arguments)
+    return lambda flights, batch_id: write(
+        transform(flights, register(spark, arguments.planes)), batch_id
+    )
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    parser = options.parser("fleet_enrich", "Flights with what is known of their aircraft.")
-    parser.add_argument("--planes", required=True, help="s3:// URI of the register, Parquet")
-    return options.parse(parser, argv, to_stream=True)
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("fleet_enrich", run, arguments)
+JOB = Job(
+    RESULTS.job,
+    "Flights with what is known of their aircraft.",
+    results=RESULTS,
+    sink=enrich,
+    options={"--planes": {"required": True, "help": "s3:// URI of the register, Parquet"}},
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -9,19 +9,15 @@ from __future__ import annotations
 import sys
 
 from spark_jobs import speed_view
-from spark_jobs.common import options, queries
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = options.parse(
-        options.parser("replay", "Computes the view of all flights again."), argv
-    )
-    arguments.since = None
-    return queries.run_stream_job("replay", speed_view.run, arguments)
+JOB = Job(
+    "replay",
+    "Computes the view of all flights again.",
+    sink=lambda _, arguments: speed_view.write_view(arguments, None),
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

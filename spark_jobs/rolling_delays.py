@@ -7,13 +7,13 @@ mean_delay and max_delay (minutes; null if no flight departed). In a stream, onl
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common import batches, events, options, outputs, queries
+from spark_jobs.common import events, outputs
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 WINDOW, SLIDE = "1 hour", "15 minutes"
@@ -24,7 +24,7 @@ RESULTS = outputs.Results("rolling_delays", "updates/", KEY, "origin", corrects=
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
     """Return the hopping windows of `records`; a flight counts in the four windows around its time unless cancelled."""
-    flights = events.on_time_once(events.flights(records), watermark)
+    flights = events.flights_once(records, watermark)
     return (
         flights.where("NOT cancelled AND dep_delay IS NOT NULL")
         .groupBy(F.window("event_time", WINDOW, SLIDE).alias("window"), "origin")
@@ -42,30 +42,8 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, write `windows/`, and return its counts of flights."""
-    rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
-    counts = queries.run_query(spark, rows, RESULTS.job, "update", arguments, write)
-    if outputs.stream_of(arguments.output) is None:
-        updates, windows = (
-            f"{arguments.output}{folder}" for folder in (RESULTS.folder, "windows/")
-        )
-        batches.publish(spark, updates, windows, KEY)
-    return counts | queries.quarantine(spark, records, arguments)
-
-
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    return options.parse(
-        options.parser("rolling_delays", "Delays by airport, rolling."), argv, to_stream=True
-    )
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("rolling_delays", run, arguments)
+JOB = Job(RESULTS.job, "Delays by airport, rolling.", transform, results=RESULTS)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -14,7 +14,8 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import speed_view
-from spark_jobs.common import queries, views
+from spark_jobs.common import views
+from spark_jobs.common.job import TableJob
 
 NEEDS_SPARK = "3.5"
 
@@ -24,28 +25,24 @@ def transform(batch: DataFrame, speed: DataFrame) -> DataFrame:
     return views.added(batch.unionByName(speed))
 
 
-def run(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, int]:
-    """Write the sum of the views, and return the number of its keys."""
+def table(spark: SparkSession, arguments: argparse.Namespace) -> DataFrame:
+    """Return the sum of the views, sorted and in one file."""
     batch = spark.read.schema(views.VIEW_SCHEMA).parquet(arguments.batch)
     speed = speed_view.read_view(spark, arguments.speed.rstrip("/") + "/")
-    rows = transform(batch, speed).coalesce(1).sortWithinPartitions(*views.KEY)
-    rows.write.mode("overwrite").parquet(arguments.output)
-    return {"rows": spark.read.schema(views.VIEW_SCHEMA).parquet(arguments.output).count()}
+    return transform(batch, speed).coalesce(1).sortWithinPartitions(*views.KEY)
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    parser = argparse.ArgumentParser(prog="serve.py", description="The serving layer's table.")
-    for name in ("batch", "speed", "output"):
-        parser.add_argument(f"--{name}", required=True, help="s3:// URI")
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_job("serve", lambda spark: run(spark, arguments))
+JOB = TableJob(
+    "serve",
+    "The serving layer's table.",
+    table,
+    views.VIEW_SCHEMA,
+    options={
+        f"--{name}": {"required": True, "help": "s3:// URI"}
+        for name in ("batch", "speed", "output")
+    },
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -22,7 +22,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, LongType
 
-from spark_jobs.common import batches, events, heavy, options, quantiles, queries
+from spark_jobs.common import batches, heavy, quantiles
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 HLL_BITS = 12
@@ -119,32 +120,20 @@ SKETCHES = {
 }
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return its counts of flights."""
+def sketch(spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:
+    """Return what writes every sketch of a micro-batch's flights."""
 
-    def sketch(flights: DataFrame, batch_id: int) -> None:
+    def write(flights: DataFrame, batch_id: int) -> None:
         flights.persist()
         for name, make in SKETCHES.items():
             batches.into(f"{arguments.output}{name}/")(make(flights), batch_id)
         flights.unpersist()
 
-    flights = events.on_time_once(events.flights(records), arguments.watermark)
-    counted = queries.run_query(spark, flights, "sketches", "append", arguments, sketch)
-    return counted | queries.quarantine(spark, records, arguments)
+    return write
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    return options.parse(
-        options.parser("sketches", "Estimates over a stream in little memory."), argv
-    )
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("sketches", run, arguments)
+JOB = Job("sketches", "Estimates over a stream in little memory.", sink=sketch)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

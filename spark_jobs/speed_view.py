@@ -12,15 +12,15 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.common import batches, events, options, queries, views
+from spark_jobs.common import batches, options, views
+from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
 
 
-def transform(records: DataFrame, since: str | None, watermark: str) -> DataFrame:
-    """Return the flights of `records` that the view counts: those from `since` on, without late and repeated ones."""
-    flights = events.on_time_once(events.flights(records), watermark)
-    return flights if since is None else flights.where(~views.before(since))
+def transform(flights: DataFrame, since: str | None) -> DataFrame:
+    """Return the view of `flights` (events.flights' columns, each once) from the cut `since` on; of all with None."""
+    return views.view(flights if since is None else flights.where(~views.before(since)))
 
 
 def read_view(spark: SparkSession, folder: str) -> DataFrame:
@@ -29,34 +29,24 @@ def read_view(spark: SparkSession, folder: str) -> DataFrame:
     return spark.createDataFrame([], views.VIEW_SCHEMA) if deltas is None else views.added(deltas)
 
 
-def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return its counts of flights."""
+def write_view(arguments: argparse.Namespace, since: str | None) -> batches.Sink:
+    """Return what writes a micro-batch's additions to the view."""
     write = batches.into(f"{arguments.output}deltas/")
-    counts = queries.run_query(
-        spark,
-        transform(records, arguments.since, arguments.watermark),
-        "speed_view",
-        "append",
-        arguments,
-        lambda flights, batch_id: write(views.view(flights), batch_id),
-    )
-    return counts | queries.quarantine(spark, records, arguments)
+    return lambda flights, batch_id: write(transform(flights, since), batch_id)
 
 
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    parser = options.parser("speed_view", "The speed layer's view.")
-    parser.add_argument(
-        "--since", type=options.moment, help="the cut, an ISO time; by default all flights count"
-    )
-    return options.parse(parser, argv)
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_stream_job("speed_view", run, arguments)
+JOB = Job(
+    "speed_view",
+    "The speed layer's view.",
+    sink=lambda _, arguments: write_view(arguments, arguments.since),
+    options={
+        "--since": {
+            "type": options.moment,
+            "help": "the cut, an ISO time; by default all flights count",
+        }
+    },
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

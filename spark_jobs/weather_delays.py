@@ -12,13 +12,13 @@ flights are quarantined in `flights/`, records that are not reports in `weather/
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common import events, kinesis, options, outputs, queries
+from spark_jobs.common import events, outputs
+from spark_jobs.common.job import Job, Source
 
 NEEDS_SPARK = "3.5"
 WEATHER_SCHEMA = (
@@ -38,7 +38,7 @@ JOINED = (
 
 def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFrame:
     """Return the flights of the Kinesis rows `flights`, each with its report from the rows `weather`, or with nulls."""
-    left = events.on_time_once(events.flights(flights), watermark)
+    left = events.flights_once(flights, watermark)
     reports = events.readable_events(weather, WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION)
     right = events.on_time_once(reports, watermark).withColumnRenamed("event_time", "weather_time")
     # A report on the hour covers that hour, any other report covers parts of two hours.
@@ -56,47 +56,16 @@ def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFra
     )
 
 
-def run(
-    spark: SparkSession, flights: DataFrame, weather: DataFrame, arguments: argparse.Namespace
-) -> dict[str, int]:
-    """Run the query until both inputs are drained, and return its counts of flights and reports."""
-    counts = queries.run_query(
-        spark,
-        transform(flights, weather, arguments.watermark),
-        RESULTS.job,
-        "append",
-        arguments,
-        outputs.sink(arguments, RESULTS),
-        (events.OBSERVATION, WEATHER_OBSERVATION),
-    )
-    schema, required = WEATHER_SCHEMA, WEATHER_REQUIRED
-    return (
-        counts
-        | queries.quarantine(spark, flights, arguments, part="flights")
-        | queries.quarantine(spark, weather, arguments, schema, required, part="weather")
-    )
-
-
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """Parse the step's arguments."""
-    parser = options.parser("weather_delays", "Each departure with the weather of its hour.")
-    parser.add_argument("--weather-stream", required=True)
-    return options.parse(parser, argv, to_stream=True)
-
-
-def main(argv: list[str]) -> int:
-    """Run the job; see the module."""
-    arguments = parse_arguments(argv)
-    return queries.run_job(
-        "weather_delays",
-        lambda spark: run(
-            spark,
-            kinesis.source(spark, arguments, arguments.stream),
-            kinesis.source(spark, arguments, arguments.weather_stream),
-            arguments,
-        ),
-    )
+REPORTS = Source("weather_stream", WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION, "weather")
+JOB = Job(
+    RESULTS.job,
+    "Each departure with the weather of its hour.",
+    transform,
+    results=RESULTS,
+    options={"--weather-stream": {"required": True}},
+    sources=(Source(part="flights"), REPORTS),
+)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(JOB.main())

@@ -100,7 +100,8 @@ _SLOW_PLACES = (
     "api/kinesis/test_addressing.py", "api/kinesis/test_subscribe_live.py", "unit/aws/test_body_bounds.py",
     "api/lambda_/test_functions.py", "api/lambda_/test_event_source_sources.py", "api/firehose/test_destinations.py",
     "api/lambda_/test_bounds.py", "api/lambda_/test_event_source_mappings.py", "api/lambda_/test_invoke.py",
-    "api/lambda_/test_isolation.py", "api/lambda_/test_urls.py", "api/s3/test_keys.py", "api/test_strict.py",
+    "api/lambda_/test_event_source_failures.py", "api/lambda_/test_isolation.py", "api/lambda_/test_urls.py",
+    "api/s3/test_keys.py", "api/test_strict.py",
 )  # fmt: skip
 _SLOW_NAMES = ("ServerProcess", "subprocess")
 # How many examples a property test looks at, at most; all that it asks for nightly.

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aws_cdk import aws_kinesis as kinesis
+from aws_cdk import aws_s3 as s3
+
 from cdk.parts.checks import check_between, check_name
+from cdk.parts.delivery_options import INTERVAL_S, NAME_PATTERN, DeliveryOptions
 
 # Source: API_ExtendedS3DestinationConfiguration and API_BufferingHints; converting to Parquet needs 64 MiB.
-NAME_PATTERN = r"[a-zA-Z0-9_.-]{1,64}"
 GLUE_NAME_PATTERN = r"[a-z0-9_]{1,255}"
 SIZE_MIB = (64, 128)
-INTERVAL_S = (0, 900)
 MAX_PREFIX = 1024
 COMPRESSIONS = ("SNAPPY", "GZIP", "UNCOMPRESSED")
 PLAIN_TYPES = frozenset(
@@ -86,6 +88,17 @@ class DeliveryConfig:
         if self.error_prefix.startswith(self.table_location):
             raise ValueError("The error prefix must not lie in the table's location.")
         _check_columns(self.columns, self.partition_name)
+
+    def options(self, source: kinesis.IStream, bucket: s3.IBucket) -> DeliveryOptions:
+        """Return the options of this delivery from `source`, with `bucket` for what cannot be delivered."""
+        return DeliveryOptions(
+            name=self.name,
+            source=source,
+            bucket=bucket,
+            error_prefix=self.error_prefix,
+            size_mib=self.size_mib,
+            interval_s=self.interval_s,
+        )
 
 
 def _check_prefix(what: str, prefix: str, allowed: re.Pattern[str]) -> None:

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from aws_cdk import Aws, Stack, Token
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kinesis as kinesis
-from aws_cdk import aws_kinesisfirehose as firehose
-from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk.parts.checks import check_name
 from cdk.parts.delivery_config import GLUE_NAME_PATTERN, Column
-from cdk.parts.stream_delivery import Buffering, StreamDelivery
+from cdk.parts.delivery_options import DeliveryOptions
+from cdk.parts.delivery_resources import Stream
+from cdk.parts.stream_delivery import StreamDelivery
 
 # Source: API_IcebergDestinationConfiguration, and API_BufferingHints.
-MOST_MIB = 128
 # Hive types that Iceberg does not have.
 _NO_TYPES = ("tinyint", "smallint")
 
@@ -36,28 +34,21 @@ class IcebergDelivery(StreamDelivery):
         self,
         scope: Construct,
         construct_id: str,
+        options: DeliveryOptions,
         *,
-        name: str,
-        source: kinesis.IStream,
-        bucket: s3.IBucket,
-        error_prefix: str,
         database: str,
         table: str,
         location: str,
         columns: Sequence[Column],
         unique_keys: Sequence[str] = (),
         operation: str = "",
-        buffering: Buffering | None = None,
     ) -> None:
         """Create it. Raises ValueError for arguments that AWS would refuse.
 
         Args:
             scope: the parent construct.
             construct_id: its id in the parent.
-            name: see `StreamDelivery`.
-            source: see `StreamDelivery`.
-            bucket: see `StreamDelivery`; it also holds the table's files.
-            error_prefix: see `StreamDelivery`.
+            options: what all deliveries have; the bucket also holds the table's files; the buffer has up to 128 MiB.
             database: the name of the Glue database to create.
             table: the name of the Glue table to create.
             location: the part of the keys that all files of the table share, ending in a slash.
@@ -65,51 +56,36 @@ class IcebergDelivery(StreamDelivery):
             unique_keys: the columns that identify a row.
             operation: a JQ expression that returns `insert`, `update` or `delete` for a record, such as `.op`; empty to
                 insert all records.
-            buffering: up to 128 MiB.
         """
-        buffering = buffering or Buffering()
-        buffering.check_size(MOST_MIB)
         check_name("A Glue database's name", database, GLUE_NAME_PATTERN)
         check_name("A Glue table's name", table, GLUE_NAME_PATTERN)
         _check(location, columns, unique_keys, operation)
-        super().__init__(
-            scope,
-            construct_id,
-            name=name,
-            source=source,
-            bucket=bucket,
-            error_prefix=error_prefix,
-        )
+        super().__init__(scope, construct_id, options)
         self.database = glue.CfnDatabase(
             self,
             "Database",
             catalog_id=Aws.ACCOUNT_ID,
             database_input=glue.CfnDatabase.DatabaseInputProperty(name=database),
         )
-        self.table = self._table(database, table, f"s3://{bucket.bucket_name}/{location}", columns)
+        self.table = self._table(database, table, location, columns)
         self.table.add_resource_dependency(self.database)
-        stream = firehose.CfnDeliveryStream
-        configured = stream.DestinationTableConfigurationProperty(
+        configured = Stream.DestinationTableConfigurationProperty(
             destination_database_name=database,
             destination_table_name=table,
             unique_keys=list(unique_keys) or None,
         )
         catalog = Stack.of(self).format_arn(service="glue", resource="catalog")
         self.finish(
-            self._needs(database, table, bucket.arn_for_objects(f"{location}*")),
-            iceberg_destination_configuration=stream.IcebergDestinationConfigurationProperty(
+            self._needs(database, table, options.bucket.arn_for_objects(f"{location}*")),
+            iceberg_destination_configuration=Stream.IcebergDestinationConfigurationProperty(
                 role_arn=self.role.role_arn,
-                catalog_configuration=stream.CatalogConfigurationProperty(catalog_arn=catalog),
+                catalog_configuration=Stream.CatalogConfigurationProperty(catalog_arn=catalog),
                 destination_table_configuration_list=[configured],
                 append_only=not operation,
                 processing_configuration=_routing(operation) if operation else None,
-                buffering_hints=stream.BufferingHintsProperty(
-                    size_in_m_bs=buffering.size_mib, interval_in_seconds=buffering.interval_s
+                **self.backup(
+                    "FailedDataOnly", Stream.BufferingHintsProperty, Stream.RetryOptionsProperty
                 ),
-                retry_options=stream.RetryOptionsProperty(duration_in_seconds=buffering.retry_s),
-                s3_backup_mode="FailedDataOnly",
-                s3_configuration=self.errors,
-                cloud_watch_logging_options=self.logging,
             ),
         )
         # Firehose checks at creation whether it may read the table.
@@ -131,7 +107,7 @@ class IcebergDelivery(StreamDelivery):
                 name=table,
                 table_type="EXTERNAL_TABLE",
                 storage_descriptor=made.StorageDescriptorProperty(
-                    location=location.removesuffix("/"),
+                    location=f"s3://{self.options.bucket.bucket_name}/{location}".removesuffix("/"),
                     columns=[
                         made.ColumnProperty(name=c.name, type=c.type, comment=c.comment)
                         for c in columns
@@ -167,19 +143,18 @@ class IcebergDelivery(StreamDelivery):
         ]
 
 
-def _routing(operation: str) -> firehose.CfnDeliveryStream.ProcessingConfigurationProperty:
-    stream = firehose.CfnDeliveryStream
+def _routing(operation: str) -> Stream.ProcessingConfigurationProperty:
     parameters = {
         "JsonParsingEngine": "JQ-1.6",
         "MetadataExtractionQuery": f"{{operation:({operation})}}",
     }
-    return stream.ProcessingConfigurationProperty(
+    return Stream.ProcessingConfigurationProperty(
         enabled=True,
         processors=[
-            stream.ProcessorProperty(
+            Stream.ProcessorProperty(
                 type="MetadataExtraction",
                 parameters=[
-                    stream.ProcessorParameterProperty(parameter_name=name, parameter_value=value)
+                    Stream.ProcessorParameterProperty(parameter_name=name, parameter_value=value)
                     for name, value in parameters.items()
                 ],
             )

@@ -9,12 +9,18 @@ from aws_cdk import Aws, Stack
 from aws_cdk import aws_glue as glue
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kinesis as kinesis
-from aws_cdk import aws_kinesisfirehose as firehose
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from cdk.parts.delivery_config import DeliveryConfig
 from cdk.parts.delivery_log import DeliveryLog
+from cdk.parts.delivery_resources import (
+    Stream,
+    create_delivery,
+    create_role,
+    may_log,
+    may_write,
+)
 
 FORMATS = "org.apache.hadoop.hive.ql.io.parquet"
 
@@ -37,8 +43,8 @@ class ParquetDelivery(Construct):
         bucket: s3.IBucket,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._config, self._source, self._bucket = config, source, bucket
-        self._log = DeliveryLog(self, config.name)
+        self._config, self._bucket = config, bucket
+        log = DeliveryLog(self, config.name)
         self.database = glue.CfnDatabase(
             self,
             "Database",
@@ -47,10 +53,30 @@ class ParquetDelivery(Construct):
         )
         self.table = self._table()
         self.table.add_resource_dependency(self.database)
-        role, policy = self._role()
-        self.delivery = self._delivery(role)
-        # Firehose checks at creation whether it may read the table and the stream.
-        self.delivery.node.add_dependency(policy, self.table)
+        options, role = config.options(source, bucket), create_role(self)
+        self.delivery = create_delivery(
+            self,
+            options,
+            role,
+            [
+                may_write(bucket, config.prefix, config.error_prefix),
+                self._may_read_table(),
+                may_log(log.group_arn),
+            ],
+            extended_s3_destination_configuration=Stream.ExtendedS3DestinationConfigurationProperty(
+                bucket_arn=bucket.bucket_arn,
+                role_arn=role.role_arn,
+                prefix=config.prefix,
+                error_output_prefix=config.error_prefix,
+                buffering_hints=options.buffering(Stream.BufferingHintsProperty),
+                # Parquet compresses its content; the object itself must not be compressed again.
+                compression_format="UNCOMPRESSED",
+                cloud_watch_logging_options=log.options,
+                data_format_conversion_configuration=self._conversion(role),
+            ),
+        )
+        # Firehose checks at creation whether it may read the table.
+        self.delivery.node.add_dependency(self.table)
 
     def _table(self) -> glue.CfnTable:
         config = self._config
@@ -87,106 +113,42 @@ class ParquetDelivery(Construct):
             ),
         )
 
-    def _role(self) -> tuple[iam.Role, iam.Policy]:
-        stack = Stack.of(self)
-        role = iam.Role(
-            self,
-            "Role",
-            assumed_by=iam.ServicePrincipal("firehose.amazonaws.com").with_conditions(
-                {"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}}
-            ),
-        )
-        config = self._config
-        policy = iam.Policy(
-            self,
-            "Policy",
-            roles=[role],
-            statements=[
-                iam.PolicyStatement(
-                    actions=[
-                        "kinesis:DescribeStream",
-                        "kinesis:GetShardIterator",
-                        "kinesis:GetRecords",
-                        "kinesis:ListShards",
-                    ],
-                    resources=[self._source.stream_arn],
-                ),
-                iam.PolicyStatement(
-                    actions=[
-                        "s3:GetBucketLocation",
-                        "s3:ListBucket",
-                        "s3:ListBucketMultipartUploads",
-                    ],
-                    resources=[self._bucket.bucket_arn],
-                ),
-                iam.PolicyStatement(
-                    actions=["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
-                    resources=[
-                        self._bucket.arn_for_objects(f"{prefix.partition('!')[0]}*")
-                        for prefix in (config.prefix, config.error_prefix)
-                    ],
-                ),
-                iam.PolicyStatement(
-                    actions=["glue:GetTable", "glue:GetTableVersion", "glue:GetTableVersions"],
-                    resources=[
-                        stack.format_arn(service="glue", resource=resource)
-                        for resource in (
-                            "catalog",
-                            f"database/{config.database}",
-                            f"table/{config.database}/{config.table}",
-                        )
-                    ],
-                ),
-                iam.PolicyStatement(actions=["logs:PutLogEvents"], resources=[self._log.group_arn]),
+    def _may_read_table(self) -> iam.PolicyStatement:
+        stack, config = Stack.of(self), self._config
+        return iam.PolicyStatement(
+            actions=["glue:GetTable", "glue:GetTableVersion", "glue:GetTableVersions"],
+            resources=[
+                stack.format_arn(service="glue", resource=resource)
+                for resource in (
+                    "catalog",
+                    f"database/{config.database}",
+                    f"table/{config.database}/{config.table}",
+                )
             ],
         )
-        return role, policy
 
-    def _delivery(self, role: iam.Role) -> firehose.CfnDeliveryStream:
-        config, stream = self._config, firehose.CfnDeliveryStream
-        return stream(
-            self,
-            "Delivery",
-            delivery_stream_name=config.name,
-            delivery_stream_type="KinesisStreamAsSource",
-            kinesis_stream_source_configuration=stream.KinesisStreamSourceConfigurationProperty(
-                kinesis_stream_arn=self._source.stream_arn, role_arn=role.role_arn
+    def _conversion(self, role: iam.Role) -> Stream.DataFormatConversionConfigurationProperty:
+        config = self._config
+        return Stream.DataFormatConversionConfigurationProperty(
+            enabled=True,
+            input_format_configuration=Stream.InputFormatConfigurationProperty(
+                deserializer=Stream.DeserializerProperty(
+                    open_x_json_ser_de=Stream.OpenXJsonSerDeProperty()
+                )
             ),
-            extended_s3_destination_configuration=stream.ExtendedS3DestinationConfigurationProperty(
-                bucket_arn=self._bucket.bucket_arn,
-                role_arn=role.role_arn,
-                prefix=config.prefix,
-                error_output_prefix=config.error_prefix,
-                buffering_hints=stream.BufferingHintsProperty(
-                    size_in_m_bs=config.size_mib, interval_in_seconds=config.interval_s
-                ),
-                # Parquet compresses its content; the object itself must not be compressed again.
-                compression_format="UNCOMPRESSED",
-                cloud_watch_logging_options=self._log.options,
-                data_format_conversion_configuration=(
-                    stream.DataFormatConversionConfigurationProperty(
-                        enabled=True,
-                        input_format_configuration=stream.InputFormatConfigurationProperty(
-                            deserializer=stream.DeserializerProperty(
-                                open_x_json_ser_de=stream.OpenXJsonSerDeProperty()
-                            )
-                        ),
-                        output_format_configuration=stream.OutputFormatConfigurationProperty(
-                            serializer=stream.SerializerProperty(
-                                parquet_ser_de=stream.ParquetSerDeProperty(
-                                    compression=config.parquet_compression
-                                )
-                            )
-                        ),
-                        schema_configuration=stream.SchemaConfigurationProperty(
-                            role_arn=role.role_arn,
-                            catalog_id=Aws.ACCOUNT_ID,
-                            region=Aws.REGION,
-                            database_name=config.database,
-                            table_name=config.table,
-                            version_id="LATEST",
-                        ),
+            output_format_configuration=Stream.OutputFormatConfigurationProperty(
+                serializer=Stream.SerializerProperty(
+                    parquet_ser_de=Stream.ParquetSerDeProperty(
+                        compression=config.parquet_compression
                     )
-                ),
+                )
+            ),
+            schema_configuration=Stream.SchemaConfigurationProperty(
+                role_arn=role.role_arn,
+                catalog_id=Aws.ACCOUNT_ID,
+                region=Aws.REGION,
+                database_name=config.database,
+                table_name=config.table,
+                version_id="LATEST",
             ),
         )

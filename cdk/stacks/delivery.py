@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,12 @@ from cdk.parts.iceberg_delivery import IcebergDelivery
 from cdk.parts.parquet_delivery import ParquetDelivery
 from cdk.parts.redshift_delivery import RedshiftDelivery
 from cdk.parts.search_delivery import SearchDelivery
-from cdk.parts.stream_delivery import Buffering
 from cdk.parts.workspace_bucket import WorkspaceBucket
 
 # Not Redshift's default port, 5439, which attackers try first.
 PORT = 5440
 ADMIN = "flights_admin"
 DATABASE = "flights"
-# Firehose's default retry durations: for COPY, and for the other destinations.
-COPY_RETRY_S = 3600
-RETRY_S = 300
 SEARCH_NAME = "flights-to-search"
 _TYPES = {"string": "varchar(256)"}
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
@@ -86,9 +83,8 @@ class DeliveryStack(Stack):
         elif destination == "redshift":
             name = self._to_redshift(config, enriched, lake)
         elif destination == "http":
-            name = HttpDelivery(
-                self, "Flights", url=url, **_common(config, enriched, lake)
-            ).delivery.ref
+            options = config.options(enriched, lake)
+            name = HttpDelivery(self, "Flights", options, url=url).delivery.ref
         else:
             name = self._to_parquet(config, enriched, lake)
         CfnOutput(self, "DeliveryStreamName", value=name)
@@ -110,11 +106,11 @@ class DeliveryStack(Stack):
         delivery = IcebergDelivery(
             self,
             "Flights",
+            config.options(enriched, lake),
             database=config.database,
             table=f"{config.table}_iceberg",
             location=location,
             columns=config.columns,
-            **_common(config, enriched, lake),
         )
         CfnOutput(self, "LakePrefix", value=location)
         CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
@@ -140,11 +136,10 @@ class DeliveryStack(Stack):
             removal_policy=RemovalPolicy.DESTROY,
         )
         CfnOutput(self, "DomainEndpoint", value=domain.domain_endpoint)
-        common = _common(config, enriched, lake)
         # Another name: Firehose cannot change a delivery stream to OpenSearch or from it, so CloudFormation must
         # create another one (API_UpdateDestination).
-        common["name"] = SEARCH_NAME
-        delivery = SearchDelivery(self, "Flights", domain=domain, index_name="flights", **common)
+        options = replace(config.options(enriched, lake), name=SEARCH_NAME)
+        delivery = SearchDelivery(self, "Flights", options, domain=domain, index_name="flights")
         return delivery.delivery.ref
 
     def _to_redshift(
@@ -181,10 +176,10 @@ class DeliveryStack(Stack):
         delivery = RedshiftDelivery(
             self,
             "Flights",
+            config.options(enriched, lake),
             jdbc_url=f"jdbc:redshift://{cluster.attr_endpoint_address}:{cluster.attr_endpoint_port}/{DATABASE}",
             login=login,
             table=config.table,
-            **_common(config, enriched, lake, retry_s=COPY_RETRY_S),
         )
         return delivery.delivery.ref
 
@@ -192,17 +187,3 @@ class DeliveryStack(Stack):
 def _create_table(config: DeliveryConfig) -> str:
     columns = ", ".join(f"{one.name} {_TYPES.get(one.type, one.type)}" for one in config.columns)
     return f"create table {config.table} ({columns}) sortkey (event_time)"
-
-
-def _common(
-    config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket, *, retry_s: int = RETRY_S
-) -> dict[str, Any]:
-    return {
-        "name": config.name,
-        "source": enriched,
-        "bucket": lake,
-        "error_prefix": config.error_prefix,
-        "buffering": Buffering(
-            size_mib=config.size_mib, interval_s=config.interval_s, retry_s=retry_s
-        ),
-    }

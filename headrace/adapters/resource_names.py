@@ -81,6 +81,11 @@ _LOOKS: dict[tuple[str, str], Look] = {
         lambda name: {"UUID": name},
         lambda answer: answer["FunctionArn"],
     ),
+    ("kinesis", "queue's stream"): (
+        "DescribeQueue",
+        lambda name: {"QueueARN": name},
+        lambda answer: answer["QueueDescription"]["StreamConfigurationList"][0]["StreamARN"],
+    ),
     ("kinesis", "consumer"): (
         "DescribeStreamConsumer",
         _consumer,

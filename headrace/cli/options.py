@@ -112,7 +112,6 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
-    from botocore.session import Session
 
     retries: Any = {"mode": "standard"}
     try:
@@ -121,11 +120,7 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
             make: Any = cast("Any", boto3).Session().client
             config = Config(max_pool_connections=32, retries=retries)
             return make(service, region_name=region, config=config)
-        nothing = (None, None, None, None)
-        session: Any = Session(
-            session_vars={"profile": nothing, "config_file": (None, None, os.devnull, None)}
-        )
-        make = cast("Any", boto3).Session(botocore_session=session).client
+        make = cast("Any", boto3).Session(botocore_session=_plain_session()).client
         # Without --auth any key is accepted.
         keys = find_keys() or Keys("test", "test")
         return make(
@@ -143,6 +138,37 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
         )
     except (BotoCoreError, ValueError) as error:
         raise explain(error) from error
+
+
+def _plain_session() -> Any:
+    """Return a botocore session that knows nothing of the user's AWS configuration."""
+    from botocore.session import Session
+
+    nothing = (None, None, None, None)
+    session_vars: Any = {"profile": nothing, "config_file": (None, None, os.devnull, None)}
+    return Session(session_vars=session_vars)
+
+
+def client_options(*, endpoint_url: str, region: str, aws: bool) -> dict[str, Any]:
+    """Return what a Producer or a ConsumerGroup takes to reach the local cloud, or AWS with `aws`; as `client` does."""
+    if aws:
+        return {"region": region}
+    session = _plain_session()
+    # Without --auth any key is accepted.
+    keys = find_keys() or Keys("test", "test")
+    session.set_credentials(keys.access_key, keys.secret, keys.token)
+    return {"session": session, "region": region, "endpoint_url": endpoint_url}
+
+
+def quick_puts(client: Any, *, endpoint_url: str, region: str, aws: bool) -> Any:
+    """Return what puts records as `client` does, at less cost."""
+    from headrace.client.access import AwsAccess
+    from headrace.client.quick_puts import QuickPuts
+    from headrace.client.wire import Target, Wire
+
+    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
+    access = AwsAccess(**options)
+    return QuickPuts(client, Wire(access, Target.kinesis(access)))
 
 
 def fail(message: str) -> click.ClickException:

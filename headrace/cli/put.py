@@ -13,7 +13,7 @@ import click
 
 from headrace.cli.interrupts import INTERRUPTED, StopSignals
 from headrace.cli.lines import LineTooLong, lines_as_they_come
-from headrace.cli.options import client, endpoint_option, fail, sentence
+from headrace.cli.options import client, endpoint_option, fail, quick_puts, sentence
 from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
 
 # The largest record in any stream (API_PutRecordsRequestEntry).
@@ -32,7 +32,8 @@ def put(
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     if data is None:
         check_stream(kinesis, stream)
-    putter = Putter(kinesis, stream)
+    quick = quick_puts(kinesis, endpoint_url=endpoint_url, region=region, aws=aws)
+    putter = Putter(quick, stream)
     # The bytes as they were typed, in any locale.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)
     try:

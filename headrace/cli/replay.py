@@ -25,7 +25,7 @@ from rich.progress import (
 
 from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import client, endpoint_option, explain, fail, quick_puts
 from headrace.cli.pacing import due_s, parse_speed
 from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
 from headrace.core.clock import SystemClock
@@ -91,7 +91,8 @@ def replay(
     )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     check_stream(kinesis, stream)
-    putter = Putter(kinesis, stream)
+    quick = quick_puts(kinesis, endpoint_url=endpoint_url, region=region, aws=aws)
+    putter = Putter(quick, stream)
     try:
         with Progress(
             TextColumn("replaying"),

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 # The pages that list what waits.
-MAPPINGS, DELIVERIES = "lambda/mappings", "firehose"
+MAPPINGS, DELIVERIES, QUEUES = "lambda/mappings", "firehose", "kinesis/queues"
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
 # How far to move a cloud's time when everything left only waits for time to pass.
@@ -90,10 +90,11 @@ def until(
 def until_drained(
     cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S, may_lose: int = 0
 ) -> None:
-    """Wait until the account's enabled mappings and delivery streams have handled all records put so far.
+    """Wait until the account's mappings, delivery streams and queues' consumers have handled all records put so far.
 
-    If the cloud's time can be moved, buffers need not reach their interval: the time is moved forward. Needs headrace;
-    on other clouds use `until`.
+    Of mappings the enabled ones count, of queues those that somebody has received from: their records must be
+    acknowledged, or become dead letters. If the cloud's time can be moved, buffers need not reach their interval: the
+    time is moved forward. Needs headrace; on other clouds use `until`.
 
     Args:
         cloud: the cloud to wait for.
@@ -116,7 +117,8 @@ def until_drained(
             if not waiting:
                 return
             time.sleep(_FIRST_LOOK_S * 2**look)
-        if cloud.can_advance:
+        # A consumer of a queue works by the machine's time: what it has in flight must not become visible under it.
+        if cloud.can_advance and not in_flight_in_queues(cloud):
             cloud.advance(seconds=step_s)
             step_s = min(step_s * 2, _LONGEST_STEP_S)
     waiting = still_waiting(cloud)
@@ -126,8 +128,24 @@ def until_drained(
 
 
 def still_waiting(cloud: Watched) -> list[str]:
-    """Return a sentence for each mapping and delivery stream of the account that still has records waiting."""
-    return [*mappings_waiting(cloud), *deliveries_waiting(cloud)]
+    """Return a sentence for each mapping, delivery stream and queue of the account that still has records waiting."""
+    return [*mappings_waiting(cloud), *deliveries_waiting(cloud), *queues_waiting(cloud)]
+
+
+def queues_waiting(cloud: Watched) -> list[str]:
+    """Return a sentence for each queue of the account with a consumer that still has records waiting."""
+    return [
+        f"{one['visible']} records of {one['stream']} wait in queue {one['queue']}, and {one['inFlight']} are in flight"
+        for one in _page(cloud, QUEUES)
+        if one["account"] == cloud.account
+        and one["hasConsumer"]
+        and (one["visible"] or one["inFlight"])
+    ]
+
+
+def in_flight_in_queues(cloud: Watched) -> bool:
+    """Whether a consumer of one of the account's queues has records now."""
+    return any(one["inFlight"] for one in _page(cloud, QUEUES) if one["account"] == cloud.account)
 
 
 def mappings_waiting(cloud: Watched) -> list[str]:

@@ -21,7 +21,7 @@ from botocore.parsers import ResponseParserError
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks.clients import ACCOUNT, client_of
+from scripts.benchmarks.sdk import ACCOUNT, client_of
 from scripts.benchmarks.servers import CannotStart, running
 
 CLOUDS = ("headrace", "moto", "ministack")

@@ -25,7 +25,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks.clients import client_of
 from scripts.benchmarks.firehose_cases import (
     BUCKET,
     CASES,
@@ -42,6 +41,7 @@ from scripts.benchmarks.firehose_cases import (
 )
 from scripts.benchmarks.lambda_rows import RUNTIME
 from scripts.benchmarks.pipeline import started
+from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import CannotStart, rss_mb, running
 from scripts.benchmarks.wire import Connection
 

@@ -16,7 +16,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks.clients import client_of
 from scripts.benchmarks.interleaved import (
     ROLE_ARN,
     create_resources,
@@ -27,6 +26,7 @@ from scripts.benchmarks.interleaved import (
     put_records,
     repeated,
 )
+from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import PROGRAMS, Program, running
 from scripts.benchmarks.wire import Connection
 

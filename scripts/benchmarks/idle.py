@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks.clients import ACCOUNT, client_of
+from scripts.benchmarks.sdk import ACCOUNT, client_of
 from scripts.benchmarks.servers import PROGRAMS, Running, checkout, running
 
 FUNCTION = "idle"

@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
-from scripts.benchmarks.clients import ACCOUNT, client_of
 from scripts.benchmarks.lambda_ import package
+from scripts.benchmarks.sdk import ACCOUNT, client_of
 from scripts.benchmarks.wire import Connection
 
 STREAM, BUCKET, FUNCTION = "flights", "bench-calls", "bench"

@@ -19,8 +19,8 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
-from scripts.benchmarks.clients import client_of
 from scripts.benchmarks.lambda_rows import RUNTIME, Row, exit_if_missed, show
+from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import CannotStart, running, version
 
 BATCH = 100

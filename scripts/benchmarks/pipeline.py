@@ -22,9 +22,9 @@ import click
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
-from scripts.benchmarks.clients import client_of
 from scripts.benchmarks.lambda_rows import RUNTIME, Row, exit_if_missed, show
 from scripts.benchmarks.lambda_streams import Target, rate_rows
+from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import CannotStart, rss_mb, running
 from scripts.localstack_host import host
 from scripts.localstack_host.installation import ROOT, HostError, Installation

@@ -11,7 +11,8 @@ app does this (its output SubmitOptions). By hand:
 - `events.py`: reads events from records; handles unreadable, late and repeated ones.
 - `kinesis.py`: the streams that jobs read and write. `options.py`: the jobs' command-line options.
 - `batches.py`: results as Parquet folders. `outputs.py`: results as such folders or as events in a stream.
-- `queries.py`: runs a query and a job. `totals.py`: adds up a query's counts over all its micro-batches.
+- `job.py`: a job as a value, which runs itself. `queries.py`: runs a query. `totals.py`: adds up a query's counts over
+  all its micro-batches.
 - `views.py`: the views of the batch, the speed and the serving layer. `heavy.py`, `quantiles.py`: frequent names and
   quantiles in bounded memory.
 """

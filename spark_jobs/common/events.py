@@ -67,6 +67,11 @@ def flights(records: DataFrame) -> DataFrame:
     return readable_events(records, FLIGHT_SCHEMA, FLIGHT_REQUIRED, OBSERVATION)
 
 
+def flights_once(records: DataFrame, watermark: str) -> DataFrame:
+    """Return the flights in `records` without late and repeated ones; see `on_time_once`."""
+    return on_time_once(flights(records), watermark)
+
+
 def readable_events(
     records: DataFrame, schema: str, required: tuple[str, ...], observation: str
 ) -> DataFrame:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -20,6 +22,20 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     result.add_argument("--watermark", default="2 days", help="how late an event may come")
     result.add_argument("--max-records-per-shard", type=int, default=10_000_000)
     return result
+
+
+def add(the_parser: argparse.ArgumentParser, options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add a job's own options, each with argparse's keywords."""
+    for flag, keywords in options.items():
+        the_parser.add_argument(flag, **keywords)
+
+
+def positive(text: str) -> int:
+    """Return an option's whole number; refuse one below 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"it is at least 1, not {number}")
+    return number
 
 
 def moment(text: str) -> str:
@@ -39,7 +55,7 @@ def moment(text: str) -> str:
 
 
 def parse(
-    the_parser: argparse.ArgumentParser, argv: list[str], *, to_stream: bool = False
+    the_parser: argparse.ArgumentParser, argv: Sequence[str], *, to_stream: bool = False
 ) -> argparse.Namespace:
     """Parse a step's arguments; a folder gets its trailing slash. With `to_stream` the output may be a stream."""
     arguments = the_parser.parse_args(argv)

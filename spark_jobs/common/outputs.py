@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common import batches, kinesis
@@ -37,7 +37,8 @@ class Results:
         folder: the folder of the rows under the output folder.
         key: the columns that identify a row.
         partition_key: the column by which rows keep their order in a stream; never null.
-        corrects: whether a row replaces an earlier micro-batch's row with the same key.
+        corrects: whether a row replaces an earlier micro-batch's row with the same key; in a folder, `windows/` is then
+            the table of each key's latest row.
     """
 
     job: str
@@ -58,6 +59,13 @@ def sink(arguments: argparse.Namespace, results: Results) -> batches.Sink:
     if stream is None:
         return batches.into(f"{arguments.output}{results.folder}")
     return lambda rows, batch_id: kinesis.write(events(rows, batch_id, results), arguments, stream)
+
+
+def publish(spark: SparkSession, arguments: argparse.Namespace, results: Results) -> None:
+    """Write `windows/`, if the rows correct earlier ones, are in a folder, and there are any."""
+    if results.corrects and stream_of(arguments.output) is None:
+        updates, windows = (f"{arguments.output}{name}" for name in (results.folder, "windows/"))
+        batches.publish(spark, updates, windows, results.key)
 
 
 def events(rows: DataFrame, batch_id: int, results: Results) -> DataFrame:

@@ -1,19 +1,15 @@
-"""Runs a job's streaming query until its input is drained, and returns its counts; runs a whole job."""
+"""Runs a job's streaming query until its input is drained, and returns its counts."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.common import batches, events, kinesis
+from spark_jobs.common import batches, events
 from spark_jobs.common.totals import LATE, Totals
-
-StreamJob = Callable[[SparkSession, DataFrame, argparse.Namespace], dict[str, int]]
 
 
 def start(
@@ -92,22 +88,3 @@ def quarantine(
         batches.into(f"{arguments.quarantine}{folder}"),
     )
     return {f"quarantined {part}".rstrip(): totals.of(run, "quarantine", "rows")}
-
-
-def run_job(name: str, job: Callable[[SparkSession], dict[str, int]]) -> int:
-    """Run `job` in a new session, print its counts, and return the exit status."""
-    spark = SparkSession.builder.appName(name).getOrCreate()
-    try:
-        result = job(spark)
-    finally:
-        spark.stop()
-    sys.stdout.write(", ".join(f"{what}: {count}" for what, count in result.items()) + "\n")
-    return 0
-
-
-def run_stream_job(name: str, job: StreamJob, arguments: argparse.Namespace) -> int:
-    """Run `job` on the records of `arguments.stream`; see `run_job`."""
-    return run_job(
-        name,
-        lambda spark: job(spark, kinesis.source(spark, arguments, arguments.stream), arguments),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -13,17 +14,18 @@ from aws_cdk.assertions import Match, Template
 
 from cdk.app import build, new_app
 from cdk.parts.delivery_config import Column
+from cdk.parts.delivery_options import DeliveryOptions
 from cdk.parts.http_delivery import HttpDelivery
 from cdk.parts.iceberg_delivery import IcebergDelivery
 from cdk.parts.redshift_delivery import RedshiftDelivery
 from cdk.parts.search_delivery import SearchDelivery
 from cdk.parts.splunk_delivery import SplunkDelivery
-from cdk.parts.stream_delivery import Buffering
 from cdk.stacks.delivery import DeliveryStack
 from cdk.stacks.ingest import IngestStack
 
 STREAM = "AWS::KinesisFirehose::DeliveryStream"
 ERRORS = "errors/!{firehose:error-output-type}/"
+SHARED = {option.name for option in fields(DeliveryOptions)}
 SECRET_ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret:s-abcdef"
 
 
@@ -156,9 +158,17 @@ def parts() -> dict[str, Any]:
     }
 
 
+def delivery_options(source: Any, bucket: Any, **others: Any) -> DeliveryOptions:
+    shared = {"name": "n", "error_prefix": ERRORS, **others}
+    return DeliveryOptions(source=source, bucket=bucket, **shared)
+
+
 def made(parts: dict[str, Any], kind: Any, id_: str, **options: Any) -> Any:
-    given = {"name": "n", "error_prefix": ERRORS, **options}
-    return kind(parts["stack"], id_, source=parts["source"], bucket=parts["bucket"], **given)
+    """Create a construct; the options that all deliveries have become its `DeliveryOptions`."""
+    shared = {name: options.pop(name) for name in SHARED & options.keys()}
+    return kind(
+        parts["stack"], id_, delivery_options(parts["source"], parts["bucket"], **shared), **options
+    )
 
 
 def test_secrets_are_read_by_the_role_alone(parts: dict[str, Any]) -> None:
@@ -198,10 +208,7 @@ def test_an_operation_is_a_query_over_unique_keys() -> None:
     IcebergDelivery(
         stack,
         "Ice",
-        name="n",
-        source=kinesis.Stream(stack, "Source"),
-        bucket=s3.Bucket(stack, "Lake"),
-        error_prefix=ERRORS,
+        delivery_options(kinesis.Stream(stack, "Source"), s3.Bucket(stack, "Lake")),
         **ICEBERG,
         unique_keys=["id"],
         operation=".op",
@@ -234,12 +241,12 @@ ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "col
     [
         (HttpDelivery, {**HTTP, "name": "a b"}, "A delivery stream's name must match"),
         (HttpDelivery, {**HTTP, "error_prefix": "e/"}, "must hold !{firehose:error-output-type}"),
-        (HttpDelivery, {**HTTP, "buffering": Buffering(size_mib=65)}, "1 to 64 MiB, not 65"),
+        (HttpDelivery, {**HTTP, "size_mib": 65}, "1 to 64 MiB, not 65"),
         (HttpDelivery, {**HTTP, "attributes": {str(n): "" for n in range(51)}}, "at most 50"),
         (HttpDelivery, {**HTTP, "attributes": {" ": ""}}, "1 to 256 characters"),
         (SearchDelivery, {**SEARCH, "index_name": "Flights"}, "An index's name must match"),
         (SearchDelivery, {**SEARCH, "rotation": "OneYear"}, "A rotation must be one of"),
-        (SearchDelivery, {**SEARCH, "buffering": Buffering(size_mib=101)}, "1 to 100 MiB"),
+        (SearchDelivery, {**SEARCH, "size_mib": 101}, "1 to 100 MiB"),
         (IcebergDelivery, {**ICEBERG, "table": "a-b"}, "A Glue table's name must match"),
         (IcebergDelivery, {**ICEBERG, "location": "t"}, "must end in a slash"),
         (IcebergDelivery, {**ICEBERG, "columns": []}, "must have a column"),
@@ -251,7 +258,7 @@ ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "col
         ),
         (IcebergDelivery, {**ICEBERG, "unique_keys": ["k"]}, "k is not a column"),
         (IcebergDelivery, {**ICEBERG, "operation": ".op"}, "need unique keys"),
-        (IcebergDelivery, {**ICEBERG, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
+        (IcebergDelivery, {**ICEBERG, "size_mib": 129}, "1 to 128 MiB"),
         (RedshiftDelivery, {**REDSHIFT, "table": "a b"}, "A table's name must match"),
         (RedshiftDelivery, {**REDSHIFT, "columns": ["a,b"]}, "A column's name must match"),
         (RedshiftDelivery, {**REDSHIFT, "jdbc_url": "redshift://x"}, "A JDBC URL must match"),
@@ -261,9 +268,9 @@ ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "col
             {**REDSHIFT, "copy_options": "csv MANIFEST"},
             "must not contain MANIFEST",
         ),
-        (RedshiftDelivery, {**REDSHIFT, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
-        (SplunkDelivery, {**SPLUNK, "buffering": Buffering(size_mib=6)}, "1 to 5 MiB"),
-        (SplunkDelivery, {**SPLUNK, "buffering": Buffering(interval_s=61)}, "0 to 60 seconds"),
+        (RedshiftDelivery, {**REDSHIFT, "size_mib": 129}, "1 to 128 MiB"),
+        (SplunkDelivery, {**SPLUNK, "size_mib": 6}, "1 to 5 MiB"),
+        (SplunkDelivery, {**SPLUNK, "interval_s": 61}, "0 to 60 seconds"),
         (SplunkDelivery, {**SPLUNK, "acknowledged_within_s": 60}, "180 to 600 seconds"),
         (SplunkDelivery, {**SPLUNK, "endpoint_type": "Both"}, "must be Raw or Event"),
         (SplunkDelivery, {**SPLUNK, "hec_endpoint": "x"}, "A collector's URL must match"),
@@ -277,6 +284,8 @@ def test_what_aws_would_refuse(
 
 
 @pytest.mark.parametrize("options", [{"interval_s": 901}, {"retry_s": 7201}, {"retry_s": -1}])
-def test_buffering_that_no_destination_takes(options: dict[str, int]) -> None:
+def test_buffering_that_no_destination_takes(
+    parts: dict[str, Any], options: dict[str, int]
+) -> None:
     with pytest.raises(ValueError, match="seconds"):
-        Buffering(**options)
+        delivery_options(parts["source"], parts["bucket"], **options)

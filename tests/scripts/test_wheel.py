@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,35 @@ def test_a_wheel_works_without_the_checkout(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "the wheel works\n"
+
+
+@pytest.mark.slow
+def test_the_clients_wheel_needs_botocore_alone(tmp_path: Path) -> None:
+    package = ROOT / "packages" / "headrace-client"
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(package)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    assert list(tmp_path.glob("*.tar.gz"))
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True)
+    program = (
+        "import sys, headrace.client as client\n"
+        "[getattr(client, name) for name in client._HOME]\n"
+        "from headrace.client.faults import Faults\n"
+        "foreign = {'boto3', 'moto', 'msgspec', 'headrace.core', 'headrace.cloud'} & set(sys.modules)\n"
+        "print(sorted(foreign), hasattr(sys.modules['headrace'], '__version__'))\n"
+    )
+    done = subprocess.run(
+        [python, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.stdout == "[] False\n", done.stderr
+
+
+def test_both_distributions_have_one_version_and_ask_for_the_same_botocore() -> None:
+    files = [ROOT / "pyproject.toml", ROOT / "packages" / "headrace-client" / "pyproject.toml"]
+    whole, client = (tomllib.loads(path.read_text())["project"] for path in files)
+    assert client["version"] == whole["version"]
+    assert set(client["dependencies"]) <= set(whole["dependencies"])

@@ -219,6 +219,31 @@ def test_tail_ends_quietly_when_interrupted(server: ServerProcess, stream: str) 
     assert process.returncode == INTERRUPTED
 
 
+def test_tail_receives_from_a_queue_and_acknowledges_what_it_printed(server: ServerProcess) -> None:
+    kinesis = server.client("kinesis")
+    kinesis.create_stream(StreamName="queued", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    arn = kinesis.describe_stream_summary(StreamName="queued")["StreamDescriptionSummary"][
+        "StreamARN"
+    ]
+    queue = kinesis.create_queue(QueueName="jobs", StreamConfigurationList=[{"StreamARN": arn}])[
+        "QueueDescription"
+    ]["QueueARN"]
+    for text in ("one", "two", "three"):
+        kinesis.put_record(StreamName="queued", Data=text.encode(), PartitionKey=text)
+    _, lines, complained = run(server, "tail", "jobs", "--queue", "--limit", "2", "--json")
+    rows = [json.loads(line) for line in lines.splitlines()]
+    assert [row["receiveCount"] for row in rows] == [1, 1], complained
+    _, last, _ = run(server, "tail", queue, "--queue", "--drain")
+    printed = {row["data"] for row in rows} | {last.decode().strip()}
+    assert printed == {"one", "two", "three"}
+    (row,) = server.page("/_headrace/kinesis/queues")
+    assert (row["visible"], row["inFlight"]) == (0, 0)
+    code, _, complained = run(server, "tail", "nothing", "--queue")
+    assert (code, "There is no queue nothing." in complained) == (1, True)
+    code, _, complained = run(server, "tail", "jobs", "--queue", "--from", "TRIM_HORIZON")
+    assert (code, "--from does not go with --queue" in complained) == (1, True)
+
+
 # --- replay -----------------------------------------------------------------------------------
 
 

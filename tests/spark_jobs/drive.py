@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tests.spark_jobs.feed import arguments, stream
 
 
-def main(job: str, folder: Path, watermark: str) -> None:
-    module = importlib.import_module(f"spark_jobs.{job}")
+def main(name: str, folder: Path, watermark: str) -> None:
+    job = importlib.import_module(f"spark_jobs.{name}").JOB
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -22,7 +22,7 @@ def main(job: str, folder: Path, watermark: str) -> None:
         .getOrCreate()
     )
     argv = arguments(folder, "--watermark", watermark)
-    module.run(spark, stream(spark, folder / "input"), module.parse_arguments(argv))
+    job.run(spark, job.parse(argv), stream(spark, folder / "input"))
     spark.stop()
 
 

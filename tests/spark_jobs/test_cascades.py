@@ -51,7 +51,7 @@ def test_cascades_of_a_stream_out_of_order_are_those_of_pandas_in_order(
     for half in (batches[:2], batches[2:]):
         for batch in half:
             feed.put(batch)
-        dropped += cascades.run(spark, feed.stream(), cascades.parse_arguments(argv))[
+        dropped += cascades.JOB.run(spark, cascades.JOB.parse(argv), feed.stream())[
             "dropped as late"
         ]
 

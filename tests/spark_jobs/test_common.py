@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import aircraft_days, airport_board, rolling_delays, speed_view
 from spark_jobs.common import events, options, outputs, queries
+from spark_jobs.common.job import Job
 from tests.spark_jobs.feed import SCHEMA, Event, Feed, arguments, flights
 
 pytestmark = [
@@ -147,9 +148,9 @@ def test_a_cut_that_is_no_time_with_its_zone_is_refused(
     argv = ["--stream", "s", "--region", "r", "--checkpoint", "s3://b/c", "--output", "s3://b/o"]
 
     with pytest.raises(SystemExit):
-        speed_view.parse_arguments([*argv, "--since", text])
+        speed_view.JOB.parse([*argv, "--since", text])
     assert "is no ISO time with its zone, such as 2013-02-01T00:00:00Z" in capsys.readouterr().err
-    parsed = speed_view.parse_arguments([*argv, "--since", "2013-02-01T00:00:00Z"])
+    parsed = speed_view.JOB.parse([*argv, "--since", "2013-02-01T00:00:00Z"])
     assert parsed.since == "2013-02-01T00:00:00+00:00"
 
 
@@ -225,10 +226,29 @@ def test_a_job_that_keeps_a_table_refuses_a_stream(capsys: pytest.CaptureFixture
     argv = ["--stream", "s", "--region", "r", "--checkpoint", "s3://b/c"]
 
     with pytest.raises(SystemExit):
-        airport_board.parse_arguments([*argv, "--output", "kinesis://out"])
+        airport_board.JOB.parse([*argv, "--output", "kinesis://out"])
     assert "a table, which needs a folder" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        rolling_delays.parse_arguments([*argv, "--output", "kinesis://"])
+        rolling_delays.JOB.parse([*argv, "--output", "kinesis://"])
     assert "lacks the stream's name" in capsys.readouterr().err
-    parsed = aircraft_days.parse_arguments([*argv, "--output", "kinesis://out"])
+    parsed = aircraft_days.JOB.parse([*argv, "--output", "kinesis://out"])
     assert outputs.stream_of(parsed.output) == "out"
+
+
+def test_a_table_is_compacted_after_at_least_one_micro_batch(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argv = ["--stream", "s", "--region", "r", "--checkpoint", "s3://b/c", "--output", "s3://b/o"]
+
+    with pytest.raises(SystemExit):
+        airport_board.JOB.parse([*argv, "--compact-every", "0"])
+    assert "argument --compact-every: it is at least 1, not 0" in capsys.readouterr().err
+    assert airport_board.JOB.parse(argv).compact_every == 10
+
+
+def test_a_job_whose_rows_go_nowhere_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(spark, tmp_path / "input")
+    nowhere = Job("nowhere", "")
+
+    with pytest.raises(ValueError, match="Job nowhere has neither results nor a sink"):
+        nowhere.run(spark, nowhere.parse(arguments(tmp_path)), feed.stream())

@@ -110,7 +110,7 @@ class Query:
 
     def restart(self) -> None:
         argv = feed.arguments(self._folder, "--watermark", WATERMARK)
-        self._job.run(self._spark, self._feed.stream(), self._job.parse_arguments(argv))
+        self._job.run(self._spark, self._job.parse(argv), self._feed.stream())
 
     def state(self) -> Any:
         if not self._has_input:
@@ -130,7 +130,7 @@ def queries(spark: SparkSession, folder: Path, job: Any) -> Callable[[], Query]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", [departures, rolling_delays])
+@pytest.mark.parametrize("job", [departures.JOB, rolling_delays.JOB])
 def test_a_query_converges_over_micro_batches_and_restarts(
     spark: SparkSession, tmp_path: Path, job: Any
 ) -> None:
@@ -144,7 +144,7 @@ def test_a_query_without_deduplication_is_found(
     monkeypatch.setattr(events, "on_time_once", every)
     with pytest.raises(NotConverged):
         assert_converges(
-            queries(spark, tmp_path, departures),
+            queries(spark, tmp_path, departures.JOB),
             some_flights()[:1],
             restarts=False,
             examples=10,

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scripts.reference import WINDOW_COLUMNS, differing_windows, hourly_departures
 from spark_jobs import departures
-from spark_jobs.common import batches
+from spark_jobs.common import batches, outputs
 from tests.spark_jobs import feed
 
 pytestmark = [
@@ -53,7 +53,7 @@ class Source:
         self.input, self.output = folder / "input", folder / "output"
         self.input.mkdir()
         self._spark, self._numbers = spark, count()
-        self.arguments: argparse.Namespace = departures.parse_arguments(
+        self.arguments: argparse.Namespace = departures.JOB.parse(
             [
                 *("--stream", "s", "--region", "r", "--output", self.output.as_uri()),
                 *("--checkpoint", (folder / "checkpoint").as_uri()),
@@ -66,7 +66,7 @@ class Source:
 
     def run(self) -> dict[str, int]:
         reader = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        return departures.run(self._spark, reader.parquet(str(self.input)), self.arguments)
+        return departures.JOB.run(self._spark, self.arguments, reader.parquet(str(self.input)))
 
     @property
     def windows(self) -> pd.DataFrame:
@@ -234,7 +234,7 @@ def test_a_micro_batch_done_again_replaces_what_it_wrote(
 
     write(half, 7)
     write(whole, 7)
-    departures.publish(spark, source.arguments.output)
+    outputs.publish(spark, source.arguments, departures.RESULTS)
 
     assert differing_windows(expected(900), source.windows).empty
 
@@ -243,7 +243,7 @@ REQUIRED = ["--stream", "s", "--region", "r", "--output", "s3://b/o", "--checkpo
 
 
 def test_uris_get_their_slash_and_the_source_its_default() -> None:
-    arguments = departures.parse_arguments(REQUIRED)
+    arguments = departures.JOB.parse(REQUIRED)
 
     assert (arguments.output, arguments.checkpoint) == ("s3://b/o/", "s3://b/c/")
     assert (arguments.source_format, arguments.endpoint_url) == ("kinesis", None)
@@ -251,5 +251,5 @@ def test_uris_get_their_slash_and_the_source_its_default() -> None:
 
 def test_a_format_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        departures.parse_arguments([*REQUIRED, "--source-format", "x"])
+        departures.JOB.parse([*REQUIRED, "--source-format", "x"])
     assert "invalid choice: 'x'" in capsys.readouterr().err

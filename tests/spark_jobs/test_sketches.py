@@ -28,7 +28,7 @@ def test_merged_sketches_are_within_the_error_of_their_theory(
     for batch in cut(some, len(some) // 2):
         feed.put(batch)
     argv = arguments(tmp_path, "--watermark", "60 days")
-    sketches.run(spark, feed.stream(), sketches.parse_arguments(argv))
+    sketches.JOB.run(spark, sketches.JOB.parse(argv), feed.stream())
 
     def written(name: str) -> DataFrame:
         return spark.read.parquet((tmp_path / "output" / name).as_uri())
@@ -140,7 +140,7 @@ def test_the_job_finds_the_frequent_aircraft_of_all_its_micro_batches(
     for batch in cut(often, len(often) // 3):
         feed.put(batch)
     argv = arguments(tmp_path, "--watermark", "60 days")
-    sketches.run(spark, feed.stream(), sketches.parse_arguments(argv))
+    sketches.JOB.run(spark, sketches.JOB.parse(argv), feed.stream())
 
     def written(name: str) -> DataFrame:
         return spark.read.parquet((tmp_path / "output" / name).as_uri())

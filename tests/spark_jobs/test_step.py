@@ -46,7 +46,7 @@ for name, argv in json.loads(sys.argv[1]):
         put(*argv)
         continue
     print(name, end=": ", flush=True)
-    status = importlib.import_module(f"spark_jobs.{name}").main(argv)
+    status = importlib.import_module(f"spark_jobs.{name}").JOB.main(argv)
     assert status == 0, status
 """
 

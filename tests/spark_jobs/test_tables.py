@@ -45,7 +45,7 @@ def test_a_flight_is_joined_with_the_register_as_it_stands_then(
     for batch, seats in ((first, 100), (second, 200)):
         write_planes(planes, dict.fromkeys(known, seats))
         feed.put(batch)
-        fleet_enrich.run(spark, feed.stream(), fleet_enrich.parse_arguments(argv))
+        fleet_enrich.JOB.run(spark, fleet_enrich.JOB.parse(argv), feed.stream())
 
     found = table(tmp_path / "output" / "flights").set_index("event_id")["plane_seats"]
     wanted = {
@@ -98,7 +98,7 @@ def test_the_board_is_every_airports_latest_state_whatever_the_order(
         feed.put(batch)
     argv = arguments(tmp_path, "--compact-every", "2", "--watermark", "30 days")
 
-    said = airport_board.run(spark, feed.stream(), airport_board.parse_arguments(argv))
+    said = airport_board.JOB.run(spark, airport_board.JOB.parse(argv), feed.stream())
 
     board = Board(spark, (tmp_path / "output").as_uri() + "/")
     assert said["dropped as late"] == 0

@@ -60,19 +60,19 @@ def test_batch_of_the_old_and_stream_of_the_new_are_batch_of_all_and_replay_of_a
     def batch_of(before: str, name: str) -> str:
         argv = ["--archive", str(tmp_path / "archive"), "--before", before]
         output = (tmp_path / name).as_uri()
-        batch_view.run(spark, batch_view.parse_arguments([*argv, "--output", output]))
+        batch_view.JOB.run(spark, batch_view.JOB.parse([*argv, "--output", output]))
         return output
 
     def stream_of(name: str, *since: str) -> str:
         argv = arguments(tmp_path / name, "--watermark", "60 days", *since)
-        said = speed_view.run(spark, feed.stream(), speed_view.parse_arguments(argv))
+        said = speed_view.JOB.run(spark, speed_view.JOB.parse(argv), feed.stream())
         assert said["dropped as late"] == 0
         return (tmp_path / name / "output").as_uri()
 
     old, new = batch_of(CUT, "old"), stream_of("new", "--since", CUT)
     served = (tmp_path / "served").as_uri()
     argv = ["--batch", old, "--speed", new, "--output", served]
-    serve.run(spark, serve.parse_arguments(argv))
+    serve.JOB.run(spark, serve.JOB.parse(argv))
     batch_all = collected(spark.read.parquet(batch_of(END, "all")))
     replay_all = collected(speed_view.read_view(spark, stream_of("replayed") + "/"))
 
@@ -113,7 +113,7 @@ def test_with_dropped_flights_and_restarts_the_speed_view_is_of_those_kept_and_t
         # A run of its own for every two: it goes on from the checkpoint of the one before.
         for name, since in streams.items():
             argv = arguments(tmp_path / name, "--watermark", "2 hours", *since)
-            said = speed_view.run(spark, feed.stream(), speed_view.parse_arguments(argv))
+            said = speed_view.JOB.run(spark, speed_view.JOB.parse(argv), feed.stream())
             dropped += said["dropped as late"]
 
     assert dropped == 2 * kept.dropped
@@ -128,7 +128,7 @@ def test_with_dropped_flights_and_restarts_the_speed_view_is_of_those_kept_and_t
     # The next batch view reaches further and has what the stream let fall.
     assert collected(batch_view.transform(whole, END)) == plainly(some) != served
     argv = arguments(tmp_path / "wide", "--watermark", "60 days")
-    said = speed_view.run(spark, feed.stream(), speed_view.parse_arguments(argv))
+    said = speed_view.JOB.run(spark, speed_view.JOB.parse(argv), feed.stream())
     wide = speed_view.read_view(spark, (tmp_path / "wide" / "output").as_uri() + "/")
     assert said["dropped as late"] == 0
     assert collected(wide) == plainly(some)

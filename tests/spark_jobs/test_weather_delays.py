@@ -41,8 +41,8 @@ def test_late_flights_with_late_weather_are_those_of_pandas(
             feed.put(batch)
     argv = arguments(tmp_path, "--watermark", "2 hours", "--weather-stream", "weather")
 
-    said = weather_delays.run(
-        spark, feeds[0].stream(), feeds[1].stream(), weather_delays.parse_arguments(argv)
+    said = weather_delays.JOB.run(
+        spark, weather_delays.JOB.parse(argv), feeds[0].stream(), feeds[1].stream()
     )
 
     assert kept[0].dropped > 20
@@ -65,8 +65,8 @@ def test_poison_is_quarantined_by_stream_and_counted(spark: SparkSession, tmp_pa
     argv = arguments(tmp_path, "--quarantine", (tmp_path / "bad").as_uri())
     argv += ["--weather-stream", "weather"]
 
-    said = weather_delays.run(
-        spark, feeds[0].stream(), feeds[1].stream(), weather_delays.parse_arguments(argv)
+    said = weather_delays.JOB.run(
+        spark, weather_delays.JOB.parse(argv), feeds[0].stream(), feeds[1].stream()
     )
 
     assert said == {

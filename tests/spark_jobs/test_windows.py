@@ -32,10 +32,10 @@ def test_rolling_windows_of_late_flights_are_those_of_pandas_and_of_no_dropped_o
     for batch in batches:
         feed.put(batch)
 
-    said = rolling_delays.run(
+    said = rolling_delays.JOB.run(
         spark,
+        rolling_delays.JOB.parse(arguments(tmp_path, "--watermark", WATERMARK)),
         feed.stream(),
-        rolling_delays.parse_arguments(arguments(tmp_path, "--watermark", WATERMARK)),
     )
 
     assert expected.dropped > 20
@@ -71,7 +71,7 @@ def test_sessions_of_late_flights_are_those_of_pandas_each_once(
     for half in (batches[:2], batches[2:]):
         for batch in half:
             feed.put(batch)
-        run = aircraft_days.run(spark, feed.stream(), aircraft_days.parse_arguments(argv))
+        run = aircraft_days.JOB.run(spark, aircraft_days.JOB.parse(argv), feed.stream())
         said = {"dropped as late": said["dropped as late"] + run["dropped as late"]}
 
     assert said["dropped as late"] == expected.dropped > 20
@@ -103,7 +103,7 @@ def test_what_is_no_flight_is_quarantined_with_its_reason_and_counted(
     feed.put([*poison, flight])
     argv = arguments(tmp_path, "--quarantine", (tmp_path / "quarantine").as_uri())
 
-    said = rolling_delays.run(spark, feed.stream(), rolling_delays.parse_arguments(argv))
+    said = rolling_delays.JOB.run(spark, rolling_delays.JOB.parse(argv), feed.stream())
 
     assert said == {"read": 9, "unreadable": 8, "dropped as late": 0, "quarantined": 8}
     found = table(tmp_path / "quarantine")

@@ -61,7 +61,7 @@ def feed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Feed:
 def run(job: Any, spark: SparkSession, feed: Feed, folder: Path, *more: str) -> dict[str, int]:
     argv = arguments(folder, "--watermark", year.WATERMARK, *more)
     started_s = time.monotonic()
-    said = job.run(spark, feed.stream(), job.parse_arguments(argv))
+    said = job.JOB.run(spark, job.JOB.parse(argv), feed.stream())
     log.info("%s: %s in %.0f s", job.__name__, said, time.monotonic() - started_s)
     return said
 
@@ -110,8 +110,8 @@ def test_weather_delays(spark: SparkSession, feed: Feed, tmp_path: Path) -> None
     argv = arguments(tmp_path, "--watermark", year.WATERMARK, "--weather-stream", "w")
     started_s = time.monotonic()
 
-    said = weather_delays.run(
-        spark, feed.stream(), weather.stream(), weather_delays.parse_arguments(argv)
+    said = weather_delays.JOB.run(
+        spark, weather_delays.JOB.parse(argv), feed.stream(), weather.stream()
     )
 
     log.info("weather_delays: %s in %.0f s", said, time.monotonic() - started_s)
@@ -215,7 +215,7 @@ def test_views(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     batch_argv = ["--archive", str(archive), "--before", MIDDLE]
     batch_argv += ["--output", (tmp_path / "batch").as_uri()]
     started_s = time.monotonic()
-    batch_view.run(spark, batch_view.parse_arguments(batch_argv))
+    batch_view.JOB.run(spark, batch_view.JOB.parse(batch_argv))
     log.info("batch_view in %.0f s", time.monotonic() - started_s)
     dropped(run(speed_view, spark, feed, tmp_path / "new", "--since", MIDDLE))
     # replay.py is speed_view without a cut; its watermark is wide enough for the latest.
@@ -224,9 +224,7 @@ def test_views(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
     assert said["dropped as late"] == 0
     serve_argv = ["--batch", (tmp_path / "batch").as_uri()]
     serve_argv += ["--speed", (tmp_path / "new" / "output").as_uri()]
-    serve.run(
-        spark, serve.parse_arguments([*serve_argv, "--output", (tmp_path / "served").as_uri()])
-    )
+    serve.JOB.run(spark, serve.JOB.parse([*serve_argv, "--output", (tmp_path / "served").as_uri()]))
     every = reference.kept([[e for b in year.batches() for e in b]], year.DELAY).rows
     assert len(every) == FLIGHTS_IN_YEAR
     kept = year.kept().rows

@@ -2,12 +2,13 @@
 
 Run as a module it answers requests on its standard input, one JSON document a line: {"argv", "log", "cwd", "env"}. It
 answers with the pid of a new process, which has a session of its own, as if it had been started from a shell. It ends
-when its input does.
+when its input does, as when a signal ends the tests' run; its clouds end with it.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 ROOT = Path(__file__).parents[2]
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _IMPORTED = ("headrace.cli.commands", "headrace.cli.run", "headrace.cloud")
 
 
@@ -44,7 +46,7 @@ class WarmServer:
         return ForkedProcess(int(self._process.stdout.readline()))
 
     def stop(self) -> None:
-        """End the process; the clouds that it has started go on."""
+        """End the process and, with it, its clouds."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -91,10 +93,23 @@ def warm_server(python: str) -> WarmServer:
     return _servers[python]
 
 
-def become_cloud(arguments: Sequence[str], log: str) -> NoReturn:
-    """Make this forked process `headrace ARGUMENTS`, in a session of its own; both outputs go to the end of `log`."""
+def end_with(parent: int) -> None:
+    """Let the kernel stop this forked process (SIGTERM) when `parent`, which has forked it, ends."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    # It may have ended before.
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def become_cloud(arguments: Sequence[str], log: str, parent: int) -> NoReturn:
+    """Make this forked process `headrace ARGUMENTS`, in a session of its own; both outputs go to the end of `log`.
+
+    It ends with `parent`, the process that has forked it.
+    """
     code = 1
     try:
+        end_with(parent)
         os.setsid()
         with Path(log).open("ab") as sink, Path(os.devnull).open("rb") as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -123,6 +138,7 @@ def _serve() -> None:
     # The kernel takes the children's ends.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getpid()
     while line := sys.stdin.readline():
         request = json.loads(line)
         pid = os.fork()
@@ -132,7 +148,7 @@ def _serve() -> None:
             os.chdir(request["cwd"])
             os.environ.clear()
             os.environ.update(request["env"])
-            become_cloud(request["argv"], request["log"])
+            become_cloud(request["argv"], request["log"], parent)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 

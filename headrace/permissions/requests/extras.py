@@ -19,6 +19,7 @@ _TAGS_ONLY = ("Tag", "AddTags", "CreateTags", "PutBucketTagging")
 # (CreateStream: "you must also have the kinesis:AddTagsToStream permission").
 _TAGGING: dict[tuple[str, str], str] = {
     ("kinesis", "CreateStream"): "kinesis:AddTagsToStream",
+    ("kinesis", "CreateQueue"): "kinesis:TagResource",
     ("kinesis", "RegisterStreamConsumer"): "kinesis:TagResource",
     ("firehose", "CreateDeliveryStream"): "firehose:TagDeliveryStream",
     ("lambda", "CreateFunction"): "lambda:TagResource",
@@ -89,6 +90,7 @@ def tag_permissions(request: Request, resources: tuple[str, ...]) -> Iterator[Re
 def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ARNs of the tagged resources, with `*` for ids that new resources do not have yet."""
     made = {
+        ("kinesis", "CreateQueue"): request.arn("kinesis", "queue/*"),
         ("kinesis", "RegisterStreamConsumer"): f"{request.text('StreamARN')}/consumer/{request.text('ConsumerName')}:*",
         ("lambda", "CreateEventSourceMapping"): request.arn("lambda", "event-source-mapping:*"),
         ("emr", "RunJobFlow"): request.arn("elasticmapreduce", "cluster/*"),

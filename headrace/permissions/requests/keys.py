@@ -1,6 +1,7 @@
 """The KMS actions that a request needs because its resource is encrypted with a customer's key.
 
 Sources: streams/latest/dev/permissions-user-key-KMS.html, AmazonS3/latest/userguide/UsingKMSEncryption.html,
+streams/latest/dev/queues-iam.html,
 AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html, sns/latest/dg/sns-key-management.html,
 secretsmanager/latest/userguide/security-encryption.html, firehose/latest/dev/encryption.html (of PutRecord's callers:
 AWS's notice of April 2026, github.com/ministryofjustice/modernisation-platform/issues/12960),
@@ -26,6 +27,8 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "kinesis:PutRecords": _WRITES,
     "kinesis:GetRecords": _READS,
     "kinesis:SubscribeToShard": _READS,
+    "kinesis:ReceiveQueueRecords": _READS,
+    "kinesis:ReceiveDeadLetterQueueRecords": _READS,
     "s3:PutObject": _WRITES,
     "s3:GetObject": _READS,
     "s3:GetObjectVersion": _READS,
@@ -157,4 +160,6 @@ def _context(
     service = permission.action.partition(":")[0]
     if service == "s3":
         resource = request.find("s3", "key scope", resource) or resource
+    elif ":queue/" in resource and service == "kinesis":
+        resource = request.find("kinesis", "queue's stream", resource) or resource
     return keys_of_service(service, request.account, request.region, resource)

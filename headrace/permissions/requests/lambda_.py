@@ -117,12 +117,26 @@ def kinesis_permissions(request: Request) -> tuple[RequiredPermission, ...] | No
                 action, (request.find("kinesis", "consumer", consumer) or f"{consumer}:*",)
             ),
         )
+    if operation == "CreateQueue":
+        return (
+            # The id, which ends the ARN, does not exist yet.
+            RequiredPermission(action, (request.arn("kinesis", "queue/*"),)),
+            RequiredPermission("kinesis:AssociateStreamsWithQueue", _streams_of_queue(request)),
+        )
     if operation in ("StartStreamEncryption", "StopStreamEncryption"):
         return _encryption_permissions(request, action, stream)
     if operation in ("GetRecords", "ListShards", "SubscribeToShard") or operation in _ON_STREAM:
         resource = request.text("ConsumerARN") or stream
         return (RequiredPermission(action, (resource,)),) if resource else None
     return None
+
+
+def _streams_of_queue(request: Request) -> tuple[str, ...]:
+    """Return the ARNs of the streams that a new queue is to read."""
+    listed: Any = request.parameters.get("StreamConfigurationList")
+    entries = cast("list[Any]", listed) if isinstance(listed, list) else []
+    given = [cast("Mapping[str, Any]", one) for one in entries if isinstance(one, Mapping)]
+    return tuple(str(one["StreamARN"]) for one in given if one.get("StreamARN")) or ("*",)
 
 
 def _stream_named(request: Request) -> str:

@@ -12,8 +12,9 @@ from headrace.core.arn import make_arn
 # iterator the stream, ("kms", "alias", "alias/x") the key, ("secretsmanager", "secret", NAME), ("cloudformation",
 # "stack", NAME), ("iam", "role", NAME), ("iam", "instance profile", NAME) the profile's role, ("lambda", "mapping",
 # UUID) the mapping's function, ("kinesis", "consumer", STREAM_ARN/NAME), (SERVICE, "key", ARN) the customer's key that
-# something is encrypted with; ("s3", "key scope", ARN of an object) the bucket, where one key of the bucket's serves
-# for all its objects; ("s3", "upload key", "ARN UPLOAD") the key of an upload.
+# something is encrypted with; ("kinesis", "queue's stream", ARN of a queue) the stream; ("s3", "key scope", ARN of an
+# object) the bucket, where one key of the bucket's serves for all its objects; ("s3", "upload key", "ARN UPLOAD") the
+# key of an upload.
 # Of ("s3", "owner", BUCKET) it finds the account. None where there is none.
 Find = Callable[[str, str, str], str | None]
 

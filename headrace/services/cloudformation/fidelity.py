@@ -29,7 +29,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "DeleteStack": {
         "DeploymentConfig": "ignored",
     },
-    "ContinueUpdateRollback": {"RoleARN": "ignored"},
+    "ContinueUpdateRollback": {"ForceRollback": "ignored", "RoleARN": "ignored"},
     "RollbackStack": {
         "DeploymentConfig": "ignored",
         "RoleARN": "ignored",

@@ -179,7 +179,7 @@ def _reduce_table(table: Any) -> Any:
 @stored_as("dynamodb_table")
 def empty_table(kind: type, rows_id: int) -> Any:
     """Return a table whose attributes and rows are still to be loaded."""
-    from moto.dynamodb.models import Table
+    from moto.dynamodb.models.table import Table
 
     rows: Any = pickles.rows_with_id(TableRows, rows_id)
     rows.table = pickles.shell(kind, Table, kept=rows, items=defaultdict(dict))

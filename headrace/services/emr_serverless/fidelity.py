@@ -34,6 +34,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "StartJobRun": {
         # The classifications spark-defaults and spark-driver-log4j2 reach the job, and logs go to the S3 logUri.
         "configurationOverrides": "stored",
+        "flexExecution": "ignored",
     },
     "GetDashboardForJobRun": {"attempt": "ignored", "accessSystemProfileLogs": "ignored"},
 }

@@ -26,7 +26,10 @@ from headrace.services.kinesis.fast_path import RawRequests
 from headrace.services.kinesis.fault_targets import fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
-from headrace.services.kinesis.profile import PROFILE
+from headrace.services.kinesis.profile import PROFILE, QUEUE_DATA
+from headrace.services.kinesis.queues.page import queues_page
+from headrace.services.kinesis.queues.queues import Queues
+from headrace.services.kinesis.queues.store import QueueStore
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.shards.growth import Growth
 from headrace.services.kinesis.shards.retention import Retention
@@ -72,6 +75,7 @@ def build_kinesis(
         subscriptions=subscriptions,
         pushes=Pushes(clock, registry),
         reader=KinesisReader(clock, registry, consumers),
+        queues=Queues(QueueStore(database), registry, clock, ids, key=key, delay_ms=state_delay_ms),
         supervisor=supervisor,
         workers=_workers,
         flusher=Flusher() if fsync else None,
@@ -100,8 +104,9 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         fidelity=FIDELITY,
         raw=RawRequests(kinesis).answer_raw,
         # A put writes to the page cache only; with `durability=fsync` the response waits for the disk, not the thread.
-        inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
+        inline=frozenset({"GetRecords", "PutRecord", "PutRecords", *QUEUE_DATA}),
         subject=functools.partial(fault_target, kinesis),
+        pages=[queues_page(kinesis.queues, kinesis.clock)],
         shards_by_stream=functools.partial(shards_by_stream, kinesis),
         policy_of=kinesis.policy_of,
         key_of=lambda _, arn: (kinesis.key_of(arn.partition("/consumer/")[0]), "", ""),

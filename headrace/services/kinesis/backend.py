@@ -19,6 +19,7 @@ from headrace.services.kinesis.consumers.subscriptions import Subscriptions
 from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import invalid_argument, not_active, stream_not_found
+from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.registry import StreamRegistry, key_of_arn
 from headrace.services.kinesis.state import Consumer, Stream
 from headrace.services.kinesis.store import AccountSettings, StreamStore
@@ -59,6 +60,7 @@ class Kinesis:
         subscriptions: Subscriptions,
         pushes: Pushes,
         reader: KinesisReader,
+        queues: Queues,
         supervisor: Supervisor,
         workers: Callable[[Kinesis], Sequence[Worker]],
         flusher: Flusher | None = None,
@@ -85,6 +87,7 @@ class Kinesis:
         self.subscriptions = subscriptions
         self.pushes = pushes
         self.reader = reader
+        self.queues = queues
         self.flusher = flusher
         self.throttle = throttle
         self.metrics = metrics
@@ -104,11 +107,13 @@ class Kinesis:
             self.registry.add(stream)
             if stream.latest_status == "DELETING":
                 self._deleting.add(stream.stream_id)
+        self.queues.start(self._supervisor)
         self._running = [self._supervisor.start(worker) for worker in self._workers(self)]
 
     def stop(self) -> None:
         """Stop the workers, which could open another shard's log, and close the logs."""
         self._supervisor.stop_each(self._running)
+        self.queues.stop()
         if self.flusher is not None:
             self.flusher.stop()
         try:
@@ -180,14 +185,18 @@ class Kinesis:
         return self.registry.find_arn(arn)
 
     def key_of(self, arn: str) -> str:
-        """Return the ARN of the customer managed key that encrypts a stream, or "" when there is none."""
-        stream = self.find_arn(arn)
+        """Return the ARN of the customer managed key of a stream, or of a queue's stream; "" when there is none."""
+        opened = self.queues.by_arn(arn)
+        stream = self.find_arn(arn) if opened is None else opened.stream
         if stream is None or not stream.key_id:
             return ""
         return self.registry.keys.arn_of(stream.key_id, stream.account, stream.region)
 
     def policy_of(self, arn: str) -> str | None:
-        """Return the JSON policy of a stream or a consumer, or None when it has none."""
+        """Return the JSON policy of a stream, a consumer or a queue, or None when it has none."""
+        opened = self.queues.by_arn(arn)
+        if opened is not None:
+            return opened.queue.policy
         if "/consumer/" in arn:
             consumer = self.consumers.by_arn(arn, self.clock.now_ms())
             return None if consumer is None else consumer.policy

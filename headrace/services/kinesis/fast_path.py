@@ -1,4 +1,4 @@
-"""Answers requests before the generic decoder reads them: puts and reads in the form of SDKs, and SubscribeToShard."""
+"""Answers requests before the generic decoder reads them: puts, reads and receives, and SubscribeToShard."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headrace.services.kinesis.consumers import subscribe
 from headrace.services.kinesis.data_path import cbor_wire, json_wire
 from headrace.services.kinesis.data_path.cbor_wire import CBOR
 from headrace.services.kinesis.data_path.json_wire import JSON
+from headrace.services.kinesis.queues import receiving
 
 _PREFIX = "Kinesis_20131202."
 _SUBSCRIBE = _PREFIX + "SubscribeToShard"
@@ -53,4 +54,7 @@ class RawRequests:
                 return _USUAL_JSON[target](self._kinesis, request.body, call)
             except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
                 return None
+        operation = target.removeprefix(_PREFIX)
+        if operation in receiving.RECEIVES and target != operation:
+            return receiving.answer(self._kinesis, request, call, operation)
         return subscribe.answer(self._kinesis, request, call) if target == _SUBSCRIBE else None

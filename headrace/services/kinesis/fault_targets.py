@@ -26,6 +26,9 @@ def fault_target(
     params = codec_json.decode_input("kinesis", action, request.body, content_type)
     if action == "GetRecords":
         return _of_iterator(kinesis, params, call)
+    if "QueueARN" in params:
+        opened = kinesis.queues.by_arn(str(params["QueueARN"]))
+        return ("", "") if opened is None else (opened.stream.name, "")
     name = _stream_name(params)
     shard = ""
     if action == "PutRecord":

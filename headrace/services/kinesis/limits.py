@@ -28,6 +28,12 @@ CONSUMERS_PER_ADVANTAGE_STREAM = 50
 CONSUMERS_CREATING = 5
 STREAMS_CREATING = 5
 LIST_CONSUMERS_DEFAULT = 100
+# Queues: queues-quotas.html. Those that are CREATING or DELETING are counted over an account and Region.
+QUEUES_CHANGING = 5
+QUEUE_IN_FLIGHT = 120_000
+QUEUE_VISIBLE_SHOWN = 1_000_000
+# Assumed: the page that ListQueues returns without MaxResults.
+LIST_QUEUES_DEFAULT = 100
 SUBSCRIPTION_LIFE_MS = 300_000
 # AWS refuses a second SubscribeToShard within this time; after it, the second one takes over.
 SUBSCRIPTION_EXCLUSIVE_MS = 5_000

@@ -12,6 +12,7 @@ from headrace.core.ports import Metric
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.consumers.subscriptions import SentEvent
 from headrace.services.kinesis.counters import Key, Stat
+from headrace.services.kinesis.queues.metrics import queue_metrics
 from headrace.services.kinesis.shards.growth import Growth
 from headrace.services.kinesis.state import Stream
 
@@ -48,7 +49,16 @@ class MinuteMetrics:
             arrived, records = (_total(counted, n) for n in ("IncomingBytes", "IncomingRecords"))
             self._growth.note_minute(stream, arrived, records, now_ms)
         self._growth.forget_deleted()
+        self._put_of_queues(minute_ms, now_ms)
         return (MINUTE_MS - kinesis.clock.now_ms() % MINUTE_MS) / 1000
+
+    def _put_of_queues(self, minute_ms: int, now_ms: int) -> None:
+        kinesis = self._kinesis
+        for opened in kinesis.queues.all():
+            found = queue_metrics(opened, NAMESPACE, minute_ms, now_ms)
+            if kinesis.metrics is not None and found:
+                queue = opened.queue
+                kinesis.metrics.put(found, account=queue.account, region=queue.region)
 
 
 def _total(counted: Mapping[Key, Stat], name: str) -> int:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import limit_exceeded
-from headrace.services.kinesis.limits import DAY_MS, ON_DEMAND_STREAM_QUOTA, SHARD_QUOTA
+from headrace.services.kinesis.limits import (
+    CONSUMERS_PER_ADVANTAGE_STREAM,
+    CONSUMERS_PER_STREAM,
+    DAY_MS,
+    ON_DEMAND_STREAM_QUOTA,
+    SHARD_QUOTA,
+)
 from headrace.services.kinesis.state import Stream
 
 
@@ -32,6 +38,14 @@ def check_on_demand_quota(kinesis: Kinesis, call: Call) -> None:
             f"This request would exceed the on-demand stream limit for the account {call.account} in {call.region}."
             f" Current on-demand stream count for the account: {current}. Limit: {ON_DEMAND_STREAM_QUOTA}."
         )
+
+
+def consumer_quota(kinesis: Kinesis, stream: Stream, now_ms: int) -> int:
+    """Return how many consumers a stream may have; its queues count too (queues-quotas.html)."""
+    advantage = stream.mode == "ON_DEMAND" and kinesis.account_settings.is_committed(
+        stream.account, stream.region, now_ms
+    )
+    return CONSUMERS_PER_ADVANTAGE_STREAM if advantage else CONSUMERS_PER_STREAM
 
 
 def check_shard_quota(kinesis: Kinesis, call: Call, more: int) -> None:

@@ -9,8 +9,6 @@ import base64
 import hashlib
 from typing import Any, cast
 
-from moto.kinesisanalyticsv2.models import FAKE_VPC_ID
-
 from headrace.aws.calls.errors import AwsError
 
 NETWORKS = "VpcConfigurationDescriptions"
@@ -69,6 +67,8 @@ def updated(
 
 def vpc(network: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a VpcConfiguration; moto has a single VPC."""
+    from moto.kinesisanalyticsv2.models import FAKE_VPC_ID
+
     return {
         "VpcId": FAKE_VPC_ID,
         "SubnetIds": network["SubnetIds"],

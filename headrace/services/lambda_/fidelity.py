@@ -28,6 +28,8 @@ _FUNCTION: dict[str, FidelityLevel] = {
     # Functions get Sampled=1 in the trace header, but no trace is stored.
     "TracingConfig.Mode": "stored",
     "DurableConfig": "ignored",
+    "RuntimeConfig": "ignored",
+    "AcceleratorConfig": "ignored",
     "CapacityProviderConfig": "ignored",
 }
 # The package is always a copy of the object's current version.

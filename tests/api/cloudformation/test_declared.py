@@ -264,8 +264,8 @@ def test_unknown_types_are_refused_with_whose_fault_they_are(cfn: Any) -> None:
         cfn.create_stack(StackName="s", TemplateBody=json.dumps(body))
     assert caught.value.response["Error"]["Message"] == (
         "Template format error: Unrecognized resource types: [AWS::GameLift::Fleet, AWS::SQS::Queu,"
-        " AWS::Sausage::Maker] (AWS has AWS::GameLift::Fleet, which headrace does not support; AWS has"
-        " no such types: AWS::SQS::Queu, AWS::Sausage::Maker; nearest: AWS::SQS::Queue)"
+        " AWS::Sausage::Maker] (AWS has AWS::GameLift::Fleet, which headrace does not support; not in"
+        " headrace: AWS::SQS::Queu, AWS::Sausage::Maker; nearest: AWS::SQS::Queue)"
     )
 
 

@@ -194,3 +194,64 @@ def test_a_throughput_that_a_provisioned_stream_cannot_have_is_taken_back(cfn: A
     assert create(cfn, template(S=stream("cool")), "cool") == "CREATE_COMPLETE"
     warm = template(S=stream("cool", WarmThroughputMiBps=1))
     assert update(cfn, warm, "cool") == "UPDATE_ROLLBACK_COMPLETE"
+
+
+def queue(name: str = "jobs", **properties: Any) -> dict[str, Any]:
+    return {
+        "Type": "AWS::Kinesis::Queue",
+        "Properties": {
+            "QueueName": name,
+            "StreamConfigurationList": [
+                {
+                    "StreamARN": {"Fn::GetAtt": ["Stream", "Arn"]},
+                    "StartingPosition": {"Type": "AT_TIMESTAMP", "Timestamp": "1600000000"},
+                }
+            ],
+            **properties,
+        },
+    }
+
+
+def on_demand() -> dict[str, Any]:
+    mode = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+    return {"Type": "AWS::Kinesis::Stream", "Properties": {"Name": "flights", **mode}}
+
+
+def test_a_queue_is_made_changed_replaced_and_deleted(cfn: Any, kinesis: Any):
+    attributes = {
+        "VisibilityTimeoutSeconds": "5",
+        "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": "2"},
+    }
+    tags = [{"Key": "a", "Value": "1"}]
+    body = template(Stream=on_demand(), Queue=queue(QueueAttributes=attributes, Tags=tags))
+    body["Outputs"] = {
+        "Ref": {"Value": {"Ref": "Queue"}},
+        "Arn": {"Value": {"Fn::GetAtt": ["Queue", "QueueARN"]}},
+    }
+    assert create(cfn, body) == "CREATE_COMPLETE"
+    arn = physical(cfn, "Queue")
+    outputs = cfn.describe_stacks(StackName="s")["Stacks"][0]["Outputs"]
+    assert {output["OutputValue"] for output in outputs} == {arn}
+    found = kinesis.describe_queue(QueueARN=arn)["QueueDescription"]
+    (configuration,) = found["StreamConfigurationList"]
+    assert configuration["StartingPosition"]["Type"] == "AT_TIMESTAMP"
+    assert found["QueueAttributes"] == {
+        "VisibilityTimeoutSeconds": 5,
+        "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 2},
+    }
+    assert users_tags(kinesis, arn) == [{"Key": "a", "Value": "1"}]
+    body["Resources"]["Queue"] = queue(Tags=[{"Key": "b", "Value": "2"}])
+    assert update(cfn, body) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Queue") == arn
+    found = kinesis.describe_queue(QueueARN=arn)["QueueDescription"]
+    assert found["QueueAttributes"] == {
+        "VisibilityTimeoutSeconds": 30,
+        "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 6},
+    }
+    assert users_tags(kinesis, arn) == [{"Key": "b", "Value": "2"}]
+    body["Resources"]["Queue"] = queue("other")
+    assert update(cfn, body) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Queue") != arn
+    cfn.delete_stack(StackName="s")
+    wait_until(lambda: not kinesis.list_streams()["StreamNames"])
+    assert kinesis.list_queues()["QueueSummaries"] == []

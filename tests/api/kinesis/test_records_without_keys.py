@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 import cbor2
 import pytest
 
 from headrace.cli.tail import _line
+from headrace.client.records import Record as ClientRecord
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose import transform
 from headrace.services.firehose.records import Record
@@ -86,6 +86,9 @@ def test_firehoses_functions_and_tail_have_no_key() -> None:
     for source, key in ((KEYLESS, None), (KEYED, "k")):
         sent = transform._sent(Record(b"x", source, "shardId-0"), of_stream=True)
         assert sent["kinesisRecordMetadata"].get("partitionKey") == key
-    record: dict[str, Any] = {"Data": b"x", "SequenceNumber": "1"}
-    record["ApproximateArrivalTimestamp"] = datetime.now(UTC)
-    assert "partitionKey" not in json.loads(_line("shardId-0", record, as_json=True))
+    for client_record, has_key in (
+        (ClientRecord(b"x", "", "1", 0, 1.0), False),
+        (ClientRecord(b"x", "k", "1", 0, 1.0), True),
+    ):
+        shown = json.loads(_line("shardId-0", client_record, as_json=True))
+        assert ("partitionKey" in shown) == has_key

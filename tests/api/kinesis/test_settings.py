@@ -176,6 +176,14 @@ class TestBehaviour:
         streams.create()
         error = failure(kinesis.list_channels)
         assert error.code == "UnknownOperationException"
+        assert error.message == "headrace does not implement kinesis:ListChannels"
+
+    def test_an_operation_that_botocore_does_not_know_is_named_too(self, streams: Streams):
+        status, answer = streams.raw("ListTeapots", {})
+        assert (status, answer["__type"]) == (400, "UnknownOperationException")
+        assert answer["message"].startswith(
+            "headrace does not implement kinesis:ListTeapots: botocore"
+        )
 
     def test_settings_outlast_a_restart(
         self, streams: Streams, kinesis: Any, cloud: InProcessCloud

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.lambda_.consumer import Consumer
 from tests.support.lambda_lab import LambdaLab
 
 
@@ -27,3 +28,8 @@ def lab(tmp_path: Path) -> Iterator[LambdaLab]:
 @pytest.fixture
 def client(shared_lab: LambdaLab) -> Any:
     return shared_lab.client()
+
+
+@pytest.fixture
+def consumer(lab: LambdaLab) -> Consumer:
+    return Consumer(lab)

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.api.lambda_.test_event_source_mappings import Consumer, consumer, get
+from tests.api.lambda_.consumer import Consumer, get
 from tests.support.lambda_lab import LambdaLab, json_lines
 from tests.support.server import wait_until
 from tests.support.streams import STREAM_ARN
-
-__all__ = ["consumer"]
 
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:work"
 CONSUMER = f"{STREAM_ARN}/consumer/fast:1"

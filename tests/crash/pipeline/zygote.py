@@ -62,12 +62,13 @@ def serve(clock_file: Path) -> None:
     _load()
     use_clock(clock_file)
     _say({"ready": os.getpid()})
+    parent = os.getpid()
     for line in sys.stdin:
         wish = json.loads(line)
         if "start" in wish:
             pid = os.fork()
             if pid == 0:
-                become_cloud(wish["start"], wish["log"])
+                become_cloud(wish["start"], wish["log"], parent)
             answer = {"pid": pid}
         else:
             answer = {"status": os.waitstatus_to_exitcode(os.waitpid(wish["wait"], 0)[1])}

@@ -21,7 +21,7 @@ def newer_botocore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """CloudFormation's model as of a botocore that has two parameters more, one of them inside a list."""
     description: Any = copy.deepcopy(model.service_description("cloudformation"))
     shapes = description["shapes"]
-    shapes["ContinueUpdateRollbackInput"]["members"]["ForceRollback"] = {"shape": "StackName"}
+    shapes["ContinueUpdateRollbackInput"]["members"]["BrewTea"] = {"shape": "StackName"}
     shapes["Tag"]["members"]["Colour"] = {"shape": "StackName"}
     later = model.ServiceModel(description, service_name="cloudformation")
     newer_parameters.newer_parameters.cache_clear()
@@ -38,7 +38,7 @@ def test_newer_parameters_are_told_as_ignored():
     table = newer_parameters.with_newer(
         "cloudformation", names, {"CreateStack": {"RoleARN": "stored"}}
     )
-    assert table["ContinueUpdateRollback"] == {"ForceRollback": "ignored"}
+    assert table["ContinueUpdateRollback"] == {"BrewTea": "ignored"}
     assert table["CreateStack"] == {"Tags[].Colour": "ignored", "RoleARN": "stored"}
 
 
@@ -46,7 +46,7 @@ def test_newer_parameters_are_told_as_ignored():
 def test_strict_refuses_newer_parameters():
     strictness = Strictness.of("cloudformation", ACTIONS, {})
     strictness.check("CreateStack", {"Tags": [{"Key": "a", "Value": "b"}]})
-    with pytest.raises(AwsError, match="ForceRollback"):
-        strictness.check("ContinueUpdateRollback", {"ForceRollback": "true"})
+    with pytest.raises(AwsError, match="BrewTea"):
+        strictness.check("ContinueUpdateRollback", {"BrewTea": "true"})
     with pytest.raises(AwsError, match=r"Tags\[\]\.Colour"):
         strictness.check("CreateStack", {"Tags": [{"Key": "a", "Colour": "b"}]})

@@ -152,3 +152,13 @@ def test_who_imports_a_service_holds_the_order_of_requests_first(
     lab.client("kms").list_keys()
     assert owned
     assert all(owned)
+
+
+def test_building_a_cloud_does_not_import_moto() -> None:
+    """moto takes a second to import: a cloud answers for its own services before."""
+    program = (
+        "import sys\n"
+        "import headrace.cloud\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] == 'moto']\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

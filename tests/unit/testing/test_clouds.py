@@ -11,6 +11,7 @@ import sys
 import unittest
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -282,7 +283,7 @@ def test_the_deadline_hides_no_loss_and_the_message_names_exception_and_record(
             here.until_drained(timeout_s=0)
         here.advance(hours=30)
         headrace.testing.until(
-            lambda: not here.page("lambda/mappings")["mappings"][0]["waiting"], what="expiry"
+            lambda: here.page("lambda/mappings")["mappings"][0]["expired"], what="expiry"
         )
         # Nothing waits any more when the deadline has passed, as after an advance that took all the time.
         with pytest.raises(headrace.testing.RecordsExpired, match=cause):
@@ -348,3 +349,56 @@ def test_later_clouds_are_quick_beside_the_first() -> None:
     # The goals, 300 and 30 ms, are of a quiet machine: scripts/bench testing. Here only that they are of that kind.
     assert first < 3
     assert min(later) < 0.1
+
+
+def queue_of(kinesis: Any) -> str:
+    """Make the stream `orders` with the queue `jobs`; return the queue's ARN."""
+    kinesis.create_stream(StreamName="orders", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+    queue = kinesis.create_queue(
+        QueueName="jobs", StreamConfigurationList=[{"StreamARN": stream["StreamARN"]}]
+    )
+    return str(queue["QueueDescription"]["QueueARN"])
+
+
+def test_a_queue_with_a_consumer_is_waited_for() -> None:
+    with cloud() as here:
+        kinesis = here.client("kinesis")
+        queue = queue_of(kinesis)
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        here.until_drained(timeout_s=5)  # nobody receives from it
+        (record,) = kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]
+        with pytest.raises(
+            headrace.testing.NotInTime, match="0 records of orders wait in queue jobs, and 1 are in"
+        ):
+            here.until_drained(timeout_s=0.2)
+        # Its time was not moved on: the record is still in flight.
+        assert here.page("kinesis/queues")[0]["inFlight"] == 1
+        entry = [{"ReceiptHandle": record["ReceiptHandle"]}]
+        kinesis.acknowledge_queue_records(QueueARN=queue, Entries=entry)
+        here.until_drained(timeout_s=5)
+
+
+def test_a_receive_by_the_hosts_of_aws_reaches_the_cloud() -> None:
+    hosts: list[str] = []
+
+    def note(request: Any, **_: Any) -> None:
+        hosts.append(str(urlsplit(request.url).hostname))
+
+    EARLY.meta.events.register("before-send.*", note)
+    try:
+        with cloud():
+            queue = queue_of(EARLY)
+            EARLY.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+            hosts.clear()
+            assert len(EARLY.receive_queue_records(QueueARN=queue)["QueueRecords"]) == 1
+            EARLY.describe_queue(QueueARN=queue)
+            EARLY.list_queues()
+    finally:
+        EARLY.meta.events.unregister("before-send.*", note)
+    label = queue.rpartition("/")[2]
+    assert hosts == [
+        f"{label}.data-kinesis-queues.us-east-1.amazonaws.com",
+        f"{label}.control-kinesis-queues.us-east-1.amazonaws.com",
+        "kinesis-queues.us-east-1.amazonaws.com",
+    ]

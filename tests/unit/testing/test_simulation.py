@@ -374,3 +374,65 @@ def test_another_threads_sleep_is_none_of_the_simulations() -> None:
         assert here.clock.now_ms() == before_ms
         time.sleep(90)
         assert here.clock.now_ms() == before_ms + 90_000
+
+
+def test_a_queue_in_virtual_time() -> None:
+    with simulation(seed=7) as cloud:
+        kinesis = cloud.client("kinesis")
+        kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        stream = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+        queue = kinesis.create_queue(
+            QueueName="q", StreamConfigurationList=[{"StreamARN": stream["StreamARN"]}]
+        )["QueueDescription"]["QueueARN"]
+        began_us = cloud.clock.now_us
+
+        def receive(wait_s: int) -> tuple[list[int], float]:
+            records = kinesis.receive_queue_records(QueueARN=queue, WaitTimeSeconds=wait_s)
+            handles[:] = [{"ReceiptHandle": r["ReceiptHandle"]} for r in records["QueueRecords"]]
+            counts = [record["ReceiveCount"] for record in records["QueueRecords"]]
+            return counts, (cloud.clock.now_us - began_us) / 1e6
+
+        handles: list[dict[str, str]] = []
+        assert receive(5) == ([], 5.0)
+        kinesis.put_record(StreamName="s", Data=b"1", PartitionKey="1")
+        assert receive(5) == ([1], 5.0)
+        cloud.crash()
+        # In flight over the crash, and visible after its 30 seconds.
+        assert receive(20) == ([], 25.0)
+        assert receive(20) == ([2], 35.0)
+        kinesis.acknowledge_queue_records(QueueARN=queue, Entries=handles)
+        cloud.crash()
+        assert receive(20) == ([], 55.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_queue_under_faults_and_crashes_loses_nothing(seed: int) -> None:
+    often = Chances(lost_answer=0.02, crash_every=20)
+    with simulation(seed=seed, chances=often) as cloud:
+        kinesis = cloud.client("kinesis")
+        with cloud.undisturbed():
+            kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+            stream = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+            queue = kinesis.create_queue(
+                QueueName="q",
+                StreamConfigurationList=[{"StreamARN": stream["StreamARN"]}],
+                QueueAttributes={"DeadLetterConfiguration": {"TargetType": "NONE"}},
+            )["QueueDescription"]["QueueARN"]
+        texts = {str(number) for number in range(60)}
+        for text in sorted(texts):
+            kinesis.put_record(StreamName="s", Data=text.encode(), PartitionKey=text)
+        done: set[str] = set()
+        while len(done) < len(texts):
+            records = kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]
+            kept = {r["ReceiptHandle"]: r["Data"].decode() for r in records}
+            if kept:
+                entries = [{"ReceiptHandle": handle} for handle in kept]
+                answer = kinesis.acknowledge_queue_records(QueueARN=queue, Entries=entries)
+                done |= {kept[one["ReceiptHandle"]] for one in answer["Successful"]}
+                # A repeated acknowledgement, whose first answer was lost, finds the record gone.
+                gone = [
+                    e for e in answer["Failed"] if e["ErrorCode"] == "ResourceNotFoundException"
+                ]
+                done |= {kept[one["ReceiptHandle"]] for one in gone}
+        assert done == texts
+        assert cloud.crashes > 0

@@ -36,14 +36,14 @@ def check_types(template: Template, *, strict: bool) -> None:
 
 
 def _unknown_sentence(unknown: list[str]) -> str:
-    """Return a sentence: which unknown types exist on AWS and headrace lacks, and which do not exist on AWS."""
+    """Return a sentence: which unknown types AWS has, and which are unknown here; AWS may have newer types."""
     lacking = [name for name in unknown if name in aws_types()]
     wrong = [name for name in unknown if name not in lacking]
     parts: list[str] = []
     if lacking:
         parts.append(f"AWS has {', '.join(lacking)}, which headrace does not support")
     if wrong:
-        parts.append(f"AWS has no such types: {', '.join(wrong)}{_nearest(wrong)}")
+        parts.append(f"not in headrace: {', '.join(wrong)}{_nearest(wrong)}")
     return "; ".join(parts)
 
 

@@ -27,6 +27,24 @@ from headrace.services.kinesis.actions.monitoring import (
 )
 from headrace.services.kinesis.actions.put_record import put_record
 from headrace.services.kinesis.actions.put_records import put_records
+from headrace.services.kinesis.actions.queue_receives import (
+    receive_dead_letter_queue_records,
+    receive_queue_records,
+)
+from headrace.services.kinesis.actions.queue_records import (
+    acknowledge_dead_letter_queue_records,
+    acknowledge_queue_records,
+    restore_dead_letter_queue_records,
+    update_dead_letter_queue_records_visibility,
+    update_queue_records_visibility,
+)
+from headrace.services.kinesis.actions.queues import (
+    create_queue,
+    delete_queue,
+    describe_queue,
+    list_queues,
+    update_queue,
+)
 from headrace.services.kinesis.actions.record_distribution import (
     update_stream_record_distribution_strategy,
 )
@@ -60,14 +78,19 @@ from headrace.services.kinesis.actions.update_shard_count import update_shard_co
 from headrace.services.kinesis.actions.warm_throughput import update_stream_warm_throughput
 
 ACTIONS = [
+    acknowledge_dead_letter_queue_records,
+    acknowledge_queue_records,
     add_tags_to_stream,
+    create_queue,
     create_stream,
     decrease_stream_retention_period,
+    delete_queue,
     delete_resource_policy,
     delete_stream,
     deregister_stream_consumer,
     describe_account_settings,
     describe_limits,
+    describe_queue,
     describe_stream,
     describe_stream_consumer,
     describe_stream_summary,
@@ -77,6 +100,7 @@ ACTIONS = [
     get_resource_policy,
     get_shard_iterator,
     increase_stream_retention_period,
+    list_queues,
     list_shards,
     list_stream_consumers,
     list_streams,
@@ -86,8 +110,11 @@ ACTIONS = [
     put_record,
     put_records,
     put_resource_policy,
+    receive_dead_letter_queue_records,
+    receive_queue_records,
     register_stream_consumer,
     remove_tags_from_stream,
+    restore_dead_letter_queue_records,
     split_shard,
     start_stream_encryption,
     stop_stream_encryption,
@@ -95,7 +122,10 @@ ACTIONS = [
     tag_resource,
     untag_resource,
     update_account_settings,
+    update_dead_letter_queue_records_visibility,
     update_max_record_size,
+    update_queue,
+    update_queue_records_visibility,
     update_shard_count,
     update_stream_mode,
     update_stream_record_distribution_strategy,

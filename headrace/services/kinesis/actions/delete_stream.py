@@ -14,6 +14,12 @@ def delete_stream(kinesis: Kinesis, call: Call, request: DeleteStreamInput) -> N
         status = stream.status(call.now_ms)
         if status in ("CREATING", "DELETING"):
             raise not_active(stream.name, stream.account, status)
+        queues = kinesis.queues.of_stream(stream, call.now_ms)
+        if queues:
+            # The sentence is assumed.
+            raise in_use(
+                f"Stream {stream.name} under account {stream.account} has {len(queues)} queues. Delete them first."
+            )
         consumers = kinesis.consumers.of_stream(stream, call.now_ms)
         if consumers and not request.get("EnforceConsumerDeletion", False):
             raise in_use(

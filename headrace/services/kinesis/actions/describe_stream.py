@@ -90,6 +90,7 @@ def describe_stream_summary(
     summary["OpenShardCount"] = len(stream.open_shards)
     summary["StreamId"] = stream.public_id
     summary["ConsumerCount"] = len(kinesis.consumers.of_stream(stream, call.now_ms))
+    summary["QueueCount"] = len(kinesis.queues.of_stream(stream, call.now_ms))
     summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
     if stream.warm_throughput_mibps is not None:
         summary["WarmThroughput"] = warm_throughput(stream)

@@ -28,7 +28,7 @@ _EMPTY = "{}"
 
 @operation("PutResourcePolicy")
 def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicyInput) -> None:
-    """Attach a policy to a stream or a consumer. Source: API_PutResourcePolicy."""
+    """Attach a policy to a stream, a consumer or a queue. Source: API_PutResourcePolicy."""
     with kinesis.lock:
         find_active_resource(kinesis, call, request)
     _check(request["Policy"], request["ResourceARN"])
@@ -45,7 +45,7 @@ def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicy
 def get_resource_policy(
     kinesis: Kinesis, call: Call, request: GetResourcePolicyInput
 ) -> GetResourcePolicyOutput:
-    """Return the policy of a stream or a consumer. Source: API_GetResourcePolicy."""
+    """Return the policy of a stream, a consumer or a queue. Source: API_GetResourcePolicy."""
     _, resource = find_resource(kinesis, call, request)
     return {"Policy": _EMPTY if resource.policy is None else resource.policy}
 
@@ -54,7 +54,7 @@ def get_resource_policy(
 def delete_resource_policy(
     kinesis: Kinesis, call: Call, request: DeleteResourcePolicyInput
 ) -> None:
-    """Detach the policy of a stream or a consumer. Source: API_DeleteResourcePolicy."""
+    """Detach the policy of a stream, a consumer or a queue. Source: API_DeleteResourcePolicy."""
     with kinesis.lock:
         _, resource = find_active_resource(kinesis, call, request)
         if resource.policy is None:

@@ -1,27 +1,37 @@
-"""Finding and storing the stream or the consumer that a ResourceARN names."""
+"""Finding and storing the stream, the consumer or the queue that a ResourceARN names."""
 
 from typing import NotRequired, TypedDict
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import consumer_not_active, invalid_argument, not_active
+from headrace.services.kinesis.errors import (
+    consumer_not_active,
+    in_use,
+    invalid_argument,
+    not_active,
+)
+from headrace.services.kinesis.queues.state import Queue
 from headrace.services.kinesis.state import Consumer, Stream
+
+Resource = Stream | Consumer | Queue
 
 
 class NamesResource(TypedDict):
-    """The members by which a request names a stream or a consumer."""
+    """The members by which a request names a stream, a consumer or a queue."""
 
     ResourceARN: str
     StreamId: NotRequired[str]
 
 
-def find_resource(
-    kinesis: Kinesis, call: Call, request: NamesResource
-) -> tuple[Stream, Stream | Consumer]:
+def find_resource(kinesis: Kinesis, call: Call, request: NamesResource) -> tuple[Stream, Resource]:
     """Return (the stream, the resource that ResourceARN names). Raises AwsError."""
     arn = request["ResourceARN"]
-    if "/consumer/" in arn:
+    resource: Resource
+    if ":queue/" in arn:
+        opened = kinesis.queues.find(arn, call.now_ms)
+        stream, resource = opened.stream, opened.queue
+    elif "/consumer/" in arn:
         stream, resource = kinesis.find_consumer(arn, call.now_ms)
     else:
         kinesis.remove_deleted()
@@ -36,11 +46,13 @@ def find_resource(
 
 def find_active_resource(
     kinesis: Kinesis, call: Call, request: NamesResource
-) -> tuple[Stream, Stream | Consumer]:
+) -> tuple[Stream, Resource]:
     """Do what `find_resource` does, and require that the resource is ACTIVE."""
     stream, resource = find_resource(kinesis, call, request)
     status = resource.status(call.now_ms)
     if status != "ACTIVE":
+        if isinstance(resource, Queue):
+            raise in_use(f"Queue {resource.arn} is not ACTIVE, instead in state {status}.")
         if isinstance(resource, Consumer):
             raise consumer_not_active(
                 resource.name, resource.created_s, stream.name, stream.account
@@ -49,9 +61,11 @@ def find_active_resource(
     return stream, resource
 
 
-def save_resource(kinesis: Kinesis, resource: Stream | Consumer) -> None:
-    """Store a changed stream or consumer; the change is durable when this returns."""
-    if isinstance(resource, Consumer):
+def save_resource(kinesis: Kinesis, resource: Resource) -> None:
+    """Store a changed stream, consumer or queue; the change is durable when this returns."""
+    if isinstance(resource, Queue):
+        kinesis.queues.save(resource)
+    elif isinstance(resource, Consumer):
         kinesis.consumers.save(resource)
     else:
         kinesis.save(resource)

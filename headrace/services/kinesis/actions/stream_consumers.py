@@ -21,11 +21,8 @@ from headrace.services.kinesis.errors import (
     consumer_not_found,
     invalid_argument,
 )
-from headrace.services.kinesis.limits import (
-    CONSUMERS_PER_ADVANTAGE_STREAM,
-    CONSUMERS_PER_STREAM,
-    LIST_CONSUMERS_DEFAULT,
-)
+from headrace.services.kinesis.limits import LIST_CONSUMERS_DEFAULT
+from headrace.services.kinesis.quotas import consumer_quota
 from headrace.services.kinesis.state import Consumer, Stream
 from headrace.services.kinesis.tagging import check_tags
 
@@ -39,18 +36,15 @@ def register_stream_consumer(
     check_tags({}, tags, request["ConsumerName"], call.account, "consumer")
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
-        quota = _quota(kinesis, stream, call.now_ms)
         consumer = kinesis.consumers.register(
-            stream, request["ConsumerName"], tags, quota, call.now_ms
+            stream,
+            request["ConsumerName"],
+            tags,
+            quota=consumer_quota(kinesis, stream, call.now_ms),
+            queues=len(kinesis.queues.of_stream(stream, call.now_ms)),
+            now_ms=call.now_ms,
         )
     return {"Consumer": _consumer(consumer, call.now_ms)}
-
-
-def _quota(kinesis: Kinesis, stream: Stream, now_ms: int) -> int:
-    advantage = stream.mode == "ON_DEMAND" and kinesis.account_settings.is_committed(
-        stream.account, stream.region, now_ms
-    )
-    return CONSUMERS_PER_ADVANTAGE_STREAM if advantage else CONSUMERS_PER_STREAM
 
 
 @operation("DeregisterStreamConsumer")

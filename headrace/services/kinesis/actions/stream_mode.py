@@ -4,6 +4,7 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamModeInput
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, scale
 from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.errors import in_use
 from headrace.services.kinesis.limits import MODE_CHANGES_PER_DAY
 from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota, use_daily
 
@@ -20,6 +21,12 @@ def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeIn
         if on_demand != (stream.mode == "ON_DEMAND"):
             if on_demand:
                 check_on_demand_quota(kinesis, call)
+            elif kinesis.queues.of_stream(stream, call.now_ms):
+                # Code and sentence are assumed.
+                raise in_use(
+                    f"Stream {stream.name} under account {stream.account} has queues, which need on-demand mode."
+                    " Delete them first."
+                )
             else:
                 check_shard_quota(kinesis, call, len(stream.open_shards))
             use_daily(stream, "UpdateStreamMode", MODE_CHANGES_PER_DAY, call.now_ms)

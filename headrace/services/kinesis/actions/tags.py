@@ -1,4 +1,4 @@
-"""The six operations on tags: three name a stream, three name a stream or a consumer by ARN."""
+"""The six operations on tags: three name a stream, three name a stream, a consumer or a queue by ARN."""
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
@@ -12,26 +12,25 @@ from headrace.aws.shapes.kinesis import (
     UntagResourceInput,
 )
 from headrace.services.kinesis.actions.resources import (
+    Resource,
     find_active_resource,
     find_resource,
     save_resource,
 )
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
-from headrace.services.kinesis.state import Consumer, Stream
+from headrace.services.kinesis.state import Stream
 from headrace.services.kinesis.tagging import check_keys, check_tags
 
 
-def _add(
-    kinesis: Kinesis, stream: Stream, resource: Stream | Consumer, tags: dict[str, str]
-) -> None:
-    kind = "stream" if resource is stream else "consumer"
+def _add(kinesis: Kinesis, stream: Stream, resource: Resource, tags: dict[str, str]) -> None:
+    kind = type(resource).__name__.lower()
     check_tags(resource.tags, tags, resource.name, stream.account, kind)
     resource.tags.update(tags)
     save_resource(kinesis, resource)
 
 
-def _remove(kinesis: Kinesis, resource: Stream | Consumer, keys: list[str]) -> None:
+def _remove(kinesis: Kinesis, resource: Resource, keys: list[str]) -> None:
     check_keys(keys)
     for key in keys:
         resource.tags.pop(key, None)
@@ -76,7 +75,7 @@ def list_tags_for_stream(
 
 @operation("TagResource")
 def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> None:
-    """Add or change the tags of a stream or consumer, named by ARN. Source: API_TagResource."""
+    """Add or change the tags of a stream, consumer or queue, named by ARN. Source: API_TagResource."""
     with kinesis.lock:
         stream, resource = find_active_resource(kinesis, call, request)
         _add(kinesis, stream, resource, request["Tags"])
@@ -84,7 +83,7 @@ def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> Non
 
 @operation("UntagResource")
 def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) -> None:
-    """Remove tags from a stream or consumer, named by ARN. Source: API_UntagResource."""
+    """Remove tags from a stream, consumer or queue, named by ARN. Source: API_UntagResource."""
     with kinesis.lock:
         _remove(kinesis, find_active_resource(kinesis, call, request)[1], request["TagKeys"])
 
@@ -93,6 +92,6 @@ def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) ->
 def list_tags_for_resource(
     kinesis: Kinesis, call: Call, request: ListTagsForResourceInput
 ) -> ListTagsForResourceOutput:
-    """Return all tags of a stream or consumer, named by ARN. Source: API_ListTagsForResource."""
+    """Return all tags of a stream, consumer or queue, named by ARN. Source: API_ListTagsForResource."""
     tags = find_resource(kinesis, call, request)[1].tags
     return {"Tags": [{"Key": key, "Value": tags[key]} for key in sorted(tags)]}

@@ -56,15 +56,25 @@ class Consumers:
         return consumer.gone_at_ms is None and self._by_arn.get(consumer.arn) is consumer
 
     def register(
-        self, stream: Stream, name: str, tags: dict[str, str], quota: int, now_ms: int
+        self,
+        stream: Stream,
+        name: str,
+        tags: dict[str, str],
+        *,
+        quota: int,
+        queues: int,
+        now_ms: int,
     ) -> Consumer:
-        """Register a consumer. Raises AwsError when the name is taken, or when the stream has too many consumers."""
+        """Register a consumer. Raises AwsError when the name is taken, or when the stream has too many consumers.
+
+        `queues` is the number of the stream's queues, which count as consumers.
+        """
         present = self.of_stream(stream, now_ms)
         if any(consumer.name == name for consumer in present):
             raise in_use(
                 f"Consumer {name} under stream {stream.name} already exists for account {stream.account}."
             )
-        if len(present) >= quota:
+        if len(present) + queues >= quota:
             raise limit_exceeded(
                 f"Failed to register consumer {name} on stream {stream.name} under account {stream.account}."
                 f" The stream has reached its limit of {quota} registered consumers."

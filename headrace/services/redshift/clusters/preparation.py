@@ -61,6 +61,9 @@ def set_up_real(admin: Mapping[str, Any], spec: ClusterSpec, database: str) -> N
     if database == spec.database:
         connection = connect(**admin, autocommit=True)
         try:
+            # Of two that look at the same time, or of two clouds on one server, the second finds the database. The lock
+            # ends with the connection: a database is not created in a transaction.
+            connection.execute("select pg_advisory_lock(4566)")
             _make_database(connection, database)
         finally:
             connection.close()

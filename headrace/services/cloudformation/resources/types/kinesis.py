@@ -1,9 +1,10 @@
-"""Kinesis streams, their consumers and policies."""
+"""Kinesis streams, their consumers, queues and policies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.core.values import listed, mapped
@@ -181,19 +182,122 @@ def _consumer(context: Context, properties: Properties) -> str | None:
 def _update_consumer(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
+    _retag(context, physical_id, old, new)
+    return _made_consumer(context, physical_id)
+
+
+def _retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
+    """Set the tags of a consumer or a queue to those in `new`."""
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
     if tags:
-        context.call("kinesis", "TagResource", {"ResourceARN": physical_id, "Tags": tags})
+        context.call("kinesis", "TagResource", {"ResourceARN": arn, "Tags": tags})
     if gone:
-        context.call("kinesis", "UntagResource", {"ResourceARN": physical_id, "TagKeys": gone})
-    return _made_consumer(context, physical_id)
+        context.call("kinesis", "UntagResource", {"ResourceARN": arn, "TagKeys": gone})
 
 
 def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists(
         "kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE
     )
+
+
+def _create_queue(context: Context, properties: Properties) -> ResourceResult:
+    params: dict[str, Any] = {
+        "QueueName": properties["QueueName"],
+        "StreamConfigurationList": [
+            _stream_of_queue(one) for one in listed(properties, "StreamConfigurationList")
+        ],
+    }
+    attributes = _queue_attributes(properties)
+    if attributes:
+        params["QueueAttributes"] = attributes
+    tags = tag_map(properties, context)
+    if tags:
+        params["Tags"] = tags
+    arn = context.call("kinesis", "CreateQueue", params)["QueueDescription"]["QueueARN"]
+    context.note_made(arn)
+    return _made_queue(context, arn)
+
+
+def _stream_of_queue(given: dict[str, Any]) -> dict[str, Any]:
+    position = mapped(given, "StartingPosition")
+    if not position:
+        return {"StreamARN": given["StreamARN"]}
+    # A template has a timestamp as text, in seconds or in ISO's form (assumed: both are taken).
+    at: Any = position.get("Timestamp")
+    if isinstance(at, str) and not at.replace(".", "", 1).isdigit():
+        position = {**position, "Timestamp": datetime.fromisoformat(at)}
+    elif at is not None:
+        position = {**position, "Timestamp": datetime.fromtimestamp(float(at), UTC)}
+    return {"StreamARN": given["StreamARN"], "StartingPosition": position}
+
+
+def _queue_attributes(properties: Properties) -> dict[str, Any]:
+    """Return the attributes of a template with its numbers as numbers."""
+    given = mapped(properties, "QueueAttributes")
+    attributes: dict[str, Any] = {}
+    if "VisibilityTimeoutSeconds" in given:
+        attributes["VisibilityTimeoutSeconds"] = int(given["VisibilityTimeoutSeconds"])
+    dead_letters = mapped(given, "DeadLetterConfiguration")
+    if dead_letters:
+        count = {"MaxReceiveCount": int(dead_letters["MaxReceiveCount"])}
+        attributes["DeadLetterConfiguration"] = {
+            **dead_letters,
+            **(count if "MaxReceiveCount" in dead_letters else {}),
+        }
+    return attributes
+
+
+def _made_queue(context: Context, arn: str) -> ResourceResult:
+    def found() -> dict[str, Any]:
+        return dict(context.call("kinesis", "DescribeQueue", {"QueueARN": arn})["QueueDescription"])
+
+    _wait_until_active(context, lambda: str(found()["QueueStatus"]), f"Queue {arn}")
+    queue = found()
+    created = int(queue["QueueCreationTimestamp"].timestamp())
+    return ResourceResult(
+        arn,
+        {"QueueARN": arn, "QueueStatus": "ACTIVE", "QueueCreationTimestamp": str(created)},
+    )
+
+
+def _queue(context: Context, properties: Properties) -> str | None:
+    params: dict[str, Any] = {}
+    while True:
+        page = context.call("kinesis", "ListQueues", params)
+        for one in page["QueueSummaries"]:
+            if one["QueueName"] == properties["QueueName"]:
+                return str(one["QueueARN"])
+        if "NextToken" not in page:
+            return None
+        params["NextToken"] = page["NextToken"]
+
+
+def _update_queue(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    attributes = _queue_attributes(new)
+    if attributes != _queue_attributes(old):
+        # What the new template leaves out gets its default again.
+        attributes = {
+            "VisibilityTimeoutSeconds": 30,
+            "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 6},
+            **attributes,
+        }
+        params = {"QueueARN": physical_id, "QueueAttributes": attributes}
+        context.call("kinesis", "UpdateQueue", params)
+        _made_queue(context, physical_id)
+    _retag(context, physical_id, old, new)
+    return _made_queue(context, physical_id)
+
+
+def _delete_queue(context: Context, physical_id: str, properties: Properties) -> None:
+    params = {"QueueARN": physical_id}
+    context.delete_if_exists("kinesis", "DeleteQueue", params, GONE)
+    # The stream cannot be deleted before its queues are gone.
+    while context.found("kinesis", "DescribeQueue", params, "queue", "QueueDescription"):
+        context.pause(_CHECK_EVERY_S)
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
@@ -249,6 +353,16 @@ TYPES = [
         replace_on=frozenset({"ConsumerName", "StreamARN"}),
         named_by=("ConsumerName",),
         made=_consumer,
+    ),
+    ResourceType(
+        "AWS::Kinesis::Queue",
+        enforced("QueueName", "StreamConfigurationList", "QueueAttributes", "Tags"),
+        _create_queue,
+        _delete_queue,
+        update=_update_queue,
+        replace_on=frozenset({"QueueName", "StreamConfigurationList"}),
+        named_by=("QueueName",),
+        made=_queue,
     ),
     ResourceType(
         "AWS::Kinesis::ResourcePolicy",

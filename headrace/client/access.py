@@ -1,0 +1,77 @@
+"""Credentials, region, endpoints and clients, found by botocore as boto3 finds them. Needs botocore alone."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from botocore.config import Config
+from botocore.exceptions import NoCredentialsError
+from botocore.session import Session
+
+from headrace.client.http import is_here
+from headrace.client.signing import Keys
+
+_RETRIES: Any = {"mode": "standard", "total_max_attempts": 5}
+_READ_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
+
+
+class AwsAccess:
+    """One account and region: its keys, kept fresh by botocore, and botocore's clients. Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        session: Any = None,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+    ) -> None:
+        """Take a boto3 or botocore session, or None for a new one, and what overrides its configuration.
+
+        This sends nothing. Without `endpoint_url`, AWS_ENDPOINT_URL and the configuration files decide, as for boto3.
+        """
+        # A boto3 session has botocore's inside; its `client` makes the same clients.
+        self._session: Any = getattr(session, "_session", session) or Session()
+        self.region: str | None = region
+        self._endpoint_url = endpoint_url
+        self._lock = threading.Lock()
+        self._clients: dict[str, Any] = {}
+        self._credentials: Any = None
+
+    def client(self, service: str) -> Any:
+        """Return botocore's client of a service. Raises botocore's errors when no region or endpoint is known."""
+        with self._lock:
+            if service not in self._clients:
+                client: Any = self._session.create_client(
+                    service,
+                    region_name=self.region,
+                    endpoint_url=self._endpoint_url,
+                    config=Config(
+                        retries=_RETRIES,
+                        read_timeout=_READ_TIMEOUT_S,
+                        connect_timeout=_CONNECT_TIMEOUT_S,
+                        proxies={} if is_here(self._endpoint_url or "") else None,
+                    ),
+                )
+                self.region = str(client.meta.region_name)
+                self._clients[service] = client
+            return self._clients[service]
+
+    def keys(self) -> Keys:
+        """Return keys that are valid now; botocore refreshes those that expire. Raises NoCredentialsError."""
+        credentials = self._credentials
+        if credentials is None:
+            with self._lock:
+                credentials = self._credentials = self._session.get_credentials()
+            if credentials is None:
+                raise NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+
+    def drop_keys(self) -> None:
+        """Look the keys up anew, in environment and files too: the service has refused them as expired."""
+        with self._lock:
+            if self._credentials is not None and self._credentials.method == "explicit":
+                return
+            providers: Any = self._session.get_component("credential_provider")
+            self._credentials = providers.load_credentials() or self._credentials

@@ -1,0 +1,93 @@
+"""As much of CBOR (RFC 8949) as Kinesis's requests and answers need. Standard library only.
+
+Kinesis takes and gives CBOR as AWS's SDK for Java sends it (application/x-amz-cbor-1.1): data without base64.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(8)
+_BREAK = 0xFF
+_SIZES = {24: ">B", 25: ">H", 26: ">I", 27: ">Q"}
+_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+_SIMPLES = {20: False, 21: True, 22: None, 23: None}
+
+
+def head(kind: int, number: int) -> bytes:
+    """Return the head of an item: its kind with its length, its count or its value."""
+    if number < 24:
+        return bytes((kind << 5 | number,))
+    for size, form in _SIZES.items():
+        if number < 1 << 8 * struct.calcsize(form):
+            return bytes((kind << 5 | size,)) + struct.pack(form, number)
+    raise OverflowError("a number of more than 64 bits")
+
+
+def text(value: str) -> bytes:
+    """Return a text item. Raises UnicodeEncodeError."""
+    content = value.encode()
+    return head(TEXT, len(content)) + content
+
+
+def loads(content: bytes) -> Any:
+    """Return the value of an item. Raises ValueError when it cannot be read."""
+    try:
+        value, end = _item(content, 0)
+    except (IndexError, struct.error, KeyError, TypeError, RecursionError) as error:
+        raise ValueError("not CBOR") from error
+    if end != len(content):
+        raise ValueError("more than one item")
+    return value
+
+
+def _item(content: bytes, at: int) -> tuple[Any, int]:
+    first = content[at]
+    at += 1
+    kind, size = first >> 5, first & 31
+    if kind == SIMPLE:
+        if size in _FLOATS:
+            form = _FLOATS[size]
+            return struct.unpack_from(form, content, at)[0], at + struct.calcsize(form)
+        return _SIMPLES[size], at
+    if size == 31:
+        return _unbounded(content, at, kind)
+    number = size
+    if size > 23:
+        form = _SIZES[size]
+        number, at = struct.unpack_from(form, content, at)[0], at + struct.calcsize(form)
+    if kind == UNSIGNED:
+        return number, at
+    if kind == NEGATIVE:
+        return -1 - number, at
+    if kind in (BYTES, TEXT):
+        end = at + number
+        if end > len(content):
+            raise ValueError("the item is cut off")
+        return (content[at:end] if kind == BYTES else content[at:end].decode()), end
+    if kind == ARRAY:
+        values: list[Any] = []
+        for _ in range(number):
+            value, at = _item(content, at)
+            values.append(value)
+        return values, at
+    if kind == MAP:
+        members: dict[Any, Any] = {}
+        for _ in range(number):
+            key, at = _item(content, at)
+            members[key], at = _item(content, at)
+        return members, at
+    return _item(content, at)  # a tag: its value is what counts
+
+
+def _unbounded(content: bytes, at: int, kind: int) -> tuple[Any, int]:
+    values: list[Any] = []
+    while content[at] != _BREAK:
+        value, at = _item(content, at)
+        values.append(value)
+    if kind == MAP:
+        return dict(zip(values[::2], values[1::2], strict=True)), at + 1
+    if kind == ARRAY:
+        return values, at + 1
+    return (b"" if kind == BYTES else "").join(values), at + 1

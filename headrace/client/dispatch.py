@@ -1,0 +1,331 @@
+"""Decides which records go into the next request, and what its answer means for each of them. Sans I/O.
+
+The producer calls it with its lock held, and passes the time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.client.hash_keys import ShardMap
+from headrace.client.lanes import Lane, Lanes, hash_in, sizes_of
+from headrace.client.put_requests import Outcome, Request
+from headrace.client.receipts import Answer, Chunk, PutError, Receipt
+from headrace.client.wire import ServiceError
+
+Calls = list[tuple[Callable[[Receipt], Any], Receipt]]
+
+_THROTTLED = frozenset(
+    {"ProvisionedThroughputExceededException", "ThrottlingException", "LimitExceededException"}
+)
+# Refusals of a whole request that one record may have caused.
+_INVALID = frozenset({"ValidationException", "InvalidArgumentException", "SerializationException"})
+# The producer's own failures, after which a spool keeps the record.
+_KEPT = frozenset({"Closed", "InternalFailure"})
+
+
+@dataclass(slots=True)
+class Foreign:
+    """An aggregate that was put into another shard than predicted."""
+
+    chunk: Chunk
+    lane: Lane
+    shard_id: str
+    answer: Answer
+    place: int
+
+
+@dataclass(slots=True)
+class Settled:
+    """What an answer has changed. `sentence` says why records are sent again, if any are."""
+
+    requests: int = 0
+    entries: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    unheard: int = 0
+    done_bytes: int = 0
+    failed_bytes: int = 0
+    throttled: int = 0
+    retried: int = 0
+    in_foreign_shard: int = 0
+    sentence: str = ""
+    error: PutError | None = None
+    new_shards: set[str] = field(default_factory=set[str])
+    foreign: list[Foreign] = field(default_factory=list[Foreign])
+    callbacks: Calls = field(default_factory=Calls)
+    done_spool_ids: list[int] = field(default_factory=list[int])
+
+
+class Dispatch:
+    """The way of records from the lanes into requests, and from answers to their receipts."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        *,
+        linger_s: float,
+        max_records: int,
+        max_bytes: int,
+        give_up_after_s: float | None,
+        chance: random.Random,
+    ) -> None:
+        self._lanes, self._linger_s, self._chance = lanes, linger_s, chance
+        self._max_records, self._max_bytes = max_records, max_bytes
+        self._give_up_after_s = give_up_after_s
+        self._turn = 0
+
+    def take(self, now_s: float, *, is_hurried: bool) -> tuple[Request | None, float | None]:
+        """Return a request that is due, or else when to look again (None: when called); `is_hurried`: do not linger."""
+        lanes = self._lanes
+        # Without aggregates, a chunk is a whole request.
+        is_full = is_hurried or lanes.ready_bytes >= self._max_bytes
+        is_full |= lanes.ready_chunks >= (self._max_records if lanes.aggregated else 1)
+        request = Request([], lanes.aggregated)
+        wake_s: float | None = None
+        # Another lane is the first each time, so that none starves.
+        self._turn = (self._turn + 1) % len(lanes.lanes)
+        for lane in lanes.lanes[self._turn :] + lanes.lanes[: self._turn]:
+            since_s = lane.since_s()
+            if since_s is None or (lanes.ordered and (lane.in_flight or lane.blocked_by)):
+                continue
+            due_s = now_s if is_full and (lane.ready or is_hurried) else since_s + self._linger_s
+            due_s = max(due_s, lane.paused_until_s)
+            if due_s <= now_s:
+                if not lane.ready:
+                    lanes.close(lane)
+                limit_s = self._take_from(lane, request, now_s)
+                if limit_s is None and self._is_full(request):
+                    break
+                due_s = now_s + self._linger_s if limit_s is None else limit_s
+            wake_s = due_s if wake_s is None else min(wake_s, due_s)
+        return (request, None) if request.chunks else (None, wake_s)
+
+    def _is_full(self, request: Request) -> bool:
+        return (
+            request.is_sealed
+            or request.entries >= self._max_records
+            or request.bytes_ >= self._max_bytes
+        )
+
+    def _take_from(self, lane: Lane, request: Request, now_s: float) -> float | None:
+        """Move a lane's chunks to a request; return when the lane's rate allows more, or None."""
+        lanes = self._lanes
+        while lane.ready and not self._is_full(request):
+            chunk = lane.ready[0]
+            if request.chunks and request.bytes_ + chunk.bytes_ > self._max_bytes:
+                request.is_sealed = True
+                return None
+            if lane is lanes.alone and request.chunks:
+                return now_s
+            most = 1 if lanes.aggregated else min(self._max_records - request.entries, len(chunk))
+            if lane.rate is not None:
+                sizes = [chunk.bytes_] if lanes.aggregated else sizes_of(chunk)[:most]
+                most = lane.rate.take(sizes, now_s)
+                if not most:
+                    return now_s + lane.rate.wait_s()
+            chunk = self._cut(lane, most)
+            lane.in_flight += 1
+            request.chunks.append((chunk, lane))
+            request.entries += 1 if lanes.aggregated else len(chunk)
+            request.bytes_ += chunk.bytes_
+            request.is_sealed = lane is lanes.alone
+            if lanes.ordered:
+                return None
+        return None
+
+    def _cut(self, lane: Lane, most: int) -> Chunk:
+        """Take the first chunk of a lane, or its first `most` records; in order, only the first record of each key."""
+        lanes = self._lanes
+        chunk = lanes.take(lane)
+        if lanes.aggregated:
+            return chunk
+        first: Sequence[int] = range(most)
+        if lanes.ordered:
+            keys: dict[str, int] = {}
+            for index in range(most):
+                keys.setdefault(chunk.explicit_of(index) or chunk.keys[index] or "", index)
+            first = sorted(keys.values())
+        if len(first) == len(chunk):
+            return chunk
+        taken = set(first)
+        now, later = chunk.part(first, [i for i in range(len(chunk)) if i not in taken])
+        lanes.put_back(lane, [later])
+        return now
+
+    def settle(self, request: Request, outcome: Outcome, now_s: float) -> Settled:
+        """Note what became of a request."""
+        settled = Settled(requests=1, entries=request.entries)
+        if outcome.answer is None:
+            self._settle_refusal(request, outcome, now_s, settled)
+        elif outcome.results:
+            self._settle_each(request, outcome.answer, outcome.results, now_s, settled)
+        else:
+            place = 0
+            for chunk, lane in request.chunks:
+                lane.failures = 0
+                self._acknowledge(chunk, outcome.answer, range(place, place + len(chunk)), settled)
+                place += len(chunk)
+        landed = Counter(lane for _, lane in request.chunks)
+        # A foreign aggregate holds its lane up until its records are where they belong.
+        landed.subtract(item.lane for item in settled.foreign)
+        self._land(landed)
+        return settled
+
+    def settle_foreign(self, foreign: list[Foreign], shards: ShardMap) -> Settled:
+        """Note which records of aggregates in foreign shards are seen there; the others are sent again.
+
+        A consumer drops a user record whose hash key is not its shard's, as the KCL does: it would be read twice else.
+        """
+        settled = Settled()
+        for item in foreign:
+            shard, chunk = shards.by_id(item.shard_id), item.chunk
+            hashes = [hash_in(chunk, index) for index in range(len(chunk))]
+            seen = [i for i, hash_key in enumerate(hashes) if shard and hash_key in shard]
+            unseen = [i for i in range(len(chunk)) if i not in set(seen)]
+            if not unseen:
+                self._acknowledge(chunk, item.answer, [item.place] * len(chunk), settled)
+                continue
+            at_home, elsewhere = chunk.part(seen, unseen)
+            if seen:
+                self._acknowledge(at_home, item.answer, [item.place] * len(seen), settled)
+            settled.in_foreign_shard += len(unseen)
+            settled.retried += len(unseen)
+            self._lanes.repeat(item.lane, [elsewhere])
+        self._land(Counter(item.lane for item in foreign))
+        return settled
+
+    def _land(self, landed: Counter[Lane]) -> None:
+        for lane, count in landed.items():
+            lane.in_flight -= count
+        for lane in self._lanes.lanes:
+            lane.blocked_by = {other for other in lane.blocked_by if other.in_flight}
+
+    def fail(self, chunks: list[Chunk], error: PutError) -> Settled:
+        """Note that records are not put, and will not be."""
+        settled = Settled()
+        for chunk in chunks:
+            self._fail(chunk, error, settled)
+        return settled
+
+    def _settle_refusal(
+        self, request: Request, outcome: Outcome, now_s: float, settled: Settled
+    ) -> None:
+        error = outcome.error
+        settled.sentence = str(error)
+        if isinstance(error, ServiceError) and not error.is_passing:
+            if error.code in _INVALID and request.entries > 1:
+                self._send_alone(request, settled)
+                return
+            settled.sentence = ""
+            failure = PutError(error.code, error.message)
+            for chunk, _ in request.chunks:
+                self._fail(chunk, failure, settled)
+            return
+        if isinstance(error, ServiceError) and error.code in _THROTTLED:
+            settled.throttled += request.entries
+        for chunk, lane in request.chunks:
+            self._repeat(chunk, lane, str(error), now_s, settled)
+
+    def _send_alone(self, request: Request, settled: Settled) -> None:
+        alone = self._lanes.alone
+        for chunk, _ in request.chunks:
+            is_one = request.aggregated or len(chunk) == 1
+            parts = [chunk] if is_one else chunk.part(*([index] for index in range(len(chunk))))
+            settled.retried += len(parts)
+            self._lanes.put_back(alone, parts)
+
+    def _settle_each(
+        self,
+        request: Request,
+        answer: Answer,
+        results: list[dict[str, Any]],
+        now_s: float,
+        settled: Settled,
+    ) -> None:
+        place = 0
+        for chunk, lane in request.chunks:
+            count = 1 if request.aggregated else len(chunk)
+            refused = [i for i in range(count) if results[place + i].get("ErrorCode")]
+            for index in refused:
+                result = results[place + index]
+                settled.sentence = f"{result['ErrorCode']}: {result.get('ErrorMessage', '')}"
+                settled.throttled += result["ErrorCode"] in _THROTTLED
+            if len(refused) == count:
+                self._repeat(chunk, lane, settled.sentence, now_s, settled)
+            elif request.aggregated:
+                self._settle_aggregate(chunk, lane, answer, place, results[place], settled)
+            elif not refused:
+                self._note_shards(results[place : place + count], settled)
+                lane.failures = 0
+                self._acknowledge(chunk, answer, range(place, place + count), settled)
+            else:
+                accepted = [i for i in range(count) if i not in set(refused)]
+                good, bad = chunk.part(accepted, refused)
+                self._acknowledge(good, answer, [place + i for i in accepted], settled)
+                self._repeat(bad, lane, settled.sentence, now_s, settled)
+            place += count
+
+    def _settle_aggregate(
+        self,
+        chunk: Chunk,
+        lane: Lane,
+        answer: Answer,
+        place: int,
+        result: dict[str, Any],
+        settled: Settled,
+    ) -> None:
+        lane.failures = 0
+        if lane.shard is not None and result["ShardId"] != lane.shard.shard_id:
+            settled.foreign.append(Foreign(chunk, lane, str(result["ShardId"]), answer, place))
+        else:
+            self._acknowledge(chunk, answer, [place] * len(chunk), settled)
+
+    def _note_shards(self, results: list[dict[str, Any]], settled: Settled) -> None:
+        """Note shards that the map does not know: there was a reshard, and the lanes are old."""
+        shards = self._lanes.map
+        if shards is not None:
+            ids = {str(result["ShardId"]) for result in results}
+            settled.new_shards |= {shard_id for shard_id in ids if shards.by_id(shard_id) is None}
+
+    def _repeat(
+        self, chunk: Chunk, lane: Lane, reason: str, now_s: float, settled: Settled
+    ) -> None:
+        """Send a chunk again, after a pause, or fail it if it is too old."""
+        chunk.attempts += 1
+        if self._give_up_after_s is not None and now_s - chunk.put_s >= self._give_up_after_s:
+            tries = f"the record was tried {chunk.attempts} times: {reason}"
+            self._fail(chunk, PutError("RecordExpired", tries), settled)
+            return
+        settled.retried += len(chunk)
+        repeated = lane if self._lanes.by_shard or lane is self._lanes.alone else self._lanes.again
+        repeated.back_off(now_s, self._chance)
+        self._lanes.repeat(lane, [chunk])
+
+    def _acknowledge(
+        self, chunk: Chunk, answer: Answer, places: Sequence[int], settled: Settled
+    ) -> None:
+        chunk.answer, chunk.places = answer, places
+        settled.acknowledged += len(chunk)
+        self._note_done(chunk, settled)
+        settled.done_spool_ids += chunk.spool_ids or ()
+
+    def _fail(self, chunk: Chunk, error: PutError, settled: Settled) -> None:
+        chunk.error = settled.error = error
+        settled.failed += len(chunk)
+        settled.failed_bytes += chunk.bytes_
+        settled.unheard += len(chunk) - len(chunk.callbacks or ())
+        self._note_done(chunk, settled)
+        # Its error was told, or is in `flush`: a record that Kinesis refuses would come back for ever.
+        if error.code not in _KEPT:
+            settled.done_spool_ids += chunk.spool_ids or ()
+
+    def _note_done(self, chunk: Chunk, settled: Settled) -> None:
+        settled.done_bytes += chunk.bytes_
+        for index, callbacks in (chunk.callbacks or {}).items():
+            receipt = Receipt((chunk, index))
+            settled.callbacks += [(callback, receipt) for callback in callbacks]

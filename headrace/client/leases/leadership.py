@@ -1,0 +1,226 @@
+"""The group as one of its workers sees it: who lives, who leads, and, as the leader, who reads what. No threads."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from headrace.client.clock import Clock
+from headrace.client.hash_keys import ShardRange
+from headrace.client.leases.assignment import plan
+from headrace.client.leases.lease import Checkpoint, Leader, Lease, Table
+from headrace.client.leases.lineage import lease_for, missing, unneeded
+from headrace.client.leases.stores import LeaseStore, StoreError
+
+_LOG = logging.getLogger("headrace.client")
+# The KCL's workers report every 30 s, and are taken for dead after two reports that did not come.
+_WORKER_DEAD_AFTER_S = 75
+_HANDOFF_S = 30.0
+
+
+class Shards(Protocol):
+    """What the leader asks of a stream."""
+
+    def shards(self, shard_filter: dict[str, Any] | None = None) -> list[ShardRange]:
+        """Return shards, all or those of a filter of ListShards."""
+        ...
+
+    def open_shards(self) -> list[ShardRange]:
+        """Return the open shards."""
+        ...
+
+
+@dataclass(slots=True)
+class _Seen:
+    """When a value was last seen to change, by this worker's monotonic clock."""
+
+    value: Any
+    at_s: float
+
+
+class Leadership:
+    """A worker's view of its group. One thread calls it."""
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        shards: Shards,
+        *,
+        worker_id: str,
+        initial: Checkpoint,
+        initial_filter: dict[str, Any],
+        clock: Clock,
+        failover_s: float,
+        shard_sync_s: float,
+    ) -> None:
+        self._store, self._shards, self._clock, self.worker_id = store, shards, clock, worker_id
+        self._initial, self._initial_filter = initial, initial_filter
+        self._failover_s, self._shard_sync_s = failover_s, shard_sync_s
+        self._counters: dict[str, _Seen] = {}
+        self._leader_seen = _Seen(None, 0.0)
+        self._worker_seen: dict[str, _Seen] = {}
+        self._handoffs: dict[str, float] = {}
+        # Workers that were found dead, with the time of their last report.
+        self._dead: dict[str, int] = {}
+        self._synced_s: float | None = None
+        self.is_leader = False
+        self.moves = 0
+
+    def step_down(self) -> None:
+        """Release the leader's lock, if this worker has it."""
+        leader = self._store.load().leader
+        if leader is not None and leader.owner == self.worker_id and not leader.is_released:
+            self._store.lead(leader, replace(leader, is_released=True, version=str(uuid.uuid4())))
+        self.is_leader = False
+
+    def observe(self, table: Table, now_s: float) -> None:
+        """Note when each counter, the leader's version and each worker's report were last seen to change."""
+        for key, lease in table.leases.items():
+            seen = self._counters.get(key)
+            value = (lease.counter, lease.worker)
+            if seen is None or seen.value != value:
+                self._counters[key] = _Seen(value, now_s)
+        for key in set(self._counters) - set(table.leases):
+            del self._counters[key]
+        if table.leader != self._leader_seen.value:
+            self._leader_seen = _Seen(table.leader, now_s)
+        for worker in table.workers.values():
+            seen = self._worker_seen.get(worker.id)
+            if seen is None or seen.value != worker.updated_s:
+                self._worker_seen[worker.id] = _Seen(worker.updated_s, now_s)
+
+    def _rested_s(self, lease: Lease, now_s: float) -> float:
+        """Return for how long a lease's counter has rested, as far as this worker has seen."""
+        return now_s - self._counters[lease.key].at_s
+
+    def elect(self, table: Table, now_s: float) -> None:
+        """Take or renew the leader's lock, if it is free or this worker's."""
+        leader = table.leader
+        is_free = (
+            leader is None
+            or leader.is_released
+            or leader.owner == self.worker_id
+            or now_s - self._leader_seen.at_s > leader.duration_ms / 1000
+        )
+        if not is_free:
+            self.is_leader = False
+            return
+        new = Leader(self.worker_id, str(uuid.uuid4()), int(self._failover_s * 2000))
+        was_leader, self.is_leader = self.is_leader, self._store.lead(leader, new)
+        if self.is_leader and not was_leader:
+            _LOG.info("%s leads the group", self.worker_id)
+            self._synced_s = None
+
+    def lead(self, table: Table, now_s: float) -> Table:
+        """Do the leader's work; return the table as it is then. Raises StoreError."""
+        if self._synced_s is None or now_s - self._synced_s >= self._shard_sync_s:
+            table = self._sync(table, now_s)
+            self._synced_s = now_s
+        return self._assign(table, now_s)
+
+    def _sync(self, table: Table, now_s: float) -> Table:
+        """Make the leases that are missing, and remove those that nobody needs."""
+        if not table.leases:
+            shards = self._shards.shards(self._initial_filter)
+            ids = {shard.shard_id for shard in shards}
+            # Of a reshard that the filter's moment met, the children follow their parents.
+            roots = [shard for shard in shards if not ids & set(shard.parents)]
+            new = [lease_for(shard, self._initial) for shard in roots]
+        else:
+            shards = self._shards.shards()
+            if not {shard.shard_id for shard in shards} & set(table.leases):
+                raise StoreError(
+                    "none of the table's leases is of a shard of this stream: is it another application's, or was the "
+                    "stream made anew? Use another application name, or delete the table."
+                )
+            open_ids = {shard.shard_id for shard in self._shards.open_shards()}
+            by_id = {shard.shard_id: shard for shard in shards}
+            new = missing(table.leases, shards, open_ids & set(by_id), self._initial)
+            done, gone = unneeded(table.leases, shards)
+            for lease in gone:
+                _LOG.warning(
+                    "%s is no shard of the stream any more; it was not read to its end", lease.key
+                )
+            for lease in [*done, *gone]:
+                self._store.delete(lease)
+        if new:
+            alone = self._living(table, now_s) == {self.worker_id}
+            owner = self.worker_id if alone else None
+            self._store.create([replace(lease, owner=owner) for lease in new])
+            table = self._store.load()
+            self.observe(table, now_s)
+        return table
+
+    def _living(self, table: Table, now_s: float) -> set[str]:
+        """Return the workers that report, but for those that let all of their leases rest."""
+        wall_s = self._clock.now_ms() // 1000
+        living = {
+            worker.id
+            for worker in table.workers.values()
+            # By what this worker has seen too: wall clocks differ, and jump.
+            if wall_s - worker.updated_s < _WORKER_DEAD_AFTER_S
+            or now_s - self._worker_seen[worker.id].at_s < self._failover_s
+        }
+        resting: set[str] = set()
+        renewing: set[str] = set()
+        for lease in table.leases.values():
+            if lease.worker is not None and not lease.has_ended:
+                rests = self._rested_s(lease, now_s) > self._failover_s
+                (resting if rests else renewing).add(lease.worker)
+        # Whoever let all of its leases rest is dead until it reports again.
+        for worker_id in resting - renewing:
+            if worker_id in table.workers:
+                self._dead[worker_id] = table.workers[worker_id].updated_s
+        living = {w for w in living if self._dead.get(w) != table.workers[w].updated_s}
+        return living | {self.worker_id}
+
+    def _assign(self, table: Table, now_s: float) -> Table:
+        open_leases = [lease for lease in table.leases.values() if not lease.has_ended]
+        workers = self._living(table, now_s)
+        renewing = {
+            lease.worker
+            for lease in open_leases
+            if lease.worker is not None and self._rested_s(lease, now_s) <= self._failover_s
+        }
+        self._end_handoffs(open_leases, now_s)
+        moves = plan(
+            open_leases,
+            workers=workers,
+            strangers={worker for worker in renewing if worker not in table.workers},
+            is_expired=lambda lease: self._rested_s(lease, now_s) > self._failover_s,
+        )
+        for move in moves:
+            lease = move.lease
+            if move.is_graceful:
+                # The counter stays the worker's: it goes on renewing until it has finished.
+                new = replace(lease, owner=move.owner, checkpoint_owner=lease.owner)
+            else:
+                new = _taken(lease, move.owner)
+            self.moves += self._store.write(lease, new)
+        return self._store.load() if moves else table
+
+    def _end_handoffs(self, leases: list[Lease], now_s: float) -> None:
+        """Take a lease from a worker that does not finish its handoff in time."""
+        pending = {lease.key: lease for lease in leases if lease.checkpoint_owner is not None}
+        self._handoffs = {key: self._handoffs.get(key, now_s) for key in pending}
+        for key, lease in pending.items():
+            if now_s - self._handoffs[key] > _HANDOFF_S:
+                new = replace(lease, checkpoint_owner=None, counter=lease.counter + 1)
+                self._store.write(lease, new)
+
+    def rescue(self, table: Table, now_s: float) -> None:
+        """Take leases that rest although there is a leader: it may be dead, and its lock valid for two minutes."""
+        for lease in table.leases.values():
+            if lease.has_ended or self._rested_s(lease, now_s) <= 3 * self._failover_s:
+                continue
+            if self._store.write(lease, _taken(lease, self.worker_id)):
+                _LOG.info("The lease of %s rested; %s takes it", lease.key, self.worker_id)
+
+
+def _taken(lease: Lease, owner: str) -> Lease:
+    switches = lease.switches + (lease.owner is not None and lease.owner != owner)
+    return replace(
+        lease, owner=owner, checkpoint_owner=None, counter=lease.counter + 1, switches=switches
+    )

@@ -1,0 +1,219 @@
+"""Records on their way: what `put` returns, and the chunks that they travel in.
+
+A chunk's records share their state, so that a record costs little: its receipt names the chunk and its place there.
+When the records of a chunk part (some were refused, or belong to another shard now), the chunk passes each on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.client import cbor
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class PutError(Exception):
+    """A record was not put, and will not be. The message is one sentence.
+
+    Attributes:
+        code: AWS's code, or `RecordExpired`, `Dropped` or `Closed`, which are the producer's own.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class BufferFull(Exception):
+    """The producer's buffer is full (`when_full="raise"`); the record was not taken."""
+
+
+class Owner(Protocol):
+    """What a receipt asks of its producer."""
+
+    def wait_for(self, receipt: Receipt, timeout_s: float | None) -> bool:
+        """Wait until a receipt is done; return whether it is."""
+        ...
+
+    def call_when_done(self, receipt: Receipt, callback: Callable[[Receipt], Any]) -> None:
+        """Call `callback(receipt)` once it is done: at once, or in a thread of the producer."""
+        ...
+
+
+class Answer:
+    """The answer to a PutRecords request; it is parsed when a result is asked for."""
+
+    __slots__ = ("_body", "_results")
+
+    def __init__(self, body: bytes) -> None:
+        self._body: bytes | None = body
+        self._results: list[dict[str, Any]] = []
+
+    def result(self, index: int) -> dict[str, Any]:
+        """Return the result of one entry. Thread-safe: two threads may parse the same."""
+        body = self._body
+        if body is not None:
+            self._results = cbor.loads(body)["Records"]
+            self._body = None
+        return self._results[index]
+
+
+class Chunk:
+    """Records that wait or travel together, in order. The producer's lock guards it.
+
+    Attributes:
+        owner: the producer.
+        data, keys: of each record; a key that is None is left to the producer.
+        explicit: the explicit hash keys, by place.
+        put_s: when the first record came.
+        bytes_: of all data and keys; until the chunk is closed, `room` counts instead.
+        callbacks, spool_ids: by place.
+        moved: where each record is now, once they have parted.
+        answer, places, error: what became of the records; `places` are their entries in the answer.
+    """
+
+    __slots__ = (
+        "answer", "attempts", "bytes_", "callbacks", "data", "error", "explicit", "keys", "moved", "owner",
+        "places", "put_s", "room", "spool_ids",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, put_s: float, room: int) -> None:
+        self.owner, self.put_s, self.room = owner, put_s, room
+        self.data: list[bytes] = []
+        self.keys: list[str | None] = []
+        self.explicit: dict[int, str] | None = None
+        self.spool_ids: list[int] | None = None
+        self.callbacks: dict[int, list[Callable[[Receipt], Any]]] | None = None
+        self.moved: list[tuple[Chunk, int]] | None = None
+        self.answer: Answer | None = None
+        self.places: Sequence[int] = ()
+        self.error: PutError | None = None
+        self.attempts = self.bytes_ = 0
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def is_done(self) -> bool:
+        """Whether the records that have not moved were acknowledged or have failed."""
+        return self.answer is not None or self.error is not None
+
+    def explicit_of(self, index: int) -> str | None:
+        """Return a record's explicit hash key."""
+        return None if self.explicit is None else self.explicit.get(index)
+
+    def part(self, *groups: Sequence[int]) -> list[Chunk]:
+        """Move the records into new chunks, one for each group of places; every place is in one group."""
+        moved: list[tuple[Chunk, int]] = [(self, 0)] * len(self.data)
+        chunks: list[Chunk] = []
+        for group in groups:
+            chunk = Chunk(self.owner, self.put_s, 0)
+            chunk.attempts = self.attempts
+            for index in group:
+                moved[index] = chunk, chunk.adopt(self, index)
+            chunks.append(chunk)
+        self.moved = moved
+        return chunks
+
+    def adopt(self, other: Chunk, index: int) -> int:
+        """Take a record of another chunk at the end; return its place. The caller notes where it has moved."""
+        place = len(self.data)
+        data, key = other.data[index], other.keys[index]
+        self.data.append(data)
+        self.keys.append(key)
+        self.bytes_ += size_of(data, key)
+        explicit = other.explicit_of(index)
+        if explicit is not None:
+            self.explicit = {**(self.explicit or {}), place: explicit}
+        if other.spool_ids is not None:
+            self.spool_ids = [*(self.spool_ids or ()), other.spool_ids[index]]
+        if other.callbacks is not None and index in other.callbacks:
+            self.callbacks = {**(self.callbacks or {}), place: other.callbacks[index]}
+        return place
+
+
+def size_of(data: bytes, key: str | None) -> int:
+    """Return the bytes of a record as Kinesis counts them."""
+    if key is None:
+        return len(data)
+    return len(data) + (len(key) if key.isascii() else len(key.encode("utf-8", "surrogatepass")))
+
+
+class Receipt(tuple["Chunk", int]):
+    """A record that was given to a producer: a future, and awaitable. Thread-safe.
+
+    A tuple of its chunk and its place there, because that is the cheapest object that Python makes.
+    """
+
+    __slots__ = ()
+
+    def home(self) -> tuple[Chunk, int]:
+        """Return the chunk that has the record now, and its place there."""
+        chunk, index = self
+        while chunk.moved is not None:
+            chunk, index = chunk.moved[index]
+        return chunk, index
+
+    @property
+    def data(self) -> bytes:
+        """The data that was put."""
+        return self[0].data[self[1]]
+
+    @property
+    def key(self) -> str | None:
+        """The partition key that was put; None when it was left to the producer."""
+        return self[0].keys[self[1]]
+
+    def done(self) -> bool:
+        """Whether the record was acknowledged or has failed for good."""
+        return self.home()[0].is_done()
+
+    def exception(self, timeout_s: float | None = None) -> PutError | None:
+        """Wait, and return the error, or None when the record was acknowledged. Raises TimeoutError."""
+        if not self.done() and not self[0].owner.wait_for(self, timeout_s):
+            raise TimeoutError(f"the record was not acknowledged within {timeout_s} s")
+        return self.home()[0].error
+
+    def result(self, timeout_s: float | None = None) -> Self:
+        """Wait until the record is acknowledged, and return this receipt. Raises PutError, TimeoutError."""
+        error = self.exception(timeout_s)
+        if error is not None:
+            raise error
+        return self
+
+    @property
+    def shard_id(self) -> str:
+        """The shard that has the record. Raises as `result`."""
+        return str(self._acknowledgement()["ShardId"])
+
+    @property
+    def sequence_number(self) -> str:
+        """The sequence number; user records of one aggregate have the same. Raises as `result`."""
+        return str(self._acknowledgement()["SequenceNumber"])
+
+    def add_done_callback(self, callback: Callable[[Receipt], Any]) -> None:
+        """Call `callback(receipt)` when it is done, in one of the producer's threads; what it raises is logged."""
+        self[0].owner.call_when_done(self, callback)
+
+    def __await__(self) -> Generator[Any, None, Receipt]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def when_done(_: Receipt) -> None:
+            loop.call_soon_threadsafe(wake)
+
+        self.add_done_callback(when_done)
+        yield from future
+        return self.result()
+
+    def _acknowledgement(self) -> dict[str, Any]:
+        chunk, index = self.result().home()
+        assert chunk.answer is not None
+        return chunk.answer.result(chunk.places[index])

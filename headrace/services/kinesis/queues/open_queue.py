@@ -1,0 +1,112 @@
+"""A queue that requests can use: its settings, its stream, its deliveries, and the receives that wait for a record."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from headrace.services.kinesis.counters import Stat
+from headrace.services.kinesis.queues.deliveries import Deliveries
+from headrace.services.kinesis.queues.receipts import ReceiptCodec
+from headrace.services.kinesis.queues.state import Queue, Received
+from headrace.services.kinesis.state import Stream
+
+# What a receive ends with: the records, or the reason why there are none.
+Outcome = list[Received] | Exception
+
+
+class WaitingReceive:
+    """A receive that found no visible record and waits for one.
+
+    Attributes:
+        future: done when the receive is over; its result is what `render` makes of the outcome. A client that leaves
+            cancels it.
+        deadline_ms: when it ends without a record.
+    """
+
+    __slots__ = ("_render", "dead", "deadline_ms", "future", "limit", "visibility_ms")
+
+    def __init__(
+        self,
+        render: Callable[[Outcome], Any],
+        *,
+        limit: int,
+        visibility_ms: int,
+        deadline_ms: int,
+        dead: bool,
+    ) -> None:
+        self.future: Future[Any] = Future()
+        self.limit = limit
+        self.visibility_ms = visibility_ms
+        self.deadline_ms = deadline_ms
+        self.dead = dead
+        self._render = render
+
+    def begin_end(self) -> bool:
+        """Whether somebody still waits; from then on the receive can not be cancelled."""
+        return self.future.set_running_or_notify_cancel()
+
+    def end(self, outcome: Outcome) -> None:
+        """Give the waiter the outcome."""
+        try:
+            result = self._render(outcome)
+        except Exception as error:  # noqa: BLE001 - the future carries it
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)
+
+
+class QueueCounters:
+    """The counts of a queue for CloudWatch. Thread-safe; `take` resets them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stats: dict[str, Stat] = {}
+        # When somebody last received, and when the metrics last saw a visible record.
+        self.active_ms = 0
+        self.visible_ms = 0
+
+    def note(self, metric: str, value: int) -> None:
+        """Count a value of a metric."""
+        with self._lock:
+            stat = self._stats.get(metric)
+            if stat is None:
+                stat = self._stats[metric] = Stat()
+            stat.note(value)
+
+    def take(self) -> Mapping[str, Stat]:
+        """Return the counts since the last call, and reset them."""
+        with self._lock:
+            taken, self._stats = self._stats, {}
+        return taken
+
+
+class OpenQueue:
+    """One queue. Thread-safe, as its parts are.
+
+    Attributes:
+        waiting: the receives that wait, in the order in which they came; `lock` guards it.
+        undo: ends the subscription to the stream's appends.
+    """
+
+    def __init__(
+        self, queue: Queue, stream: Stream, deliveries: Deliveries, receipts: ReceiptCodec
+    ) -> None:
+        self.queue = queue
+        self.stream = stream
+        self.deliveries = deliveries
+        self.receipts = receipts
+        self.counters = QueueCounters()
+        self.lock = threading.Lock()
+        self.waiting: deque[WaitingReceive] = deque()
+        self.undo: Callable[[], None] = lambda: None
+
+    def take_waiting(self) -> list[WaitingReceive]:
+        """Remove and return every receive that waits."""
+        with self.lock:
+            taken = list(self.waiting)
+            self.waiting.clear()
+        return taken

@@ -1,0 +1,249 @@
+"""What the clients' benchmark measures, each client in a process of its own: it prints its figures as JSON.
+
+Arguments: the program's name, the server's port, the stream, how many records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from scripts.benchmarks.sdk import client_of
+
+DATA = b"x" * 100
+KEYS = [f"key-{i}" for i in range(1000)]
+LATENCIES, PUTS_PER_S, LINGER_MS = 1000, 500, 20.0
+FIRST_RECORD_WITHIN_S = 240
+Figures = dict[str, float]
+
+
+def put_boto3(port: int, stream: str, count: int) -> Figures:
+    """Put by a loop of full PutRecords requests."""
+    kinesis = client_of("kinesis", port)
+    start_s = time.perf_counter()
+    for first in range(0, count, 500):
+        kinesis.put_records(
+            StreamName=stream,
+            Records=[
+                {"Data": DATA, "PartitionKey": KEYS[i % len(KEYS)]}
+                for i in range(first, first + 500)
+            ],
+        )
+    return {"records/s": count / (time.perf_counter() - start_s)}
+
+
+def put_headrace(port: int, stream: str, count: int, **options: Any) -> Figures:
+    """Put one by one with our producer."""
+    from headrace.client import Producer
+
+    start_s = time.perf_counter()
+    with Producer(stream, **_where(port), **options) as producer:
+        put = producer.put
+        for i in range(count):
+            put(DATA, KEYS[i % len(KEYS)])
+    return {"records/s": count / (time.perf_counter() - start_s)}
+
+
+def put_headrace_aggregated(port: int, stream: str, count: int) -> Figures:
+    """The same with aggregation."""
+    return put_headrace(port, stream, count, aggregate=True)
+
+
+def put_aiokpl(port: int, stream: str, count: int) -> Figures:
+    """Put with aiokpl, which aggregates; the limits of its shards are lifted."""
+    aiokpl: Any = importlib.import_module("aiokpl")
+    config = aiokpl.Config(
+        region="us-east-1",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        rate_limit_records_per_sec_per_shard=1e9,
+        rate_limit_bytes_per_sec_per_shard=1e12,
+    )
+
+    async def main() -> float:
+        start_s = time.perf_counter()
+        async with aiokpl.Producer(config) as producer:
+            outcomes = [
+                await producer.put_record(
+                    stream=stream, partition_key=KEYS[i % len(KEYS)], data=DATA
+                )
+                for i in range(count)
+            ]
+            await producer.flush()
+            await asyncio.gather(*(outcome.wait() for outcome in outcomes))
+        return time.perf_counter() - start_s
+
+    return {"records/s": count / asyncio.run(main())}
+
+
+def put_async_kinesis(port: int, stream: str, count: int) -> Figures:
+    """Put with async-kinesis."""
+    kinesis: Any = importlib.import_module("kinesis")
+
+    async def main() -> float:
+        start_s = time.perf_counter()
+        async with kinesis.Producer(
+            stream_name=stream, endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
+            put_rate_limit_per_shard=1_000_000, put_bandwidth_limit_per_shard=1_000_000, buffer_time=0.05,
+        ) as producer:  # fmt: skip
+            for _ in range(count):
+                await producer.put({"d": "x" * 92})
+            await producer.flush()
+        return time.perf_counter() - start_s
+
+    return {"records/s": count / asyncio.run(main())}
+
+
+def latency_headrace(port: int, stream: str, count: int) -> Figures:
+    """Put at a steady pace, and measure from `put` to the acknowledgement; `count` has no effect."""
+    del count
+    from headrace.client import Producer
+
+    taken_s: list[float] = []
+    with Producer(stream, linger_ms=LINGER_MS, **_where(port)) as producer:
+        producer.put(DATA, "warm").result(30)
+        next_s = time.perf_counter()
+        for i in range(LATENCIES):
+            next_s += 1 / PUTS_PER_S
+            time.sleep(max(0.0, next_s - time.perf_counter()))
+            put_s = time.perf_counter()
+            producer.put(
+                DATA, KEYS[i % len(KEYS)],
+                on_done=lambda _, at_s=put_s: taken_s.append(time.perf_counter() - at_s),
+            )  # fmt: skip
+    taken_s.sort()
+    return {
+        "p50 ms over linger": taken_s[len(taken_s) // 2] * 1000 - LINGER_MS,
+        "p99 ms over linger": taken_s[int(len(taken_s) * 0.99)] * 1000 - LINGER_MS,
+    }
+
+
+def read_boto3(port: int, stream: str, count: int) -> Figures:
+    """Read by a loop over the shards."""
+    kinesis = client_of("kinesis", port)
+    start_s = time.perf_counter()
+    read = 0
+    for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
+        answer = kinesis.get_shard_iterator(
+            StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )
+        iterator = answer["ShardIterator"]
+        while True:
+            page = kinesis.get_records(ShardIterator=iterator, Limit=10_000)
+            read += len(page["Records"])
+            iterator = page["NextShardIterator"]
+            if not page["Records"]:
+                break
+    assert read == count, f"read {read} of {count}"
+    return {"records/s": read / (time.perf_counter() - start_s)}
+
+
+def read_headrace(port: int, stream: str, count: int) -> Figures:
+    """Read with our group, its leases in DynamoDB; the start of the group counts, and its first record is measured."""
+    from headrace.client import ConsumerGroup
+
+    start_s = time.perf_counter()
+    first_s, read = 0.0, 0
+    with ConsumerGroup(f"group-{os.getpid()}", stream, **_where(port)) as group:
+        for batch in group:
+            first_s = first_s or time.perf_counter() - start_s
+            read += len(batch)
+            if read >= count:
+                break
+        took_s = time.perf_counter() - start_s
+    assert read == count, f"read {read} of {count}"
+    return {"records/s": read / (took_s - first_s), "first record s": first_s}
+
+
+def read_async_kinesis(port: int, stream: str, count: int) -> Figures:
+    """Read with async-kinesis; it keeps no leases."""
+    kinesis: Any = importlib.import_module("kinesis")
+    processors: Any = importlib.import_module("kinesis.processors")
+
+    async def main() -> Figures:
+        start_s = time.perf_counter()
+        first_s, read = 0.0, 0
+        async with kinesis.Consumer(
+            stream_name=stream, endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
+            iterator_type="TRIM_HORIZON", sleep_time_no_records=0.01, processor=processors.StringProcessor(),
+            shard_fetch_rate=1000,
+        ) as consumer:  # fmt: skip
+            while read < count:
+                async for _ in consumer:
+                    first_s = first_s or time.perf_counter() - start_s
+                    read += 1
+                    if read >= count:
+                        break
+        took_s = time.perf_counter() - start_s
+        return {"records/s": read / (took_s - first_s), "first record s": first_s}
+
+    return asyncio.run(main())
+
+
+def read_kcl_rs(port: int, stream: str, count: int) -> Figures:
+    """Read with kcl-rs by polling; its first record is what takes long."""
+    kcl_rs: Any = importlib.import_module("kcl_rs")
+
+    start_s = time.perf_counter()
+    state = {"first": 0.0, "last": 0.0, "read": 0}
+    done = threading.Event()
+
+    class Reader(kcl_rs.RecordProcessorBase):
+        def initialize(self, initialize_input: Any) -> None:
+            """See kcl_rs."""
+
+        def process_records(self, process_records_input: Any) -> None:
+            now_s = time.perf_counter() - start_s
+            state["first"] = state["first"] or now_s
+            state["last"] = now_s
+            state["read"] += len(process_records_input.records)
+            process_records_input.checkpointer.checkpoint()
+            if state["read"] >= count:
+                done.set()
+
+        def lease_lost(self, lease_lost_input: Any) -> None:
+            """See kcl_rs."""
+
+        def shard_ended(self, shard_ended_input: Any) -> None:
+            shard_ended_input.checkpointer.checkpoint()
+
+        def shutdown_requested(self, shutdown_requested_input: Any) -> None:
+            """See kcl_rs."""
+
+    scheduler = kcl_rs.Scheduler(
+        stream_name=stream, application_name=f"kclrs-{os.getpid()}", record_processor_factory=Reader,
+        region="us-east-1", endpoint_url=f"http://127.0.0.1:{port}", initial_position="TRIM_HORIZON",
+        access_key_id="test", secret_access_key="test", retrieval_mode="POLLING",
+        idle_time_between_reads_millis=200,
+    )  # fmt: skip
+    scheduler.start()
+    assert done.wait(FIRST_RECORD_WITHIN_S), f"read {state['read']} of {count}"
+    with contextlib.suppress(RuntimeError):
+        scheduler.shutdown()
+    spent_s = max(state["last"] - state["first"], 0.001)
+    return {"records/s": state["read"] / spent_s, "first record s": state["first"]}
+
+
+def _where(port: int) -> dict[str, Any]:
+    return {"endpoint_url": f"http://127.0.0.1:{port}", "region": "us-east-1"}
+
+
+PROGRAMS: dict[str, Callable[[int, str, int], Figures]] = {
+    program.__name__: program
+    for program in (
+        put_boto3, put_headrace, put_headrace_aggregated, put_aiokpl, put_async_kinesis,
+        latency_headrace, read_boto3, read_headrace, read_async_kinesis, read_kcl_rs,
+    )
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    name, port_text, stream_name, count_text = sys.argv[1:5]
+    print(json.dumps(PROGRAMS[name](int(port_text), stream_name, int(count_text))))

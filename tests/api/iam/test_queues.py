@@ -1,0 +1,104 @@
+"""Kinesis queues: who may create, receive and acknowledge, and whose key is used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.iam.test_services import put_policy
+from tests.support.cloud import InProcessCloud
+from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements
+
+STREAM = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/jobs"
+QUEUES = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:queue/*"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("queues"), iam="enforce") as cloud:
+        kinesis = cloud.client("kinesis")
+        kinesis.create_stream(StreamName="jobs", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        yield cloud
+
+
+def create(kinesis: Any, name: str, **more: Any) -> dict[str, Any]:
+    return {
+        "QueueName": name,
+        "StreamConfigurationList": [{"StreamARN": STREAM}],
+        **more,
+    }
+
+
+def queue_of(cloud: InProcessCloud, name: str) -> str:
+    kinesis = cloud.client("kinesis")
+    answer = kinesis.create_queue(**create(kinesis, name))
+    return answer["QueueDescription"]["QueueARN"]
+
+
+def test_to_create_one_takes_the_queue_the_stream_and_the_tags(cloud: InProcessCloud):
+    make_role(cloud, "maker", allow("kinesis:CreateQueue", QUEUES))
+    kinesis = as_role(cloud, "maker", "kinesis")
+    code, _, sentence = refusal(kinesis.create_queue, **create(kinesis, "made"))
+    assert (code, "kinesis:AssociateStreamsWithQueue" in sentence) == (
+        "AccessDeniedException",
+        True,
+    )
+    assert STREAM in sentence
+    both = [
+        allow("kinesis:CreateQueue", QUEUES),
+        allow("kinesis:AssociateStreamsWithQueue", STREAM),
+    ]
+    put_policy(cloud, "maker", *both)
+    _, _, sentence = refusal(kinesis.create_queue, **create(kinesis, "made", Tags={"a": "b"}))
+    assert "kinesis:TagResource" in sentence
+    kinesis.create_queue(**create(kinesis, "made"))
+
+
+def test_a_consumer_needs_each_action_on_the_queue(cloud: InProcessCloud):
+    queue, other = queue_of(cloud, "mine"), queue_of(cloud, "other")
+    make_role(cloud, "consumer", allow("kinesis:ReceiveQueueRecords", queue))
+    kinesis = as_role(cloud, "consumer", "kinesis")
+    cloud.client("kinesis").put_record(StreamName="jobs", Data=b"1", PartitionKey="a")
+    (record,) = kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]
+    entry = [{"ReceiptHandle": record["ReceiptHandle"]}]
+    for call, params, action in (
+        (kinesis.receive_queue_records, {"QueueARN": other}, "ReceiveQueueRecords"),
+        (kinesis.receive_dead_letter_queue_records, {"QueueARN": queue}, "ReceiveDeadLetter"),
+        (kinesis.acknowledge_queue_records, {"QueueARN": queue, "Entries": entry}, "Acknowledge"),
+        (kinesis.describe_queue, {"QueueARN": queue}, "DescribeQueue"),
+        (kinesis.list_queues, {}, "ListQueues"),
+    ):
+        code, _, sentence = refusal(call, **params)
+        assert (code, f"kinesis:{action}" in sentence) == ("AccessDeniedException", True)
+
+
+def test_a_policy_of_the_queue_allows_what_the_role_does_not(cloud: InProcessCloud):
+    queue = queue_of(cloud, "shared")
+    role = make_role(cloud, "guest")
+    statement = {**allow("kinesis:DescribeQueue", queue), "Principal": {"AWS": role}}
+    cloud.client("kinesis").put_resource_policy(
+        ResourceARN=queue, Policy=json.dumps(statements(statement))
+    )
+    guest = as_role(cloud, "guest", "kinesis")
+    assert guest.describe_queue(QueueARN=queue)["QueueDescription"]["QueueName"] == "shared"
+
+
+def test_a_consumer_of_an_encrypted_stream_needs_its_key(cloud: InProcessCloud):
+    owner = cloud.client("kinesis")
+    key = cloud.client("kms").create_key()["KeyMetadata"]["Arn"]
+    owner.start_stream_encryption(StreamName="jobs", EncryptionType="KMS", KeyId=key)
+    queue = queue_of(cloud, "secret")
+    owner.put_record(StreamName="jobs", Data=b"1", PartitionKey="a")
+    receive = allow("kinesis:ReceiveQueueRecords", queue)
+    make_role(cloud, "reader", receive)
+    kinesis = as_role(cloud, "reader", "kinesis")
+    code, _, sentence = refusal(kinesis.receive_queue_records, QueueARN=queue)
+    assert (code, "kms:Decrypt" in sentence) == ("KMSAccessDeniedException", True)
+    context = {"StringEquals": {"kms:EncryptionContext:aws:kinesis:arn": STREAM}}
+    put_policy(cloud, "reader", receive, {**allow("kms:Decrypt", key), "Condition": context})
+    assert len(kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]) == 1
+    cloud.client("kms").disable_key(KeyId=key)
+    assert refusal(owner.receive_queue_records, QueueARN=queue)[0] == "KMSDisabledException"

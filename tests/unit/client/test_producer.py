@@ -1,0 +1,391 @@
+"""The producer over a stream without a cloud: retries, order, aggregates over reshards, back-pressure, the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.client.aggregation import disaggregate
+from headrace.client.async_producer import AsyncProducer
+from headrace.client.hash_keys import hash_key_of
+from headrace.client.producer import Producer
+from headrace.client.producer_metrics import PutsFailed
+from headrace.client.receipts import BufferFull, PutError, Receipt
+from headrace.client.spool import SpoolError
+from headrace.client.wire import ServiceError, WireError
+from tests.support.fake_stream import FakeStream, throttle
+
+THROTTLED = "ProvisionedThroughputExceededException"
+
+
+def producer_of(stream: FakeStream, **options: Any) -> Producer:
+    settings = {"linger_ms": 1.0, "connections": 1, "seed": 1, **options}
+    return Producer("s", streams=stream, make_wire=lambda: stream, **settings)  # type: ignore[arg-type]
+
+
+def test_a_receipt_says_where_its_record_is():
+    stream = FakeStream()
+    with producer_of(stream) as producer:
+        first, second = producer.put(b"a", "k"), producer.put(b"b", "k", explicit_hash_key=7)
+        assert (first.result(5).shard_id, first.sequence_number[-1]) == (
+            "shardId-000000000000",
+            "1",
+        )
+        assert second.result(5).sequence_number[-1] == "2"
+    assert stream.requests[0]["Records"][1]["ExplicitHashKey"] == "7"
+    assert producer.metrics().acknowledged == 2
+
+
+def test_records_are_batched_by_count_and_bytes():
+    stream = FakeStream()
+    with producer_of(stream, linger_ms=10_000, max_records=10, max_bytes=3000) as producer:
+        for _ in range(20):
+            producer.put(b"x", "k")
+        for _ in range(3):
+            producer.put(b"x" * 1400, "k")
+    assert [len(request["Records"]) for request in stream.requests][:2] == [10, 10]
+    assert [len(request["Records"]) for request in stream.requests][2:] == [2, 1]
+
+
+def test_only_failed_entries_are_sent_again():
+    stream = FakeStream()
+    stream.faults = [[None, THROTTLED, None]]
+    with producer_of(stream, linger_ms=10_000, max_records=3) as producer:
+        receipts = [producer.put(b"%d" % i, "k") for i in range(3)]
+        producer.flush(5)
+        assert [receipt.sequence_number[-1] for receipt in receipts] == ["1", "3", "2"]
+    assert [len(request["Records"]) for request in stream.requests] == [3, 1]
+    assert sorted(stream.data()) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    "error", [throttle(), WireError("lost"), ServiceError("InternalFailure", "", 500)]
+)
+def test_a_request_without_an_answer_is_sent_again(error: Exception):
+    stream = FakeStream()
+    stream.faults = [error]
+    with producer_of(stream) as producer:
+        assert producer.put(b"a", "k").result(5).shard_id == "shardId-000000000000"
+
+
+def test_a_refusal_that_stays_fails_the_records_and_the_flush_says_so():
+    stream = FakeStream()
+    stream.faults = [ServiceError("ResourceNotFoundException", "no stream", 400)] * 2
+    producer = producer_of(stream, max_records=2, linger_ms=10_000)
+    receipts = [producer.put(b"a", "k"), producer.put(b"b", "k")]
+    assert isinstance(receipts[0].exception(5), PutError)
+    with pytest.raises(
+        PutsFailed, match="2 records were not put; the first: ResourceNotFoundException"
+    ):
+        producer.flush(5)
+    heard = threading.Event()
+    producer.put(b"c", "k", on_done=lambda _: heard.set())
+    producer.close(5)
+    assert heard.is_set()
+
+
+def test_one_invalid_record_does_not_take_the_others_with_it():
+    stream = FakeStream()
+    invalid = ServiceError("ValidationException", "bad key", 400)
+    stream.faults = [invalid, [None], invalid, [None]]
+    producer = producer_of(stream, max_records=3, linger_ms=10_000)
+    receipts = [producer.put(b"%d" % i, "k") for i in range(3)]
+    assert [receipt.exception(5) is None for receipt in receipts] == [True, False, True]
+    with pytest.raises(PutsFailed, match="1 record was not put"):
+        producer.close(5)
+
+
+def test_a_record_that_stays_refused_expires():
+    stream = FakeStream()
+    stream.faults = [[THROTTLED]] * 50
+    producer = producer_of(stream, give_up_after_s=0.0)
+    error = producer.put(b"a", "k").exception(5)
+    assert error is not None
+    assert error.code == "RecordExpired"
+    with pytest.raises(PutsFailed):
+        producer.close(5)
+
+
+def test_callbacks_that_raise_are_logged_and_others_are_called(caplog: pytest.LogCaptureFixture):
+    stream = FakeStream()
+    calls: list[Receipt] = []
+
+    def bad(_: Receipt) -> None:
+        raise ValueError("mine")
+
+    with producer_of(stream) as producer:
+        receipt = producer.put(b"a", "k", on_done=bad)
+        receipt.add_done_callback(calls.append)
+        producer.flush(5)
+        receipt.add_done_callback(calls.append)
+    assert len(calls) == 2
+    assert "A callback of a record of s raised" in caplog.text
+
+
+def test_keys_and_sizes_are_checked_before_the_record_is_taken():
+    with producer_of(FakeStream()) as producer:
+        for key in ("", "k" * 257):
+            with pytest.raises(ValueError, match="a partition key has 1 to 256 characters"):
+                producer.put(b"a", key)
+        with pytest.raises(ValueError, match="at most 10485760 bytes"):
+            producer.put(b"a" * (10 << 20), "k")
+        with pytest.raises(ValueError, match="an explicit hash key"):
+            producer.put(b"a", "k", explicit_hash_key=1 << 128)
+
+
+def test_without_a_key_records_get_random_ones():
+    stream = FakeStream(8)
+    with producer_of(stream) as producer:
+        for i in range(100):
+            producer.put(b"%d" % i)
+    assert all(len(records) > 0 for records in stream.records.values())
+
+
+# Aggregates.
+
+
+def users_of(stream: FakeStream) -> dict[str, list[bytes]]:
+    """Return what a consumer sees of each shard: user records whose hash key is the shard's."""
+    seen: dict[str, list[bytes]] = {}
+    for shard in stream.all:
+        for row in stream.records[shard.shard_id]:
+            users = disaggregate(row["Data"])
+            if users is None:
+                # A record that was alone.
+                seen.setdefault(shard.shard_id, []).append(row["Data"])
+                continue
+            seen.setdefault(shard.shard_id, []).extend(
+                user.data
+                for user in users
+                if (hash_key_of(user.key) if user.explicit is None else int(user.explicit)) in shard
+            )
+    return seen
+
+
+def test_an_aggregate_has_records_of_its_shard_only():
+    stream = FakeStream(4)
+    with producer_of(stream, aggregate=True) as producer:
+        for i in range(1000):
+            producer.put(b"%d" % i, f"key-{i % 100}")
+        producer.put(b"auto")
+    entries = sum(len(records) for records in stream.records.values())
+    assert entries < 50
+    seen = users_of(stream)
+    assert sorted(data for users in seen.values() for data in users) == sorted(
+        [*(b"%d" % i for i in range(1000)), b"auto"]
+    )
+
+
+def test_a_record_alone_is_not_packed():
+    stream = FakeStream(2)
+    with producer_of(stream, aggregate=True, linger_ms=10_000) as producer:
+        producer.put(b"one", "k")
+        producer.flush(5)
+        producer.put(b"auto")
+        producer.flush(5)
+    assert sorted(stream.data()) == [b"auto", b"one"]
+
+
+def test_after_a_split_no_user_record_stays_in_a_foreign_shard():
+    stream = FakeStream(1)
+    with producer_of(stream, aggregate=True, linger_ms=10_000) as producer:
+        producer.put(b"first", "a")
+        producer.flush(5)
+        left, _ = stream.split("shardId-000000000000")
+        stream.split(left.shard_id)
+        receipts = [producer.put(b"%d" % i, f"key-{i}") for i in range(200)]
+        producer.flush(5)
+        for receipt in receipts:
+            shard = stream.open[receipt.shard_id]
+            assert hash_key_of(receipt.key or "") in shard
+    seen = [data for users in users_of(stream).values() for data in users]
+    assert sorted(seen) == sorted([b"first", *(b"%d" % i for i in range(200))])
+    assert producer.metrics().in_foreign_shard > 0
+    assert producer.metrics().map_refreshes == 1
+
+
+def test_a_merge_needs_no_second_put():
+    stream = FakeStream(2)
+    with producer_of(stream, aggregate=True, linger_ms=10_000) as producer:
+        for i in range(100):
+            producer.put(b"%d" % i, f"key-{i}")
+        stream.merge("shardId-000000000000", "shardId-000000000001")
+    assert producer.metrics().in_foreign_shard == 0
+    assert len(stream.data()) == 2
+
+
+# Order.
+
+
+@pytest.mark.parametrize("aggregate", [False, True])
+def test_the_order_of_each_key_survives_failures_and_reshards(aggregate: bool):
+    stream = FakeStream(2)
+    stream.faults = [
+        [None, THROTTLED, None, THROTTLED, THROTTLED] * 3 if i % 2 else [] for i in range(20)
+    ]
+    with producer_of(
+        stream, ordered=True, aggregate=aggregate, connections=3, aggregate_records=7
+    ) as producer:
+        for i in range(300):
+            producer.put(b"%d" % i, f"key-{i % 10}")
+            if i == 150:
+                stream.split("shardId-000000000000")
+    rows: list[tuple[str, int]] = []
+    for shard in stream.all:
+        for row in stream.records[shard.shard_id]:
+            users = disaggregate(row["Data"]) if aggregate else None
+            if users is None:
+                rows.append((row["PartitionKey"], int(row["Data"])))
+            else:
+                rows += [(u.key, int(u.data)) for u in users if hash_key_of(u.key) in shard]
+    for key in {key for key, _ in rows}:
+        numbers = [number for other, number in rows if other == key]
+        assert numbers == sorted(set(numbers)), key
+    assert len(rows) == 300
+
+
+# Back-pressure.
+
+
+def stuck(stream: FakeStream, **options: Any) -> tuple[Producer, threading.Event]:
+    """Return a producer whose requests wait for the event."""
+    go = threading.Event()
+
+    class Wire:
+        def call(self, action: str, body: bytes, content_type: str) -> bytes:
+            assert go.wait(10)
+            return stream.call(action, body, content_type)
+
+        def close(self) -> None:
+            pass
+
+    producer = Producer(
+        "s", streams=stream, make_wire=Wire, linger_ms=0.0, connections=1, max_records=5,
+        max_buffered_records=10, **options,
+    )  # type: ignore[arg-type]  # fmt: skip
+    return producer, go
+
+
+def test_a_full_buffer_raises():
+    producer, go = stuck(FakeStream(), when_full="raise")
+    taken: list[Receipt] = []
+
+    def fill() -> None:
+        while len(taken) < 100:
+            taken.append(producer.put(b"a", "k"))
+
+    with pytest.raises(BufferFull):
+        fill()
+    go.set()
+    producer.close(5)
+
+
+def test_a_full_buffer_drops():
+    stream = FakeStream()
+    producer, go = stuck(stream, when_full="drop")
+    receipts = [producer.put(b"a", "k") for _ in range(100)]
+    go.set()
+    errors = [receipt.exception(5) for receipt in receipts]
+    dropped = [error for error in errors if error is not None]
+    assert {error.code for error in dropped} == {"Dropped"}
+    producer.close(5)
+    assert len(stream.data()) == 100 - len(dropped) == 100 - producer.metrics().dropped
+
+
+def test_a_full_buffer_blocks_until_there_is_room():
+    stream = FakeStream()
+    producer, go = stuck(stream)
+    threading.Timer(0.05, go.set).start()
+    for i in range(100):
+        producer.put(b"%d" % i, "k")
+    producer.close(5)
+    assert stream.data() == [b"%d" % i for i in range(100)]
+
+
+def test_what_waits_when_the_producer_is_closed_fails():
+    producer, go = stuck(FakeStream())
+    receipt = producer.put(b"a", "k")
+    threading.Timer(0.3, go.set).start()
+    with pytest.raises(TimeoutError, match="records still wait"):
+        producer.close(0.01)
+    assert receipt.done()
+    with pytest.raises(PutError, match="closed"):
+        producer.put(b"b", "k")
+
+
+# The rate of a shard.
+
+
+def test_a_share_of_the_shards_quota_is_not_exceeded():
+    stream = FakeStream(1)
+    with producer_of(stream, rate_share=0.1, linger_ms=1) as producer:
+        receipts = [producer.put(b"a", "k") for _ in range(150)]
+        assert receipts[90].result(5)
+        assert not receipts[149].done()
+    assert len(stream.data()) == 150
+
+
+# The journal.
+
+
+def test_what_was_not_acknowledged_is_put_by_the_next_producer(tmp_path: Path):
+    stream = FakeStream()
+    stream.faults = [WireError("down")] * 1000
+    producer = producer_of(stream, spool=tmp_path / "spool")
+    for i in range(5):
+        producer.put(b"%d" % i, "k", explicit_hash_key=i)
+    with pytest.raises(TimeoutError):
+        producer.close(0.05)
+    stream.faults = []
+    with producer_of(stream, spool=tmp_path / "spool"):
+        pass
+    assert stream.data() == [b"0", b"1", b"2", b"3", b"4"]
+    with producer_of(stream, spool=tmp_path / "spool"):
+        pass
+    assert len(stream.data()) == 5
+
+
+def test_a_record_that_a_crash_cut_off_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    stream = FakeStream()
+    stream.faults = [WireError("down")] * 1000
+    producer = producer_of(stream, spool=tmp_path)
+    producer.put(b"whole", "k")
+    producer.put(b"cut off", "k")
+    with pytest.raises(TimeoutError):
+        producer.close(0.05)
+    (segment,) = tmp_path.glob("*.spool")
+    segment.write_bytes(segment.read_bytes()[:-3])
+    stream.faults = []
+    with producer_of(stream, spool=tmp_path):
+        pass
+    assert stream.data() == [b"whole"]
+    assert "no whole record" in caplog.text
+
+
+def test_two_producers_cannot_share_a_journal(tmp_path: Path):
+    with (
+        producer_of(FakeStream(), spool=tmp_path),
+        pytest.raises(SpoolError, match="another producer uses the spool"),
+    ):
+        producer_of(FakeStream(), spool=tmp_path)
+
+
+# asyncio.
+
+
+def test_the_asyncio_face_awaits_receipts_and_room():
+    stream = FakeStream()
+
+    async def main() -> list[str]:
+        async with AsyncProducer(
+            "s", streams=stream, make_wire=lambda: stream, linger_ms=1.0, max_buffered_records=10
+        ) as producer:
+            receipts = [await producer.put(b"%d" % i, "k") for i in range(1000)]
+            return [(await receipt).shard_id for receipt in receipts]
+
+    assert set(asyncio.run(main())) == {"shardId-000000000000"}
+    assert len(stream.data()) == 1000
