@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.aws.server.server import Server
+from headrace.aws.server.tls import Tls
 from headrace.composition.parts import build_parts
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
@@ -33,7 +34,7 @@ from headrace.store.database import Database
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
 
-TEMP_FOLDER = "tmp"
+TEMP_FOLDER, TLS_FOLDER = "tmp", "tls"
 
 
 class Cloud:
@@ -76,6 +77,7 @@ class Cloud:
         check_database(config.data_dir, self.database)
         self.supervisor = supervisor or Supervisor(self.clock)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
+        self.tls = Tls(config.data_dir / TLS_FOLDER, lambda: self.config.endpoint_host)
         parts = self._parts = build_parts(
             config,
             clock=self.clock,
@@ -85,6 +87,7 @@ class Cloud:
             environments=environments,
             warms_up=warms_up,
             endpoint_url=self.endpoint_url,
+            tls=self.tls,
             is_started=lambda: self._started,
         )
         self.moto, self.gateway, self.decisions = parts.moto.engine, parts.gateway, parts.decisions
@@ -164,6 +167,7 @@ class Cloud:
 
 def server_for(cloud: Cloud) -> Server:
     """Return the server that serves `cloud` on a socket."""
+    cloud.tls.is_served = True
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.inline.has,
@@ -172,4 +176,5 @@ def server_for(cloud: Cloud) -> Server:
         answer_or_handler=cloud.entrance.answer_or_handler,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
         service_of=cloud.gateway.names.service_of,
+        tls=cloud.tls,
     )

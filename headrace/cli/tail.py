@@ -119,7 +119,8 @@ def _line(shard_id: str, record: Record, *, as_json: bool) -> str | bytes:
         {
             "shardId": shard_id,
             "sequenceNumber": record.sequence_number,
-            "partitionKey": record.key,
+            # A stream that distributes records itself also has records without a key.
+            **({"partitionKey": record.key} if record.key else {}),
             "approximateArrivalTimestamp": datetime.fromtimestamp(record.arrival_s, UTC).isoformat(
                 timespec="milliseconds"
             ),

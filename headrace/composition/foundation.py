@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions
@@ -27,6 +28,7 @@ class Foundation:
         keys: the access keys that are accepted with `--auth`; None without `--auth`, as is `authentication`.
         environments: runs functions in this process; None when each function runs in processes of its own.
         endpoint_url: the cloud's own URL; correct once the port is known.
+        tls: the cloud's certificate, for the clients that begin with a TLS handshake.
     """
 
     config: Config
@@ -43,3 +45,4 @@ class Foundation:
     logs: LogQueue
     environments: MakeEnvironment | None
     endpoint_url: Callable[[], str]
+    tls: Tls

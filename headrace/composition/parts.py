@@ -12,6 +12,7 @@ from headrace.aws.gateway.entrance import Entrance
 from headrace.aws.gateway.hosts import Hosts
 from headrace.aws.gateway.origins import AllowedOrigins
 from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions, session_secret
@@ -68,6 +69,7 @@ def build_parts(
     environments: MakeEnvironment | None,
     warms_up: bool,
     endpoint_url: Callable[[], str],
+    tls: Tls,
     is_started: Callable[[], bool],
 ) -> Parts:
     """Return a cloud's parts; see `Cloud` for the arguments. Nothing runs yet."""
@@ -80,6 +82,7 @@ def build_parts(
         environments=environments,
         warms_up=warms_up,
         endpoint_url=endpoint_url,
+        tls=tls,
     )
     gateway, engine = base.gateway, base.moto.engine
     decisions = build_decisions(base)
@@ -131,6 +134,7 @@ def _build_foundation(
     environments: MakeEnvironment | None,
     warms_up: bool,
     endpoint_url: Callable[[], str],
+    tls: Tls,
 ) -> Foundation:
     sessions = RoleSessions(session_secret(config.data_dir, ids.bytes(32)))
     moto = build_moto(
@@ -177,6 +181,7 @@ def _build_foundation(
         logs=LogQueue(gateway, may_send),
         environments=environments,
         endpoint_url=endpoint_url,
+        tls=tls,
     )
 
 

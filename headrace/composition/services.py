@@ -189,6 +189,7 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         objects=objects,
         functions=lambda_.invoker,
         endpoint_url=base.endpoint_url,
+        answers_url=lambda: _answers_url(base),
         strict=base.config.strict,
     )
     return Services(
@@ -244,11 +245,18 @@ def _build_lambda(
         logs=base.logs,
         metrics=base.metrics,
         endpoint_url=base.endpoint_url,
+        trust_file=base.tls.trust_file if base.environments is None else None,
         sessions=base.sessions,
         environments=base.environments,
         guard=decisions,
         has_principal=base.moto.engine.memory.has_principal,
     )
+
+
+def _answers_url(base: Foundation) -> str:
+    """Return the URL to which custom resources answer: https, as on AWS, where this cloud has a socket."""
+    url = base.endpoint_url()
+    return url.replace("http://", "https://", 1) if base.tls.is_served else url
 
 
 def _build_search(base: Foundation) -> SearchHome:

@@ -74,7 +74,12 @@ class Config:
     redshift_url: str = ""
 
     @property
+    def endpoint_host(self) -> str:
+        """The host of `endpoint_url`: a name or an address, without brackets."""
+        return "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+
+    @property
     def endpoint_url(self) -> str:
         """The URL that clients are given as AWS_ENDPOINT_URL."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        host = self.endpoint_host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"

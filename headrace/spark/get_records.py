@@ -131,7 +131,7 @@ def _batch(records: list[dict[str, Any]]) -> Records:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([a2b_base64(record["Data"]) for record in records], pa.binary()),
-            pa.array([record["PartitionKey"] for record in records], pa.string()),
+            pa.array([record.get("PartitionKey") for record in records], pa.string()),
             pa.array([record["SequenceNumber"] for record in records], pa.string()),
             pa.array(
                 [round(record["ApproximateArrivalTimestamp"] * 1000) * 1000 for record in records],

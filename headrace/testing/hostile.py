@@ -138,7 +138,7 @@ def _records_of(path: Path, text: str) -> list[Any]:
         recorded: list[Any] = cast("dict[str, Any]", whole)["Records"]
         return [
             Event(
-                one["kinesis"]["partitionKey"],
+                one["kinesis"].get("partitionKey", ""),
                 base64.b64decode(one["kinesis"]["data"]),
                 round(float(one["kinesis"].get("approximateArrivalTimestamp", 0)) * 1000),
             )

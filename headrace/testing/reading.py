@@ -18,7 +18,7 @@ class Clients(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as GetRecords returns it."""
+    """A record as GetRecords returns it; `partition_key` is empty for a record without one."""
 
     shard_id: str
     sequence_number: str
@@ -47,7 +47,7 @@ def records_of(cloud: Clients, stream: str) -> list[Record]:
                 Record(
                     shard_id,
                     one["SequenceNumber"],
-                    one["PartitionKey"],
+                    one.get("PartitionKey", ""),
                     one["Data"],
                     one["ApproximateArrivalTimestamp"],
                 )

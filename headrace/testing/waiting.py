@@ -103,7 +103,8 @@ def until_drained(
             example poison records. A record that reached a failure destination is not lost.
 
     Raises NotInTime with everything that still waits, and RecordsLost when a function has not handled some records:
-    its mapping gave them up (retries, age), or, as RecordsExpired, they expired in the stream.
+    its mapping gave them up (retries, age), or, as RecordsExpired, they expired in the stream. Both name the function's
+    last exception and the record with which it failed.
     """
     deadline_s = time.monotonic() + timeout_s
     step_s = _FIRST_STEP_S
@@ -120,7 +121,9 @@ def until_drained(
         if cloud.can_advance and not in_flight_in_queues(cloud):
             cloud.advance(seconds=step_s)
             step_s = min(step_s * 2, _LONGEST_STEP_S)
-    if waiting := still_waiting(cloud):
+    waiting = still_waiting(cloud)
+    _check_losses(cloud, may_lose)
+    if waiting:
         raise NotInTime(f"After {timeout_s:g} s: {'; '.join(waiting)}.")
 
 
@@ -150,7 +153,7 @@ def mappings_waiting(cloud: Watched) -> list[str]:
     mappings = _page(cloud, MAPPINGS)["mappings"]
     return [
         f"{one['waiting']} {_describe_input(one['source'])} wait for"
-        f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
+        f" {one['function'].rpartition(':')[2]} ({_result_of(one)})"
         for one in mappings
         if one["enabled"] and one.get("waiting") and one["function"].split(":")[4] == cloud.account
     ]
@@ -189,7 +192,13 @@ def _losses(mapping: dict[str, Any]) -> list[str]:
         if mapping.get("dropped")
         else "",
     ]
-    return [f"{one} ({mapping['lastProcessingResult']})" for one in sentences if one]
+    return [f"{one} ({_result_of(mapping)})" for one in sentences if one]
+
+
+def _result_of(mapping: dict[str, Any]) -> str:
+    """Return a mapping's last result, and how its function failed last."""
+    failure = mapping.get("lastFailure")
+    return mapping["lastProcessingResult"] + (f"; last failure: {failure}" if failure else "")
 
 
 def deliveries_waiting(cloud: Watched) -> list[str]:

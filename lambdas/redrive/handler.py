@@ -84,7 +84,8 @@ def _redrive(
         found += 1
         fault = fault_of(record["Data"])
         if fault is None:
-            good.append({"Data": record["Data"], "PartitionKey": record["PartitionKey"]})
+            # A stream that distributes records itself also has records without a key.
+            good.append({name: record[name] for name in ("Data", "PartitionKey") if name in record})
         else:
             reports.append(report_of(failed, record["SequenceNumber"], fault))
     if not found:
@@ -121,7 +122,7 @@ def _requests(entries: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     request: list[dict[str, Any]] = []
     size_bytes = 0
     for entry in entries:
-        entry_bytes = len(entry["Data"]) + len(entry["PartitionKey"].encode())
+        entry_bytes = len(entry["Data"]) + len(entry.get("PartitionKey", "").encode())
         if request and (
             len(request) == RECORDS_PER_PUT or size_bytes + entry_bytes > BYTES_PER_PUT
         ):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,28 @@ def test_tail_ends_when_nobody_reads_it_without_waiting_for_a_record(
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(30) == BROKEN_PIPE
+
+
+def test_tail_shows_nothing_older_than_its_start_of_a_resharded_stream(
+    server: ServerProcess, stream: str
+) -> None:
+    kinesis: Any = server.client("kinesis")
+    kinesis.put_record(StreamName=stream, Data=b"parent", PartitionKey="k")
+    kinesis.split_shard(
+        StreamName=stream, ShardToSplit="shardId-000000000000", NewStartingHashKey=str(2**127)
+    )
+    kinesis.get_waiter("stream_exists").wait(StreamName=stream, WaiterConfig={"Delay": 1})
+    for key in ("k", "l", "m", "n"):
+        kinesis.put_record(StreamName=stream, Data=b"old", PartitionKey=key)
+    _, shown, _ = run(server, "tail", stream, "--drain")
+    assert shown == b""
+    soon = datetime.now(UTC) + timedelta(milliseconds=1)
+    wait_until(lambda: datetime.now(UTC) > soon, what="a later moment")
+    kinesis.put_record(StreamName=stream, Data=b"new", PartitionKey="k")
+    _, shown, _ = run(server, "tail", stream, "--drain", "--from", soon.isoformat())
+    assert shown == b"new\n"
+    _, shown, _ = run(server, "tail", stream, "--drain", "--from", "TRIM_HORIZON")
+    assert sorted(shown.split()) == [b"new", *[b"old"] * 4, b"parent"]
 
 
 def test_tail_ends_quietly_when_interrupted(server: ServerProcess, stream: str) -> None:

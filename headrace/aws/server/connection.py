@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 
@@ -102,6 +103,10 @@ class RequestTaker(Receiver, Protocol):
     @property
     def answer_or_handler(self) -> Callable[[HttpRequest], Answer | Handler]:
         """Answers a request that was not refused, if it never blocks; else returns the handler for a thread."""
+        ...
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the context of clients that begin with a TLS handshake; None when they are not served."""
         ...
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:

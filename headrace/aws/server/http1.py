@@ -18,6 +18,7 @@ from headrace.aws.server.http2_setup import PREFACE
 from headrace.aws.server.lingering import Lingering
 from headrace.aws.server.request_body import RequestBody
 from headrace.aws.server.tasks import log_failure
+from headrace.aws.server.tls import HANDSHAKE, begin_tls
 from headrace.aws.server.waiting import finish_waits
 from headrace.aws.surplus import Surplus
 
@@ -152,6 +153,8 @@ class Http1Connection(asyncio.Protocol):
         self._since_s = self._server.now_s
         if not self._begun:
             data = self._first + data
+            if data[0] == HANDSHAKE and self._speak_tls(data):
+                return
             if PREFACE.startswith(data[: len(PREFACE)]):
                 self._first = data
                 self._reader.await_head()
@@ -175,6 +178,21 @@ class Http1Connection(asyncio.Protocol):
         transport.set_protocol(successor)
         successor.connection_made(transport)
         successor.data_received(first)
+
+    def _speak_tls(self, first: bytes) -> bool:
+        """Hand the connection to TLS, whose client began with a handshake. Return False without a certificate."""
+        transport, context = self._transport, self._server.tls_context()
+        if transport is None or context is None:
+            return False
+        # Until the handshake ends, this connection stays counted, and is closed when it is idle for too long.
+        begin_tls(
+            transport,
+            first,
+            Http1Connection(self._server),
+            context,
+            lambda: self.connection_lost(None),
+        )
+        return True
 
     def eof_received(self) -> bool:
         # A client that has finished sending still wants its answers; but an answer without an end is stopped now.

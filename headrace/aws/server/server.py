@@ -12,6 +12,7 @@ import logging
 import resource
 import shutil
 import socket
+import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future
@@ -28,6 +29,7 @@ from headrace.aws.server.http1 import Http1Connection
 from headrace.aws.server.request_body import Bodies, NoMemoryForBody, RequestBody
 from headrace.aws.server.server_errors import body_not_stored, busy, internal_failure
 from headrace.aws.server.thread_pool import FairPool
+from headrace.aws.server.tls import Tls
 from headrace.aws.server.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ class Server:
     returns the answer (whose body is bytes, without waits), and then the request's body is not read; or None to accept
     the request. `service_of` names the service of a request; threads are shared among services. `answer_or_handler`
     answers an accepted request if it never blocks, and else returns the handler that answers it on a thread. `at_once`
-    does the work of `refuse` and `answer_or_handler` for a complete request. They never raise.
+    does the work of `refuse` and `answer_or_handler` for a complete request. They never raise. With `tls`, a connection
+    that begins with a TLS handshake gets TLS.
 
     Attributes:
         now_s: the clock of connections, which advances by whole seconds. It stops while the process is suspended;
@@ -79,6 +82,7 @@ class Server:
         at_once: Callable[[HttpRequest], Answer | Handler] | None = None,
         answer_or_handler: Callable[[HttpRequest], Answer | Handler] | None = None,
         bounds: Bounds | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
         self.now_s = 0.0
@@ -86,6 +90,7 @@ class Server:
         self._is_inline = is_inline
         self.refuse = refuse
         self._service_of = service_of
+        self._tls = tls
         self.answer_or_handler = answer_or_handler or self._answer_or_handler
         self.at_once = at_once or self._refuse_or_answer
         self.bodies = Bodies(temp_dir, self.bounds)
@@ -133,6 +138,16 @@ class Server:
         for connection in list(self._connections):
             connection.close()
         self._pool.stop()
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """See `RequestTaker.tls_context`."""
+        if self._tls is None:
+            return None
+        try:
+            return self._tls.context()
+        except OSError as error:
+            self.warn_about_client("TLS is not served: %s", error)
+            return None
 
     # --- connections --------------------------------------------------------------------------
 

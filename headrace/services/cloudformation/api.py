@@ -39,6 +39,7 @@ def build_cloudformation(
     objects: ObjectStore,
     functions: FunctionInvoker,
     endpoint_url: Callable[[], str],
+    answers_url: Callable[[], str],
     strict: bool = False,
 ) -> CloudFormation:
     """Return CloudFormation with its parts; no operation runs before `CloudFormation.start`."""
@@ -46,7 +47,7 @@ def build_cloudformation(
     stacks = Stacks(database, clock, ids, on_event=notifications.tell)
     exports = Exports(stacks)
     lookups = Lookups(exports, control)
-    responses = Responses(clock, ids, endpoint_url)
+    responses = Responses(clock, ids, answers_url)
     signals = Signals()
     ports = Ports(
         clock,

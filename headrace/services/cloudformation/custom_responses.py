@@ -24,10 +24,10 @@ class CloudStopped(BaseException):
 class Responses:
     """Tokens of the expected answers, and the answers that have arrived. Thread-safe; a restart loses them."""
 
-    def __init__(self, clock: Clock, ids: Ids, endpoint_url: Callable[[], str]) -> None:
+    def __init__(self, clock: Clock, ids: Ids, answers_url: Callable[[], str]) -> None:
         self._clock = clock
         self._ids = ids
-        self._endpoint_url = endpoint_url
+        self._answers_url = answers_url
         self._lock = threading.Lock()
         self._waiting: dict[str, threading.Event] = {}
         self._answers: dict[str, dict[str, Any]] = {}
@@ -45,7 +45,7 @@ class Responses:
         token = self._ids.hex(32)
         with self._lock:
             self._waiting[token] = threading.Event()
-        return token, f"{self._endpoint_url()}{PATH}{token}"
+        return token, f"{self._answers_url()}{PATH}{token}"
 
     def receive(self, token: str, body: bytes) -> bool:
         """Take an answer; return False when no resource waits for it, or when it is not a JSON object."""

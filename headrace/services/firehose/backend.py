@@ -19,6 +19,7 @@ from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_glue import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
 from headrace.services.firehose.errors import busy, invalid, not_found
+from headrace.services.firehose.output import check_schema
 from headrace.services.firehose.permits import check_domain, find_domain, no_domain
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import find_query
@@ -196,8 +197,10 @@ class Firehose:
             }
 
     def check_tables(self, stream: DeliveryStream) -> None:
-        """Raise AwsError for an Iceberg destination whose role cannot read its tables."""
+        """Raise AwsError for Iceberg tables that the role cannot read, or a conversion's table that does not exist."""
         check_tables(self._ports.control, stream)
+        if stream.conversion is not None:
+            check_schema(stream, self._ports)
 
     def check_destination(self, kind: str, destination: Mapping[str, Any]) -> None:
         """Raise AwsError for a destination that this installation cannot deliver to, or an invalid query."""

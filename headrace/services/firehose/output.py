@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.ports import BucketNotFound, KeyRefused
+from headrace.core.ports import BucketNotFound, KeyRefused, SchemaNotFound, TableSchema
 from headrace.services.firehose import serde
+from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.permits import RoleDenied, check_object, check_table, find_key
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
@@ -101,6 +102,27 @@ def describe_table(stream: DeliveryStream) -> dict[str, str]:
     }
 
 
+def check_schema(stream: DeliveryStream, ports: Ports) -> None:
+    """Raise AwsError for a conversion whose table does not exist; the sentence around AWS's code is assumed."""
+    try:
+        _schema_of(stream, ports)
+    except SchemaNotFound as error:
+        raise invalid(
+            f"The schema of the data format conversion cannot be read: EntityNotFoundException: {error}"
+        ) from error
+
+
+def _schema_of(stream: DeliveryStream, ports: Ports) -> TableSchema:
+    table = describe_table(stream)
+    return ports.schemas.table(
+        table["databaseName"],
+        table["tableName"],
+        account=table["catalogId"],
+        region=table["region"],
+        version=table["versionId"],
+    )
+
+
 def convert_records(
     stream: DeliveryStream, records: Sequence[Record], ports: Ports
 ) -> ConvertedFile:
@@ -111,12 +133,5 @@ def convert_records(
 
     assert stream.conversion is not None
     check_table(ports.guard, stream)
-    table = describe_table(stream)
-    schema = ports.schemas.table(
-        table["databaseName"],
-        table["tableName"],
-        account=table["catalogId"],
-        region=table["region"],
-        version=table["versionId"],
-    )
+    schema = _schema_of(stream, ports)
     return convert.convert(records, schema, *serde.options_of(stream.conversion))

@@ -8,7 +8,12 @@ from typing import Any
 from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import transform
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.limits import MOST_PROCESSORS
+from headrace.services.firehose.limits import (
+    LAMBDA_BUFFER_MIB,
+    LAMBDA_INTERVAL_S,
+    LAMBDA_RETRIES,
+    MOST_PROCESSORS,
+)
 from headrace.services.firehose.splitting import delimiter_of_parameter
 from headrace.services.firehose.state import is_partitioned, processors_of
 
@@ -17,11 +22,22 @@ _PARTITIONED_ONLY = ("MetadataExtraction", "RecordDeAggregation")
 _MODEL = "class com.amazonaws.services.firehose.internal.model"
 
 
+def complete_processors(destination: dict[str, Any], *, has_queries: bool = False) -> None:
+    """Check a destination's processors, and set their defaults; see `check_processors`. Raises AwsError."""
+    check_processors(destination, has_queries=has_queries)
+    if "ProcessingConfiguration" in destination:
+        destination["ProcessingConfiguration"] = with_defaults(destination)
+
+
 def check_processors(destination: Mapping[str, Any], *, has_queries: bool = False) -> None:
     """Raise AwsError for invalid processors. `has_queries`: MetadataExtraction may be used to route to tables."""
     processing = get_mapping(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return
+    for processor in get_list(processing, "Processors"):
+        names = [parameter["ParameterName"] for parameter in get_list(processor, "Parameters")]
+        if len(set(names)) < len(names):
+            raise invalid("Duplicate ProcessorParameter passed to ProcessingConfiguration.")
     processors = get_list(processing, "Processors")
     if not 1 <= len(processors) <= MOST_PROCESSORS:
         raise invalid(
@@ -30,7 +46,7 @@ def check_processors(destination: Mapping[str, Any], *, has_queries: bool = Fals
         )
     kinds = [processor["Type"] for processor in processors]
     if kinds.count("Lambda") > 1:
-        raise invalid("Only one Lambda processor is allowed.")  # assumed
+        raise invalid("Cannot have more than 1 Lambda processor.")
     parameters_by_type = processors_of(destination)
     if "Lambda" in parameters_by_type:
         transform.function_of(parameters_by_type["Lambda"])
@@ -45,6 +61,43 @@ def check_processors(destination: Mapping[str, Any], *, has_queries: bool = Fals
     if "MetadataExtraction" in parameters_by_type:
         _check_extraction(parameters_by_type["MetadataExtraction"])
     _check_logs(parameters_by_type)
+
+
+def with_defaults(destination: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checked destination's ProcessingConfiguration as AWS stores it (observed by others, 2026).
+
+    Without `Enabled` it is disabled; an enabled Lambda processor has all its parameters, in AWS's order.
+    """
+    processing = get_mapping(destination, "ProcessingConfiguration")
+    made: dict[str, Any] = {**processing, "Enabled": bool(processing.get("Enabled"))}
+    if made["Enabled"]:
+        made["Processors"] = [
+            _lambda_with_defaults(processor, str(destination.get("RoleARN", "")))
+            if processor["Type"] == "Lambda"
+            else processor
+            for processor in get_list(processing, "Processors")
+        ]
+    return made
+
+
+def _lambda_with_defaults(processor: Mapping[str, Any], role: str) -> dict[str, Any]:
+    given = {
+        one["ParameterName"]: one["ParameterValue"] for one in get_list(processor, "Parameters")
+    }
+    defaults = {
+        "LambdaArn": "",
+        "NumberOfRetries": str(LAMBDA_RETRIES),
+        "RoleArn": role,
+        "BufferSizeInMBs": f"{LAMBDA_BUFFER_MIB:g}",
+        "BufferIntervalInSeconds": str(LAMBDA_INTERVAL_S),
+    }
+    values = {name: given.get(name, value) for name, value in defaults.items()} | given
+    return {
+        **processor,
+        "Parameters": [
+            {"ParameterName": name, "ParameterValue": value} for name, value in values.items()
+        ],
+    }
 
 
 def _check_de_aggregation(parameters: Mapping[str, str]) -> None:

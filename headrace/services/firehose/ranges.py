@@ -8,8 +8,8 @@ from typing import Any
 from headrace.services.firehose.errors import invalid
 
 
-def check_both(hints: Mapping[str, Any], size: str, interval: str, of: str = "") -> None:
-    """Raise AwsError when only one of a buffer's two limits is given. `of` ends the sentence."""
+def check_both(hints: Mapping[str, Any], size: str, interval: str, of: str) -> None:
+    """Raise AwsError when only one of a processor's two limits is hints. `of` ends the sentence."""
     if (size in hints) != (interval in hints):
         raise invalid(
             f"Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering{of}."

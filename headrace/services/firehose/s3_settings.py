@@ -24,8 +24,8 @@ from headrace.services.firehose.limits import (
     RETRY_DEFAULT_S,
 )
 from headrace.services.firehose.partitions import check_keys
-from headrace.services.firehose.processors import check_processors
-from headrace.services.firehose.ranges import check_between, check_both
+from headrace.services.firehose.processors import check_processors, complete_processors
+from headrace.services.firehose.ranges import check_between
 from headrace.services.firehose.state import is_partitioned
 
 __all__ = [
@@ -66,19 +66,20 @@ def check_extended_s3(configuration: Mapping[str, Any]) -> dict[str, Any]:
     conversion = get_mapping(checked, "DataFormatConversionConfiguration")
     converts = bool(conversion) and bool(conversion.get("Enabled", True))
     partitioned = is_partitioned(checked)
+    compression = checked.setdefault("CompressionFormat", "UNCOMPRESSED")
+    if converts and compression != "UNCOMPRESSED":
+        raise invalid(
+            "The S3 destination's compression format must be set to UNCOMPRESSED when data format conversion is"
+            " enabled. To enable compression within the converted output format, set the appropriate serialization"
+            " option in the output format configuration."
+        )
     checked["BufferingHints"] = hints_of(
         get_mapping(checked, "BufferingHints"), converts=converts, partitioned=partitioned
     )
-    compression = checked.setdefault("CompressionFormat", "UNCOMPRESSED")
     if converts:
-        if compression != "UNCOMPRESSED":
-            raise invalid(
-                "The S3 destination's compression format must be set to UNCOMPRESSED when data format conversion is"
-                " enabled"
-            )
         serde.check(conversion)
     _check_backup(checked)
-    check_processors(checked)
+    complete_processors(checked)
     _check_prefixes(checked, partitioned=partitioned)
     if partitioned:
         checked["DynamicPartitioningConfiguration"] = {
@@ -103,6 +104,11 @@ def update_extended_s3(present: Mapping[str, Any], update: Mapping[str, Any]) ->
             raise invalid(
                 "Dynamic Partitioning cannot be enabled or disabled after the delivery stream is created."
             )  # assumed
+    if "DataFormatConversionConfiguration" in change:
+        change["DataFormatConversionConfiguration"] = serde.merged(
+            get_mapping(present, "DataFormatConversionConfiguration"),
+            get_mapping(change, "DataFormatConversionConfiguration"),
+        )
     if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
         raise backup_stays()
     return check_extended_s3({**present, **change})
@@ -117,8 +123,10 @@ def hints_of(
     most_interval_s: int = MAX_INTERVAL_S,
     default_interval_s: int = DEFAULT_INTERVAL_S,
 ) -> dict[str, int]:
-    """Return BufferingHints with defaults. Raises AwsError if one of the two is missing or out of AWS's range."""
-    check_both(hints, "SizeInMBs", "IntervalInSeconds")  # its sentence here is assumed
+    """Return BufferingHints with defaults. Raises AwsError if one is out of AWS's range.
+
+    Samples that AWS publishes give only one of the two, against the sentence of API_BufferingHints.
+    """
     large = converts or partitioned
     default_mib = min(CONVERSION_DEFAULT_BUFFER_MIB if large else DEFAULT_BUFFER_MIB, most_mib)
     size_mib = int(hints.get("SizeInMBs", default_mib))

@@ -65,22 +65,43 @@ def check_can_convert() -> None:
 
 
 def check(conversion: Mapping[str, Any]) -> None:
-    """Raise AwsError for an invalid DataFormatConversionConfiguration."""
+    """Raise AwsError for an invalid DataFormatConversionConfiguration; sentences and order observed by others, 2026."""
     check_can_convert()
-    schema = get_mapping(conversion, "SchemaConfiguration")
-    if not schema.get("DatabaseName") or not schema.get("TableName"):
-        raise invalid("SchemaConfiguration must name a database and a table.")
-    serializer = get_mapping(get_mapping(conversion, "OutputFormatConfiguration"), "Serializer")
-    if len(serializer) > 1:
-        raise invalid("More than one serializer specified. Only one may be chosen.")
-    if not serializer:
-        raise invalid("OutputFormatConfiguration must have exactly one serializer.")
+    for member in ("InputFormatConfiguration", "OutputFormatConfiguration", "SchemaConfiguration"):
+        if not conversion.get(member):
+            raise invalid(f"{member} must not be null")
     deserializer = _deserializer(conversion)
-    if len(deserializer) > 1:
-        raise invalid("More than one deserializer specified. Only one may be chosen.")
+    serializer = get_mapping(get_mapping(conversion, "OutputFormatConfiguration"), "Serializer")
+    for name, chosen in (("deserializer", deserializer), ("serializer", serializer)):
+        if len(chosen) > 1:
+            raise invalid(f"More than one {name} specified. Only one may be chosen.")
+        if not chosen:
+            raise invalid(f"{name.capitalize()} must not be null")
+    schema = get_mapping(conversion, "SchemaConfiguration")
+    for member, name in (
+        ("RoleARN", "RoleArn"),
+        ("DatabaseName", "DatabaseName"),
+        ("TableName", "TableName"),
+    ):
+        if not schema.get(member):
+            raise invalid(f"SchemaConfiguration.{name} must not be null or empty")
     for pattern in get_mapping(deserializer, "HiveJsonSerDe").get("TimestampFormats") or ():
         if pattern != joda.MILLIS:
             joda.check_pattern(pattern)
+
+
+def merged(present: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a conversion after an update, member by member, also within the schema (observed by others, 2026-09-07).
+
+    An input or output format in the update replaces the present one, since each has one SerDe.
+    """
+    made = {**present, **change}
+    if "SchemaConfiguration" in change:
+        made["SchemaConfiguration"] = {
+            **get_mapping(present, "SchemaConfiguration"),
+            **get_mapping(change, "SchemaConfiguration"),
+        }
+    return made
 
 
 def options_of(

@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
+from headrace.core.values import as_mapping, get_list
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.limits import (
@@ -54,18 +55,6 @@ class Stopping(Exception):
     """A function failed while the cloud stopped. This says nothing about the records: they are tried again."""
 
 
-class _Answered(msgspec.Struct):
-    recordId: str
-    result: str
-    data: str | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class _Answer(msgspec.Struct):
-    records: list[_Answered]
-
-
-_decode = msgspec.json.Decoder(_Answer).decode
 # The end of a function's ARN: its name, and optionally a version or an alias. Other ARNs cannot be invoked.
 _FUNCTION = re.compile(r"function:[a-zA-Z0-9-_]{1,140}(:(\$LATEST|[a-zA-Z0-9-_]{1,128}))?")
 
@@ -87,12 +76,14 @@ def _record_id(record: Record) -> str:
 def function_of(parameters: Mapping[str, str]) -> Function:
     """Return the function in a Lambda processor's parameters. Raises AwsError for invalid parameters."""
     arn = parameters.get("LambdaArn", "")
+    if not arn:
+        raise invalid("LambdaArn is required when Lambda processor is used.")
     try:
         named = Arn.parse(arn)
         if named.service != "lambda" or not _FUNCTION.fullmatch(named.resource):
             raise InvalidArn(arn)
     except InvalidArn as error:
-        raise invalid(f"Invalid Lambda ARN: {arn}") from error
+        raise invalid("Invalid lambda ARN.") from error
     of = " for lambda processor"
     check_both(parameters, "BufferSizeInMBs", "BufferIntervalInSeconds", of)
     try:
@@ -201,7 +192,7 @@ def _build_sent_record(record: Record, *, of_stream: bool) -> dict[str, Any]:
         sent["kinesisRecordMetadata"] = {
             "sequenceNumber": source.sequence_number,
             "subsequenceNumber": record.sub,
-            "partitionKey": source.partition_key,
+            **({"partitionKey": source.partition_key} if source.partition_key else {}),
             "shardId": record.shard_id,
             "approximateArrivalTimestamp": source.approximate_arrival_ms,
         }
@@ -276,37 +267,63 @@ def _take(
     failed: list[FailedRecord],
 ) -> None:
     """Sort the records into `done` and `failed` as the function's answer says."""
-    try:
-        if len(payload) > ANSWER_BYTES:
-            raise msgspec.DecodeError
-        answered = _decode(payload).records
-    except msgspec.DecodeError:
+    if len(payload) > ANSWER_BYTES:
         _fail(batch, _UNREADABLE, attempts, function, failed)
         return
-    by_id = {item.recordId: item for item in answered}
-    if len(by_id) != len(answered):
-        _fail(batch, _DOUBLED, attempts, function, failed)
-        return
+    by_id, doubled = _answers(payload)
     for record in batch:
-        item = by_id.get(_record_id(record))
-        reason: tuple[str, str] | None = None
-        if item is None:
+        record_id = _record_id(record)
+        item, reason = by_id.get(record_id), None
+        if record_id in doubled:
+            reason = _DOUBLED
+        elif item is None:
             reason = _MISSING
-        elif item.result == "Ok":
-            data = _data(item)
-            if data is None:
-                reason = _UNREADABLE
-            else:
-                record.data = data
-                record.keys = _texts(item.metadata, "partitionKeys")
-                record.otf = _texts(item.metadata, "otfMetadata")
+        elif item.get("result") == "Ok":
+            reason = _replace(record, item)
+            if reason is None:
                 done.append(record)
-        elif item.result == "ProcessingFailed":
+        elif item.get("result") == "ProcessingFailed":
             reason = _FAILED_STATUS
-        elif item.result != "Dropped":
-            reason = _UNREADABLE
+        elif item.get("result") != "Dropped":
+            reason = _NO_RESULT
         if reason is not None:
             _fail([record], reason, attempts, function, failed)
+
+
+def _answers(payload: bytes) -> tuple[dict[str, dict[str, Any]], set[str]]:
+    """Return an answer's records by id, and the ids that it has several times.
+
+    An answer without a list of records names no record (observed by others, 2026); nor does an entry without an id.
+    """
+    try:
+        answer: Any = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        answer = None
+    by_id: dict[str, dict[str, Any]] = {}
+    doubled: set[str] = set()
+    for entry in get_list(as_mapping(answer), "records"):
+        item = as_mapping(entry)
+        record_id = item.get("recordId")
+        if isinstance(record_id, str):
+            if record_id in by_id:
+                doubled.add(record_id)
+            by_id[record_id] = item
+    return by_id, doubled
+
+
+def _replace(record: Record, item: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Give a record the data of its answer. Return why that is impossible, or None."""
+    text = item.get("data")
+    if text is None:
+        return _NO_DATA
+    try:
+        record.data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        return _NOT_BASE64
+    metadata = as_mapping(item.get("metadata"))
+    record.keys = _texts(metadata, "partitionKeys")
+    record.otf = _texts(metadata, "otfMetadata")
+    return None
 
 
 def _texts(metadata: Mapping[str, Any] | None, name: str) -> dict[str, str] | None:
@@ -322,20 +339,33 @@ def _texts(metadata: Mapping[str, Any] | None, name: str) -> dict[str, str] | No
     }
 
 
-def _data(item: _Answered) -> bytes | None:
-    try:
-        return None if item.data is None else base64.b64decode(item.data, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
-# Codes are documented in "Monitor Firehose using CloudWatch Logs"; the sentences are ours.
-_MISSING = ("Lambda.MissingRecordId", "The Lambda function did not return all received record ids.")
-_DOUBLED = ("Lambda.DuplicatedRecordId", "The Lambda function returned a record id twice.")
-_FAILED_STATUS = (
-    "Lambda.ProcessingFailedStatus",
-    "The Lambda function set the status ProcessingFailed.",
+# Sentences observed by others on AWS (us-west-2, 2026-09-10), unless marked.
+_MISSING = (
+    "Lambda.MissingRecordId",
+    "One or more record Ids were not returned. Ensure that the Lambda function returns all received record Ids.",
 )
+_DOUBLED = (
+    "Lambda.DuplicatedRecordId",
+    (
+        "Multiple records were returned with the same record Id. Ensure that the Lambda function returns a unique"
+        " record Id for each record."
+    ),
+)
+_FAILED_STATUS = ("Lambda.ProcessingFailedStatus", "ProcessingFailed status set for record")
+_BAD_FORMAT = "Lambda.InvalidReturnFormat"
+_NO_DATA = (
+    _BAD_FORMAT,
+    (
+        "The data field cannot be null when the SourceType is DirectPut or KinesisStreamAsSource and processing result"
+        " is Ok. The value field cannot be null when the SourceType is MSKAsSource and processing result is Ok."
+    ),
+)
+_NO_RESULT = (
+    _BAD_FORMAT,
+    "The result field must be one of Ok, Dropped or ProcessingFailed.",
+)  # its sentence is assumed
+_NOT_BASE64 = (_BAD_FORMAT, "The data field must be encoded in base64.")  # assumed
+# The code is documented in "Monitor Firehose using CloudWatch Logs"; that a large answer has it is assumed.
 _UNREADABLE = (
     "Lambda.JsonProcessingException",
     "What the Lambda function returned does not follow the status model that Firehose requires.",

@@ -84,7 +84,7 @@ def event_of_record(record: StreamRecord, shard_id: str, source: str, kind: str)
         return cast("dict[str, Any]", json.loads(record.data))
     return {
         "kinesisSchemaVersion": "1.0",
-        "partitionKey": record.partition_key,
+        **({"partitionKey": record.partition_key} if record.partition_key else {}),
         "sequenceNumber": record.sequence_number,
         "data": base64.b64encode(record.data).decode(),
         "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,

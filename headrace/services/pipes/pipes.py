@@ -54,6 +54,8 @@ POLL_EVERY_S = 0.5
 DEFAULT_RECORDS, DEFAULT_MESSAGES = 100, 10
 MOST_BYTES = 4 << 20
 _ENDED = "ended"
+# The entry that says that a pipe has stored where it begins in the shards of its stream.
+_WHOLE_STREAM, _BEGUN = "", "begun"
 
 
 class LoadedState(Protocol):
@@ -196,6 +198,7 @@ class PipeWorker:
         self._said = ""
         self._undo = lambda: None
         self._is_subscribed = False
+        self._has_begun = False
         # The number of attempts at the first batch of each shard.
         self._tries: dict[str, int] = {}
         self.wake = lambda: None
@@ -268,6 +271,7 @@ class PipeWorker:
             self._is_subscribed = True
         shards = parts.streams.shards(source)
         known = {shard.shard_id for shard in shards}
+        self._begin(kind, shards)
         failure: PipeFailed | None = None
         moved = False
         for shard in shards:
@@ -299,7 +303,7 @@ class PipeWorker:
         if kept == _ENDED:
             return False
         settings = self._settings(kind)
-        position = self._first(settings, shard) if kept is None else _position(kept)
+        position = self._first(settings, shard, is_later=True) if kept is None else _position(kept)
         read = parts.streams.read(
             pipe.source,
             shard.shard_id,
@@ -318,8 +322,24 @@ class PipeWorker:
             parts.positions.put(pipe.arn, shard.shard_id, _ENDED)
         return bool(read.records) or read.next_position is None
 
-    def _first(self, settings: dict[str, Any], shard: ShardInfo) -> Position:
-        """Return a shard's starting position, and store it, so that a restart begins there too."""
+    def _begin(self, kind: str, shards: list[ShardInfo]) -> None:
+        """At the pipe's first look, store the starting position in each shard that exists then, children among them."""
+        positions, arn = self._parts.positions, self._pipe.arn
+        if self._has_begun or positions.of(arn, _WHOLE_STREAM) is not None:
+            self._has_begun = True
+            return
+        fresh = [shard for shard in shards if positions.of(arn, shard.shard_id) is None]
+        # An earlier release has begun a pipe that has any position.
+        for shard in fresh if len(fresh) == len(shards) else ():
+            self._first(self._settings(kind), shard, is_later=False)
+        positions.put(arn, _WHOLE_STREAM, _BEGUN)
+        self._has_begun = True
+
+    def _first(self, settings: dict[str, Any], shard: ShardInfo, *, is_later: bool) -> Position:
+        """Return a shard's starting position, and store it, so that a restart begins there too.
+
+        `is_later`: a reshard made the shard after the pipe had begun, so that LATEST means its start.
+        """
         name = settings.get("StartingPosition", "TRIM_HORIZON")
         position: Position = TrimHorizon()
         if name == "AT_TIMESTAMP":
@@ -327,7 +347,7 @@ class PipeWorker:
             is_time = isinstance(moment, datetime)
             seconds = moment.timestamp() if is_time else float(moment or 0)
             position = AtTimestamp(round(seconds * 1000))
-        elif name == "LATEST" and not shard.parent_ids:
+        elif name == "LATEST" and not is_later:
             position = Latest()
         pinned = self._parts.streams.pin(self._pipe.source, shard.shard_id, position)
         if not isinstance(pinned, TrimHorizon):

@@ -248,3 +248,88 @@ def test_inline_code_answers_for_a_custom_resource(server: ServerProcess, runtim
     assert stack["Outputs"][0]["OutputValue"] == "42"
     resource = cfn.describe_stack_resource(StackName=name, LogicalResourceId="Made")
     assert resource["StackResourceDetail"]["PhysicalResourceId"] == "made"
+
+
+PYTHON_CLIENTS = {
+    "netloc": "c = http.client.HTTPSConnection(u.netloc); c.request('PUT', target, body); c.getresponse().read()",
+    "hostname": "c = http.client.HTTPSConnection(u.hostname); c.request('PUT', target, body); c.getresponse().read()",
+    "urllib": "urllib.request.urlopen(urllib.request.Request(url, body, method='PUT')).read()",
+    "urllib3": "urllib3.PoolManager().request('PUT', url, body=body)",
+    "urllib3-pool": "urllib3.HTTPSConnectionPool(u.hostname, u.port).request('PUT', target, body=body)",
+    "requests": "requests.put(url, data=body).raise_for_status()",
+    "curl": "subprocess.run(['curl', '-fsS', '-X', 'PUT', '--data-binary', '@-', url], input=body, check=True)",
+}
+PYTHON_ANSWER = """
+import http.client, json, subprocess, urllib.parse, urllib.request, requests, urllib3
+def handler(event, context):
+    url = event["ResponseURL"]
+    u = urllib.parse.urlsplit(url)
+    target = u.path + ("?" + u.query if u.query else "")
+    body = json.dumps({"Status": "SUCCESS", "PhysicalResourceId": "p", "Data": {"Scheme": u.scheme}}).encode()
+    CALL
+"""
+NODE_CLIENTS = {
+    "options": "send(https.request({hostname: u.hostname, path: u.pathname + u.search, method: 'PUT', headers}, done))",
+    "options-port": "send(https.request({host: u.hostname, port: u.port, path: u.pathname, method, headers}, done))",
+    "host": "send(https.request({host: u.hostname, path: u.pathname, method: 'PUT', headers}, done))",
+    "port-443": "send(https.request({host: u.hostname, port: 443, path: u.pathname, method: 'PUT', headers}, done))",
+    "text": "send(https.request(event.ResponseURL, {method: 'PUT', headers}, done))",
+    "url": "send(https.request(u, {method: 'PUT', headers}, done))",
+    "url-without-port": "send(https.request(`https://${u.hostname}${u.pathname}`, {method: 'PUT', headers}, done))",
+    "agent": "send(https.request(u, {method: 'PUT', headers, agent: new https.Agent({keepAlive: true})}, done))",
+    "fetch": "fetch(event.ResponseURL, {method: 'PUT', body}).then(done, fail)",
+}
+NODE_ANSWER = """
+const https = require('https');
+exports.handler = (event) => new Promise((done, fail) => {
+  const u = new URL(event.ResponseURL);
+  const body = JSON.stringify({Status: 'SUCCESS', PhysicalResourceId: 'p', Data: {Scheme: u.protocol.slice(0, -1)}});
+  const method = 'PUT', headers = {'content-type': '', 'content-length': body.length};
+  const send = (request) => { request.on('error', fail); request.end(body); };
+  CALL;
+});
+"""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "handler", "source", "call"),
+    [
+        pytest.param("python3.12", "index.handler", PYTHON_ANSWER, call, id=f"python-{name}")
+        for name, call in PYTHON_CLIENTS.items()
+    ]
+    + [
+        pytest.param("nodejs20.x", "index.handler", NODE_ANSWER, call, id=f"node-{name}")
+        for name, call in NODE_CLIENTS.items()
+    ],
+)
+def test_the_answer_s_url_works_with_any_client(
+    server: ServerProcess,
+    request: pytest.FixtureRequest,
+    runtime: str,
+    handler: str,
+    source: str,
+    call: str,
+) -> None:
+    function = {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {
+            "Runtime": runtime,
+            "Handler": handler,
+            "Timeout": 30,
+            "Role": "arn:aws:iam::000000000000:role/any",
+            "Code": {"ZipFile": source.replace("CALL", call)},
+        },
+    }
+    token = {"Fn::GetAtt": ["Function", "Arn"]}
+    made = {"Type": "Custom::Made", "Properties": {"ServiceToken": token, "ServiceTimeout": 60}}
+    body = {
+        **template(Function=function, Made=made),
+        "Outputs": {"Scheme": {"Value": {"Fn::GetAtt": ["Made", "Scheme"]}}},
+    }
+    name = f"any-{request.node.callspec.id}"
+    cfn: Any = server.client("cloudformation")
+    cfn.create_stack(StackName=name, TemplateBody=json.dumps(body))
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+    (stack,) = cfn.describe_stacks(StackName=name)["Stacks"]
+    # As on AWS: what looks at the scheme finds https.
+    assert stack["Outputs"][0]["OutputValue"] == "https"

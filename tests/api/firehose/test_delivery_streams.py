@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,7 +90,8 @@ def conversion(
         "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 0},
         "DataFormatConversionConfiguration": {
             "Enabled": True,
-            "SchemaConfiguration": schema or {"DatabaseName": "d", "TableName": "t"},
+            "SchemaConfiguration": schema
+            or {"RoleARN": ROLE, "DatabaseName": "d", "TableName": "t"},
             "InputFormatConfiguration": {"Deserializer": deserializer or {"OpenXJsonSerDe": {}}},
             "OutputFormatConfiguration": {
                 "Serializer": {"ParquetSerDe": {}} if serializer is None else serializer
@@ -137,7 +139,6 @@ def test_a_name_that_is_taken(firehose: Any):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"BufferingHints": {"SizeInMBs": 5}}, "are required to configure buffering"),
         ({"BufferingHints": {"SizeInMBs": 200}}, "less than or equal to 128"),
         ({"BufferingHints": {"IntervalInSeconds": 901}}, "less than or equal to 900"),
         ({"CompressionFormat": "SNAPPY"}, "failed to satisfy constraint"),
@@ -191,7 +192,7 @@ def test_a_name_that_is_taken(firehose: Any):
         (processors("CloudWatchLogProcessing"), "can only be enabled with DecompressionProcessor"),
         (
             {"ProcessingConfiguration": {"Enabled": True, "Processors": [{"Type": "Lambda"}]}},
-            "Invalid Lambda ARN",
+            "LambdaArn is required when Lambda processor is used.",
         ),
         (
             {
@@ -212,8 +213,15 @@ def test_a_name_that_is_taken(firehose: Any):
             conversion(serializer={"OrcSerDe": {}, "ParquetSerDe": {}}),
             "More than one serializer specified. Only one may be chosen.",
         ),
-        (conversion(serializer={}), "exactly one serializer"),
-        (conversion(schema={"DatabaseName": "d"}), "must name a database and a table"),
+        (conversion(serializer={}), "Serializer must not be null"),
+        (
+            conversion(schema={"DatabaseName": "d", "RoleARN": ROLE}),
+            "SchemaConfiguration.TableName must not be null or empty",
+        ),
+        (
+            conversion(schema={"DatabaseName": "d", "TableName": "t"}),
+            "SchemaConfiguration.RoleArn must not be null or empty",
+        ),
         (
             conversion(deserializer={"HiveJsonSerDe": {"TimestampFormats": ["QQ"]}}),
             "Invalid timestamp format: QQ",
@@ -338,13 +346,18 @@ def test_an_update_changes_where_records_go(cloud: InProcessCloud, firehose: Any
     )[0] == ("ConcurrentModificationException")
 
 
-def test_json_becomes_parquet_through_a_glue_table(cloud: InProcessCloud, firehose: Any):
+def make_table(cloud: InProcessCloud, name: str = "t") -> None:
     glue = cloud.client("glue")
-    glue.create_database(DatabaseInput={"Name": "d"})
+    with contextlib.suppress(glue.exceptions.AlreadyExistsException):
+        glue.create_database(DatabaseInput={"Name": "d"})
     columns = [{"Name": "carrier", "Type": "string"}, {"Name": "delay", "Type": "int"}]
     glue.create_table(
-        DatabaseName="d", TableInput={"Name": "t", "StorageDescriptor": {"Columns": columns}}
+        DatabaseName="d", TableInput={"Name": name, "StorageDescriptor": {"Columns": columns}}
     )
+
+
+def test_json_becomes_parquet_through_a_glue_table(cloud: InProcessCloud, firehose: Any):
+    make_table(cloud)
     create(firehose, Prefix="rows/", **conversion())
     firehose.put_record(DeliveryStreamName="d", Record={"Data": b'{"Carrier": "AA", "delay": 5}'})
     found = wait_until(lambda: objects(cloud), what="the object")
@@ -365,6 +378,81 @@ def test_describe_shows_what_was_given_with_defaults(firehose: Any):
     assert extended["CompressionFormat"] == "UNCOMPRESSED"
     assert extended["S3BackupMode"] == "Disabled"
     assert described["S3DestinationDescription"]["Prefix"] == "in/"
+
+
+def described(firehose: Any) -> dict[str, Any]:
+    found = firehose.describe_delivery_stream(DeliveryStreamName="d")["DeliveryStreamDescription"]
+    return found["Destinations"][0]["ExtendedS3DestinationDescription"]
+
+
+def update(firehose: Any, **members: Any) -> None:
+    version = firehose.describe_delivery_stream(DeliveryStreamName="d")
+    firehose.update_destination(
+        DeliveryStreamName="d",
+        CurrentDeliveryStreamVersionId=version["DeliveryStreamDescription"]["VersionId"],
+        DestinationId="destinationId-000000000001",
+        ExtendedS3DestinationUpdate=members,
+    )
+
+
+@pytest.mark.parametrize(
+    ("hints", "shown"),
+    [
+        ({"IntervalInSeconds": 60}, {"SizeInMBs": 5, "IntervalInSeconds": 60}),
+        ({"SizeInMBs": 7}, {"SizeInMBs": 7, "IntervalInSeconds": 300}),
+    ],
+)
+def test_one_of_the_two_hints_is_enough(
+    firehose: Any, hints: dict[str, int], shown: dict[str, int]
+):
+    create(firehose, BufferingHints=hints)
+    assert described(firehose)["BufferingHints"] == shown
+
+
+def test_an_update_of_a_conversion_is_merged(cloud: InProcessCloud, firehose: Any):
+    make_table(cloud)
+    make_table(cloud, "other")
+    create(firehose, **conversion())
+    name = "DataFormatConversionConfiguration"
+    update(firehose, **{name: {"SchemaConfiguration": {"TableName": "other"}}})
+    schema = described(firehose)[name]["SchemaConfiguration"]
+    assert schema == {"RoleARN": ROLE, "DatabaseName": "d", "TableName": "other"}
+    update(firehose, **{name: {"Enabled": False}})
+    kept = described(firehose)[name]
+    assert (kept["Enabled"], kept["SchemaConfiguration"]) == (False, schema)
+    update(firehose, CompressionFormat="GZIP")
+    with pytest.raises(ClientError, match="must be set to UNCOMPRESSED"):
+        update(firehose, **{name: {"Enabled": True}})
+    hive = {"Deserializer": {"HiveJsonSerDe": {}}}
+    update(
+        firehose,
+        CompressionFormat="UNCOMPRESSED",
+        **{name: {"Enabled": True, "InputFormatConfiguration": hive}},
+    )
+    assert described(firehose)[name]["InputFormatConfiguration"] == hive
+    with pytest.raises(ClientError, match="EntityNotFoundException"):
+        update(firehose, **{name: {"SchemaConfiguration": {"TableName": "none"}}})
+
+
+def test_a_lambda_processor_is_shown_with_all_its_parameters(firehose: Any):
+    function = "arn:aws:lambda:us-east-1:000000000000:function:f"
+    parameters = [{"ParameterName": "LambdaArn", "ParameterValue": function}]
+    given = processors("Lambda")
+    given["ProcessingConfiguration"]["Processors"][0]["Parameters"] = parameters
+    create(firehose, **given)
+    (shown,) = described(firehose)["ProcessingConfiguration"]["Processors"]
+    assert [tuple(one.values()) for one in shown["Parameters"]] == [
+        ("LambdaArn", function),
+        ("NumberOfRetries", "3"),
+        ("RoleArn", ROLE),
+        ("BufferSizeInMBs", "1"),
+        ("BufferIntervalInSeconds", "60"),
+    ]
+    given["ProcessingConfiguration"].pop("Enabled")
+    create(firehose, "e", **given)
+    found = firehose.describe_delivery_stream(DeliveryStreamName="e")["DeliveryStreamDescription"]
+    extended = found["Destinations"][0]["ExtendedS3DestinationDescription"]
+    assert extended["ProcessingConfiguration"]["Enabled"] is False
 
 
 def test_lists_go_on_after_a_name(firehose: Any):

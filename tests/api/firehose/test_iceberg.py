@@ -183,7 +183,6 @@ def status(cloudformation: Any) -> str:
             {"DestinationTableConfigurationList": [{**TABLE, "DestinationTableName": "none"}]},
             f"Role {ROLE} is not authorized to perform: glue:GetTable for the given table or the table does not exist.",
         ),
-        ({"BufferingHints": {"SizeInMBs": 5}}, "Both BufferSizeInMBs"),
     ],
 )
 def test_what_cannot_be_is_refused(firehose: Any, given: dict[str, Any], sentence: str):

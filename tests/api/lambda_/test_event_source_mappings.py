@@ -89,6 +89,7 @@ def test_mappings_have_tags(consumer: Consumer) -> None:
             },
             "InvalidParameterValueException",
         ),
+        ({"DestinationConfig": {"OnFailure": {}}}, "InvalidParameterValueException"),
         ({"TumblingWindowInSeconds": 901}, "ValidationException"),
         ({"ParallelizationFactor": 11}, "ValidationException"),
         ({"ScalingConfig": {"MaximumConcurrency": 2}}, "InvalidParameterValueException"),

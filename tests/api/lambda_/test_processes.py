@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -117,70 +113,3 @@ def test_a_code_update_lets_a_running_invocation_end(lab: LambdaLab) -> None:
         assert lab.lambda_.invoker.invoke("drains", b"{}").payload == b'"new"'
         (place / "go").touch()
         assert running.result(10).payload == b'"old"'
-
-
-class _Endpoint(BaseHTTPRequestHandler):
-    bodies: list[bytes]
-
-    def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.bodies.append(f"{self.path} ".encode() + body)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def endpoint() -> Iterator[tuple[str, list[bytes]]]:
-    """A web server in the cloud's place, and what was put to it."""
-    handler = type("Endpoint", (_Endpoint,), {"bodies": []})
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", handler.bodies
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-# As CDK's handlers do: the scheme and the port of ResponseURL are dropped.
-RESPONDER = """
-const https = require('https');
-exports.handler = async (event) => {
-  const url = new URL(event.ResponseURL);
-  await new Promise((resolve, reject) => {
-    const request = https.request(
-      { hostname: url.hostname, path: url.pathname + url.search, method: 'PUT',
-        headers: { 'content-type': '', 'content-length': 2 } },
-      (response) => { response.resume(); resolve(); });
-    request.on('error', reject);
-    request.write('{}');
-    request.end();
-  });
-};
-"""
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-@pytest.mark.parametrize("style", ["cjs", "esm"])
-def test_cdks_node_handlers_reach_the_cloud(
-    tmp_path: Path, endpoint: tuple[str, list[bytes]], style: str
-) -> None:
-    url, bodies = endpoint
-    files = {"app.js": RESPONDER}
-    if style == "esm":
-        source = RESPONDER.replace(
-            "const https = require('https');", "import { request as send } from 'node:https';"
-        )
-        source = source.replace("https.request(", "send(").replace(
-            "exports.handler =", "export const handler ="
-        )
-        files = {"app.mjs": source}
-    with LambdaLab(tmp_path, endpoint_url=url) as lab:
-        lab.create("responds", "", Runtime="nodejs22.x", Code={"ZipFile": zipped(files)})
-        event = {"ResponseURL": f"{url}/_headrace/cfn-response/token?x=1"}
-        result = lab.lambda_.invoker.invoke("responds", json.dumps(event).encode())
-        assert result.function_error is None, result.payload
-    assert bodies == [b"/_headrace/cfn-response/token?x=1 {}"]

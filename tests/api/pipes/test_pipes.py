@@ -121,6 +121,45 @@ def test_a_stream_goes_on_where_it_was_after_a_restart(tmp_path: Path):
         assert base64.b64decode(second["data"]) == b"two"
 
 
+def test_latest_is_the_end_of_every_shard_and_later_children_are_read_whole(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        kinesis = cloud.client("kinesis")
+        kinesis.create_stream(StreamName="s", ShardCount=1)
+        cloud.client("sqs").create_queue(QueueName="to")
+
+        def split(shard: int, at: int) -> None:
+            name = f"shardId-{shard:012}"
+            kinesis.split_shard(StreamName="s", ShardToSplit=name, NewStartingHashKey=str(at))
+
+        def put(text: bytes) -> None:
+            # One record in each half of the keys.
+            for hash_key in ("0", str(2**128 - 1)):
+                kinesis.put_record(
+                    StreamName="s", Data=text, PartitionKey="k", ExplicitHashKey=hash_key
+                )
+
+        put(b"parent")
+        split(0, 2**127)
+        put(b"old")
+        stream = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+        pipes = cloud.client("pipes")
+        start = {"KinesisStreamParameters": {"StartingPosition": "LATEST"}}
+        pipes.create_pipe(
+            Name="p", RoleArn=ROLE, Source=stream["StreamARN"], SourceParameters=start,
+            Target=arn("to"),
+        )  # fmt: skip
+        pipe = pipes.describe_pipe(Name="p")["Arn"]
+        rows = "SELECT count(*) FROM pipe_positions WHERE pipe = ? AND shard = ''"
+        wait_until(
+            lambda: cloud.cloud.database.query(rows, (pipe,))[0][0], what="the pipe's beginning"
+        )
+        put(b"new")
+        split(1, 2**126)
+        put(b"newer")
+        texts = [base64.b64decode(one["data"]) for one in received(cloud, "to", 4)]
+        assert sorted(texts) == [b"new", b"new", b"newer", b"newer"]
+
+
 def test_a_source_and_a_target_are_arns(cloud: InProcessCloud) -> None:
     pipes = cloud.client("pipes")
     with pytest.raises(ClientError) as caught:

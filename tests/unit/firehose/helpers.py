@@ -37,7 +37,12 @@ CONVERSION: dict[str, Any] = {
     "ErrorOutputPrefix": "bad/!{firehose:error-output-type}/",
     "DataFormatConversionConfiguration": {
         "Enabled": True,
-        "SchemaConfiguration": {"DatabaseName": "d", "TableName": "t"},
+        "SchemaConfiguration": {
+            "RoleARN": "arn:aws:iam::000000000000:role/r",
+            "DatabaseName": "d",
+            "TableName": "t",
+        },
+        "InputFormatConfiguration": {"Deserializer": {"OpenXJsonSerDe": {}}},
         "OutputFormatConfiguration": {"Serializer": {"ParquetSerDe": {}}},
     },
 }

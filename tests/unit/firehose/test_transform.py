@@ -148,8 +148,11 @@ def test_a_throttled_function_s_records_wait_for_a_cloud_that_stops(
     ("returned", "code"),
     [
         ({"records": []}, "Lambda.MissingRecordId"),
-        ({"rows": []}, "Lambda.JsonProcessingException"),
-        ("nonsense", "Lambda.JsonProcessingException"),
+        ({}, "Lambda.MissingRecordId"),
+        ({"records": None}, "Lambda.MissingRecordId"),
+        ({"records": [7, {"recordId": 7}]}, "Lambda.MissingRecordId"),
+        ({"rows": []}, "Lambda.MissingRecordId"),
+        ("nonsense", "Lambda.MissingRecordId"),
     ],
 )
 def test_an_answer_that_firehose_cannot_use(lab: Lab, returned: Any, code: str):
@@ -163,8 +166,11 @@ def test_an_answer_that_firehose_cannot_use(lab: Lab, returned: Any, code: str):
     ("spoil", "code"),
     [
         (lambda records: records * 2, "Lambda.DuplicatedRecordId"),
-        (lambda records: [{**records[0], "data": "?"}], "Lambda.JsonProcessingException"),
-        (lambda records: [{**records[0], "result": "Fine"}], "Lambda.JsonProcessingException"),
+        (lambda records: [{**records[0], "data": "?"}], "Lambda.InvalidReturnFormat"),
+        (lambda records: [{**records[0], "data": None}], "Lambda.InvalidReturnFormat"),
+        (lambda records: [{**records[0], "data": 7}], "Lambda.InvalidReturnFormat"),
+        (lambda records: [{"recordId": records[0]["recordId"]}], "Lambda.InvalidReturnFormat"),
+        (lambda records: [{**records[0], "result": "Fine"}], "Lambda.InvalidReturnFormat"),
     ],
 )
 def test_a_record_that_firehose_cannot_use(lab: Lab, spoil: Any, code: str):
@@ -172,6 +178,22 @@ def test_a_record_that_firehose_cannot_use(lab: Lab, spoil: Any, code: str):
     lab.put(b"one")
     lab.deliver()
     assert errors(lab)[0]["errorCode"] == code
+
+
+def test_a_bad_answer_for_a_record_fails_that_record_alone(lab: Lab):
+    def spoil(event: dict[str, Any]) -> dict[str, Any]:
+        one, two, three, four, *_ = upper(event)["records"]
+        return {"records": [one, two, two, {**three, "data": None}, {**four, "recordId": "stray"}]}
+
+    lab.functions.functions[FUNCTION] = spoil
+    lab.put(b"one", b"two", b"three", b"four")
+    lab.deliver()
+    assert min(lab.objects.objects.values()) == b"ONE"
+    assert {base64.b64decode(one["rawData"]): one["errorCode"] for one in errors(lab)} == {
+        b"two": "Lambda.DuplicatedRecordId",
+        b"three": "Lambda.InvalidReturnFormat",
+        b"four": "Lambda.MissingRecordId",
+    }
 
 
 def test_records_go_in_batches_of_the_size_that_was_asked_for(lab: Lab):
@@ -238,9 +260,9 @@ def test_transformed_records_are_converted(tmp_path: Path):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({}, "Invalid Lambda ARN"),
-        ({"LambdaArn": "arn:aws:s3:::b"}, "Invalid Lambda ARN"),
-        ({"LambdaArn": "arn:aws:lambda:us-east-1:000000000000:f"}, "Invalid Lambda ARN"),
+        ({}, "LambdaArn is required when Lambda processor is used."),
+        ({"LambdaArn": "arn:aws:s3:::b"}, "Invalid lambda ARN."),
+        ({"LambdaArn": "arn:aws:lambda:us-east-1:000000000000:f"}, "Invalid lambda ARN."),
         ({"LambdaArn": FUNCTION, "NumberOfRetries": "many"}, "must be numbers"),
         (
             {"LambdaArn": FUNCTION, "NumberOfRetries": "-1"},

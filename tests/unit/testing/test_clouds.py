@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -248,6 +249,46 @@ def test_what_is_given_up_is_lost_unless_the_test_expects_it(limit: dict[str, in
         here.until_drained(may_lose=1)
         with pytest.raises(headrace.testing.RecordsLost, match="1 records of orders"):
             here.until_drained()
+
+
+def test_the_deadline_hides_no_loss_and_the_message_names_exception_and_record(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "f.py").write_text(
+        "def handler(event, context):\n"
+        "    if any(r['kinesis']['partitionKey'] == 'bad' for r in event['Records']):\n"
+        "        raise ValueError('bad record')\n"
+    )
+    with cloud() as here:
+        kinesis, functions = here.client("kinesis"), here.client("lambda")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        functions.create_function(
+            FunctionName="f",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="f.handler",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(tmp_path)},
+        )
+        functions.create_event_source_mapping(
+            EventSourceArn=stream["StreamARN"], FunctionName="f", StartingPosition="TRIM_HORIZON"
+        )
+        number = kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="bad")
+        record = f"record {number['SequenceNumber']} of shardId-000000000000"
+        cause = re.escape(f"ValueError: bad record ({record})")
+        headrace.testing.until(
+            lambda: here.page("lambda/mappings")["mappings"][0]["lastFailure"], what="the failure"
+        )
+        with pytest.raises(headrace.testing.NotInTime, match=f"1 records of orders wait.*{cause}"):
+            here.until_drained(timeout_s=0)
+        here.advance(hours=30)
+        headrace.testing.until(
+            lambda: here.page("lambda/mappings")["mappings"][0]["expired"], what="expiry"
+        )
+        # Nothing waits any more when the deadline has passed, as after an advance that took all the time.
+        with pytest.raises(headrace.testing.RecordsExpired, match=cause):
+            here.until_drained(timeout_s=0)
+        here.until_drained(timeout_s=0, may_lose=1)
 
 
 def test_a_queue_s_messages_are_waited_for_until_they_are_given_up(tmp_path: Path) -> None:

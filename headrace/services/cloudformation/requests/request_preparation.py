@@ -18,7 +18,7 @@ from headrace.services.cloudformation.stacks.scope import decide, scope_of
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import graph, parameters
 from headrace.services.cloudformation.template.capabilities import check_capabilities
-from headrace.services.cloudformation.template.outputs import check_exports
+from headrace.services.cloudformation.template.outputs import check_outputs
 from headrace.services.cloudformation.template.references import all_dependencies
 from headrace.services.cloudformation.template.rules import check_rules
 from headrace.services.cloudformation.template.template import Template
@@ -55,5 +55,5 @@ def prepare(
     scope = scope_of(cfn.lookups, stack, template, effective, stack.resources)
     decide(template, scope)
     check_rules(template, scope)
-    check_exports(template, scope)
+    check_outputs(template, scope)
     return template, values

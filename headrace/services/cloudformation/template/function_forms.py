@@ -55,6 +55,7 @@ _EXPORT = re.compile("[a-zA-Z0-9:-]+")
 _TEXTS = ("Fn::Base64", "Fn::GetAZs")
 _ADDED = ("Fn::Transform", "Fn::ForEach", "Fn::Length", "Fn::ToJsonString")
 _LISTS = ("Fn::Split", "Fn::GetAZs", "Fn::Cidr")
+_CONDITIONS = ("Fn::And", "Fn::Or", "Fn::Not", "Fn::Equals", "Fn::Contains")
 
 
 def template_error(sentence: str) -> TemplateError:
@@ -93,7 +94,7 @@ def check_forms(template: Template) -> None:
         _check_values(resource.get("Properties"), template)
     for output in template.outputs.values():
         _check_values(output.get("Value"), template)
-        _check_output(output.get("Value"), template)
+        check_output_value(output.get("Value"), template)
     _check_values(list(template.conditions.values()), template)
     _check_conditions(template)
 
@@ -187,7 +188,7 @@ def _depends(argument: Any, template: Template) -> bool:
     return False
 
 
-def _check_output(value: Any, template: Template) -> None:
+def check_output_value(value: Any, template: Template) -> None:
     """Raise TemplateError for an output's value that cannot be a string."""
     sentence = (
         "Template format error: The Value field of every Outputs member must evaluate to a String"
@@ -201,7 +202,12 @@ def _check_output(value: Any, template: Template) -> None:
     if name != "Ref" and not name.startswith("Fn::"):
         raise TemplateError(f"{sentence} and not a Map.")
     kind = str(template.parameters.get(str(argument), {}).get("Type")) if name == "Ref" else ""
-    if name in _LISTS or kind.startswith(("List<", "CommaDelimitedList")):
+    has_no_value = name == "Ref" and argument == "AWS::NoValue"
+    if (
+        has_no_value
+        or name in (*_LISTS, *_CONDITIONS)
+        or kind.startswith(("List<", "CommaDelimitedList"))
+    ):
         raise TemplateError(f"{sentence}.")
 
 

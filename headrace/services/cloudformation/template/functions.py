@@ -152,7 +152,9 @@ def get_azs(region: Any, context: TemplateContext) -> list[str]:
     if isinstance(region, dict | list):
         raise forms.string_typed("Fn::GetAZs")
     region = region or context.names["AWS::Region"]
-    return [f"{region}{letter}" for letter in "abc"]
+    # The zones of another region are not known to the account's region: AWS returns none (measured by others, 2026).
+    own = context.names["AWS::Region"]
+    return [f"{region}{letter}" for letter in "abc"] if region == own else []
 
 
 def cidr(arguments: list[Any], context: TemplateContext) -> Any:

@@ -171,6 +171,11 @@ def _sub(argument: Any, scope: Scope) -> Any:
     for name in sub_names(text):
         if name in variables:
             values[name] = _evaluate(variables[name], scope)
+            if values[name] is NO_VALUE:
+                raise TemplateError(
+                    "Template error: every value of the context object of every Fn::Sub object must be a string or a"
+                    " function that returns a string"
+                )
         elif "." in name and name not in scope.names:
             values[name] = scope.attribute(*get_att_parts(name))
         else:

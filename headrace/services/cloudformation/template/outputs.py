@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import NoSuchAttribute, ResourceFailed
-from headrace.services.cloudformation.template.function_forms import check_export_name
+from headrace.services.cloudformation.template.function_forms import (
+    check_export_name,
+    check_output_value,
+)
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import Template
 
@@ -30,13 +33,22 @@ def evaluate_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
     return outputs
 
 
-def check_exports(template: Template, scope: Scope) -> None:
-    """Raise TemplateError for export names that AWS refuses; they depend on no resource."""
+def check_outputs(template: Template, scope: Scope) -> None:
+    """Raise TemplateError for what AWS refuses in outputs and what depends on no resource: export names, no value."""
     for name, output in template.outputs.items():
-        if output.get("Export") and (
-            "Condition" not in output or scope.condition(output["Condition"])
-        ):
+        if "Condition" in output and not scope.condition(output["Condition"]):
+            continue
+        check_output_value(_chosen(output["Value"], scope), template)
+        if output.get("Export"):
             check_export_name(name, evaluate(output["Export"]["Name"], scope))
+
+
+def _chosen(value: Any, scope: Scope) -> Any:
+    """Return the branch of an output's value that its conditions choose."""
+    while isinstance(value, dict) and list(cast("dict[str, Any]", value)) == ["Fn::If"]:
+        name, yes, no = cast("list[Any]", value["Fn::If"])
+        value = yes if scope.condition(str(name)) else no
+    return cast("Any", value)
 
 
 def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:

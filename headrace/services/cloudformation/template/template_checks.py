@@ -235,6 +235,9 @@ def _check_outputs(template: Template) -> None:
             raise TemplateError(
                 "Template format error: Every Outputs member must contain a Value object"
             )
+        if isinstance(as_mapping(output).get("Description"), dict | list):
+            # The sentence's form is assumed.
+            raise TemplateError("Template format error: Description must be a string.")
         if "Export" in as_mapping(output):
             check_export(name, as_mapping(as_mapping(output)["Export"]).get("Name", ""), template)
         _check_condition(template, as_mapping(output), "Outputs")

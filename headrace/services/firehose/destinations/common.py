@@ -15,8 +15,9 @@ from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.permits import find_secret_denial
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processors import complete_processors
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.s3_settings import check_plain_s3, check_processors, hints_of
+from headrace.services.firehose.s3_settings import check_plain_s3, hints_of
 from headrace.services.firehose.state import DeliveryStream
 
 # The namespace of the UUIDs of requests and channels.
@@ -55,7 +56,7 @@ def check_configuration(
     }
     checked.setdefault("S3BackupMode", rules.backup_modes[0])
     check_logging(checked)
-    check_processors(checked, has_queries=has_queries)
+    complete_processors(checked, has_queries=has_queries)
     return checked
 
 

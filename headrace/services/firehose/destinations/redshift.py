@@ -29,7 +29,7 @@ from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processors import check_processors
+from headrace.services.firehose.processors import complete_processors
 from headrace.services.firehose.s3_settings import check_plain_s3
 
 KIND = "Redshift"
@@ -71,7 +71,7 @@ class RedshiftDestination:
                 raise invalid("S3BackupConfiguration is required when S3BackupMode is Enabled.")
             checked["S3BackupConfiguration"] = check_plain_s3(checked["S3BackupConfiguration"])
         common.check_logging(checked)
-        check_processors(checked)
+        complete_processors(checked)
         return checked
 
     def update(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:

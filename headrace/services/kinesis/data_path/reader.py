@@ -33,7 +33,7 @@ class _Stored(msgspec.Struct, gc=False):
     ApproximateArrivalTimestamp: float
     # msgspec decodes the base64.
     Data: bytes
-    PartitionKey: str
+    PartitionKey: str = ""
 
 
 _decode = msgspec.json.Decoder(list[_Stored]).decode

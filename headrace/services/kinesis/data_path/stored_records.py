@@ -21,7 +21,7 @@ class _Stored(msgspec.Struct, gc=False):
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
     Data: bytes
-    PartitionKey: str
+    PartitionKey: str = ""
     EncryptionType: str | None = None
 
 
@@ -96,4 +96,11 @@ def _records(stored: list[_Stored], arrival: bytes, encryption: str | None) -> b
     ]
     parts[7::8] = keys
     parts.append(last)
+    if b"" in keys:
+        # A record without a key has no such member: its map has a member less.
+        for at, key in enumerate(keys):
+            if not key:
+                beginning = b"" if at == 0 else last
+                parts[8 * at] = beginning + bytes((start[0] - 1,)) + start[1:]
+                parts[8 * at + 5] = parts[8 * at + 6] = b""
     return b"".join(parts)

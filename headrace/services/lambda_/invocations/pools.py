@@ -68,11 +68,15 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
+        trust_file: Callable[[], Path] | None = None,
         sessions: RoleSessions,
         folders: Sequence[Path] = (),
         environments: MakeEnvironment | None = None,
     ) -> None:
-        """Take the parts. `environments` is for tests; without it each function runs in processes."""
+        """Take the parts. `environments` is for tests; without it each function runs in processes.
+
+        `trust_file` returns the authorities that functions trust, this cloud's certificate among them.
+        """
         self._environments = environments
         self._sessions = sessions
         self._root = data_dir / "lambda" / "tmp"
@@ -82,7 +86,8 @@ class Pools:
         self._code = code
         self._endpoint_url = endpoint_url
         self._reaper = ReaperClient()
-        self._walls = Namespaces(data_dir, folders)
+        self._trust_file = trust_file
+        self._walls = Namespaces(data_dir, folders, trust_file)
         self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
@@ -200,6 +205,7 @@ class Pools:
             log_group=str(logging_config["LogGroup"]),
             log_format=str(logging_config["LogFormat"]),
             endpoint_url=self._endpoint_url(),
+            trust_file=self._trust_file and self._trust_file(),
             role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),

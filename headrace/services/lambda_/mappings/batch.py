@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
 
-from headrace.core.ports import StreamRecord
+from headrace.core.ports import InvokeResult, StreamRecord
 
 FOREVER = -1
 
@@ -232,6 +232,18 @@ def _find_lowest(failures: list[Any], batch: Batch) -> Answer:
 def count_done(answer: Answer) -> int:
     """Return how many records at the start of a failed batch are done."""
     return answer.index if isinstance(answer, FailedFrom) else 0
+
+
+def failure_sentence(result: InvokeResult, records: str) -> str:
+    """Return how the function failed: its exception, or the response that reports failed records, and `records`."""
+    try:
+        answer: Any = json.loads(result.payload)
+    except ValueError:
+        answer = None
+    error = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    parts = [str(error[key]) for key in ("errorType", "errorMessage") if error.get(key)]
+    said = ": ".join(parts) or result.payload.decode("utf-8", "replace")
+    return f"{said[:_DETAIL_CHARACTERS]} ({records})"
 
 
 def note_failure(

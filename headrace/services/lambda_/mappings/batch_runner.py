@@ -29,6 +29,7 @@ from headrace.services.lambda_.mappings.batch import (
     count_done,
     count_fitting,
     decide_batch,
+    failure_sentence,
     note_failure,
     read_answer,
     retry_delay_s,
@@ -227,6 +228,10 @@ class BatchRunner:
             raise WorkerDone
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         note_failure(history, answer, result.payload, result.function_error)
+        if not succeeded:
+            self._mapping.last_failure = failure_sentence(
+                result, self._record_name(batch, count_done(answer))
+            )
         verdict = decide_batch(batch, answer, self._settings.rules)
         self.window = window
         if succeeded:
@@ -245,6 +250,12 @@ class BatchRunner:
             self._replace(self._split(batch, verdict), verdict.done)
         self._not_before_s = self._ports.clock.monotonic_s() + verdict.delay_s
         return verdict.delay_s
+
+    def _record_name(self, batch: Batch, index: int) -> str:
+        """Return the words that name a batch's record and its batch."""
+        name = f"record {batch.records[index].sequence_number} of {self._place.shard_id}"
+        rest = len(batch.records) - index - 1
+        return f"{name} and the {rest} after it" if rest else name
 
     def _split(self, batch: Batch, verdict: Verdict) -> tuple[Batch, ...]:
         """Return the batches that a failed batch leaves, each with its node of the batch tree."""
@@ -371,6 +382,9 @@ class BatchRunner:
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         if not succeeded:
             note_failure(history, FailedFrom(0), result.payload, result.function_error)
+            self._mapping.last_failure = failure_sentence(
+                result, f"the end of the window {window.start}, {self._place.shard_id}"
+            )
             if rules.maximum_retries < 0 or self._final_retries < rules.maximum_retries:
                 self._final_retries += 1
                 self._troubles = self._final_retries

@@ -86,6 +86,9 @@ def check_settings(source: Arn, members: Mapping[str, Any], request: Mapping[str
             raise invalid_parameter(
                 f"Unsupported {name} parameter for given event source mapping type."
             )
+    failures = section(request, "DestinationConfig").get("OnFailure")
+    if failures is not None and "Destination" not in failures:
+        raise invalid_parameter("The Destination field is required for an OnFailure configuration.")
     _check_filters(members)
     if source.service == "sqs":
         _check_queue(source, members)

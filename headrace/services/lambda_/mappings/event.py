@@ -60,10 +60,10 @@ class EventWriter:
         for record in records:
             number = record.sequence_number.encode()
             parts.append(
-                b'{"kinesis":{"kinesisSchemaVersion":"1.0","partitionKey":%b,"sequenceNumber":"%b",'
+                b'{"kinesis":{"kinesisSchemaVersion":"1.0",%b"sequenceNumber":"%b",'
                 b'"data":"%b","approximateArrivalTimestamp":%b},%b%b%b'
                 % (
-                    _encode(record.partition_key),
+                    b'"partitionKey":%b,' % _encode(key) if (key := record.partition_key) else b"",
                     number,
                     binascii.b2a_base64(record.data, newline=False),
                     repr(record.approximate_arrival_ms / 1000).encode(),
@@ -120,6 +120,11 @@ def count_event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
     return (len(record.data) + 2) // 3 * 4 + key_bytes + overhead_bytes
 
 
+def key_of(record: StreamRecord) -> dict[str, str]:
+    """Return the member of an event that has a record's partition key, if the record has one."""
+    return {"partitionKey": record.partition_key} if record.partition_key else {}
+
+
 def build_kinesis_event(
     records: Iterable[StreamRecord], *, stream_arn: str, shard_id: str, region: str, role_arn: str
 ) -> dict[str, Any]:
@@ -129,7 +134,7 @@ def build_kinesis_event(
             {
                 "kinesis": {
                     "kinesisSchemaVersion": "1.0",
-                    "partitionKey": record.partition_key,
+                    **key_of(record),
                     "sequenceNumber": record.sequence_number,
                     "data": base64.b64encode(record.data).decode("ascii"),
                     "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,

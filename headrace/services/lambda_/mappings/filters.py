@@ -21,6 +21,7 @@ from headrace.core.event_patterns import (
     matches_payload,
 )
 from headrace.core.ports import StreamRecord
+from headrace.services.lambda_.mappings.event import key_of
 
 
 class InvalidPattern(ValueError):
@@ -45,7 +46,7 @@ class Filter:
         """Whether a record passes the filter."""
         metadata = {
             "kinesisSchemaVersion": "1.0",
-            "partitionKey": record.partition_key,
+            **key_of(record),
             "sequenceNumber": record.sequence_number,
             "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
         }

@@ -78,6 +78,7 @@ class Mapping:
         members: the other members of AWS's EventSourceMappingConfiguration that a request can set.
         starting_timestamp_ms: the time for the starting position AT_TIMESTAMP.
         last_result: AWS's LastProcessingResult; a restart resets it.
+        last_failure: how the function failed last, and with which record; a restart resets it.
         expired: how many records the stream lost before the function was done with them; a restart resets it.
         dropped: how many given-up records (by retries or age) reached no failure destination; a restart resets it.
     """
@@ -94,6 +95,7 @@ class Mapping:
     members: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     last_result: str = NOTHING_YET
+    last_failure: str = ""
     expired: int = 0
     dropped: int = 0
 

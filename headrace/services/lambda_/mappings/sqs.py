@@ -20,7 +20,7 @@ from headrace.core.values import section
 from headrace.core.workers import WorkerDone, WorkerHandle
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import counts
-from headrace.services.lambda_.mappings.batch import retry_delay_s
+from headrace.services.lambda_.mappings.batch import failure_sentence, retry_delay_s
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.ports import Ports
@@ -198,6 +198,10 @@ class QueuePoller:
             result.payload, result.function_error, batch, self._settings.rules.report_item_failures
         )
         mapping.last_result = "OK" if not failed else "PROBLEM: Function call failed"
+        if failed:
+            first = next(m.message_id for m in batch if m.message_id in failed)
+            rest = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+            mapping.last_failure = failure_sentence(result, f"message {first}{rest}")
         self._count(counts.FAILED_INVOKE, len(failed))
         self._delete([message for message in batch if message.message_id not in failed])
         return 0.0

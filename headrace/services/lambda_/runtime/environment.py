@@ -22,11 +22,14 @@ from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
 from headrace.services.lambda_.wording import KNOWN_RUNTIMES, LAYER_RUNTIMES, RUNTIMES
 
 HERE = Path(__file__).parent
+PYTHON_CLIENT = HERE / "python_client.py"
 NODE_CLIENT = HERE / "node_client.cjs"
 # Preloaded, in this order.
 NODE_SHIMS = (HERE / "node_shim.cjs", HERE / "node_sdk.cjs")
 NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
 OPT = Path("/opt")
+# By these, OpenSSL, `requests`, curl and Node.js find the authorities that they trust. A function may set its own.
+_TRUST = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 
 # A function may not set these variables. Source: the page above, "Reserved environment variables".
 RESERVED_VARIABLES = frozenset(
@@ -63,6 +66,7 @@ class SandboxSpec:
 
     Attributes:
         layer_dirs: the unpacked layers, in the order of the function's list.
+        trust_file: the authorities that the function trusts for TLS; None for the machine's own.
         opt_dir: the contents of `/opt` (all layers merged into one directory); None without layers.
         environment: the function's own environment variables.
         application_log_level, system_log_level: the log levels for JSON logs.
@@ -91,6 +95,7 @@ class SandboxSpec:
     initialization_type: str = "on-demand"
     storage_mib: int = 512
     opt_dir: Path | None = None
+    trust_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class ProcessPaths:
         task: the directory of the code.
         opt: the directory of the merged layers; None when each layer is only where it was unpacked.
         tmp: the directory for temporary files.
+        trust: the file of the authorities that are trusted; None for the machine's own.
         path: the value of PATH.
     """
 
@@ -108,6 +114,7 @@ class ProcessPaths:
     opt: Path | None
     tmp: Path
     path: str
+    trust: Path | None = None
 
 
 def check_runtime(runtime: str) -> None:
@@ -171,7 +178,7 @@ def explain_runtime(runtime: str) -> str | None:
 def build_command(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
     """Return the process's arguments. Raises RuntimeMissing."""
     if spec.runtime.startswith("python"):
-        return [sys.executable, "-m", "awslambdaric", spec.handler]
+        return [sys.executable, str(PYTHON_CLIENT), spec.handler]
     if spec.runtime.startswith("nodejs"):
         node = find_node_program()
         if node is None:
@@ -246,6 +253,7 @@ def build_environment(
         "LAMBDA_TASK_ROOT": str(places.task),
         "LAMBDA_RUNTIME_DIR": str(HERE),
         **_list_function_variables(spec),
+        **(dict.fromkeys(_TRUST, str(places.trust)) if places.trust else {}),
         "AWS_ACCESS_KEY_ID": credentials.access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
         "AWS_SESSION_TOKEN": credentials.session_token,

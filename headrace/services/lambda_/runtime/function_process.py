@@ -52,7 +52,7 @@ from headrace.services.lambda_.runtime.platform_log import (
 )
 from headrace.services.lambda_.runtime.process import FunctionProcess, NotStarted, PlainProcess
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.runtime.visible_files import TASK, TMP, VisibleFiles
+from headrace.services.lambda_.runtime.visible_files import TASK, TMP, TRUST, VisibleFiles
 
 log = logging.getLogger(__name__)
 
@@ -273,7 +273,8 @@ class Sandbox:
 
     def _start_walled(self, view: VisibleFiles) -> FunctionProcess:
         spec = self.spec
-        places = ProcessPaths(TASK, spec.opt_dir and OPT, TMP, view.path)
+        trust = spec.trust_file and TRUST
+        places = ProcessPaths(TASK, spec.opt_dir and OPT, TMP, view.path, trust)
         arguments, environment = self._prepare(places)
         mounts = OwnMounts(spec.code_dir, spec.opt_dir, spec.storage_mib)
         return self._walls.start(mounts, arguments, environment)
@@ -287,7 +288,8 @@ class Sandbox:
             needed=[self._temp_dir, spec.code_dir, *spec.layer_dirs],
         )
         path = os.environ.get("PATH", os.defpath)
-        places = ProcessPaths(spec.code_dir, isolation.opt and OPT, isolation.tmp, path)
+        opt = isolation.opt and OPT
+        places = ProcessPaths(spec.code_dir, opt, isolation.tmp, path, spec.trust_file)
         arguments, environment = self._prepare(places)
         self._temp_dir.mkdir(parents=True)
         return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._reaper)

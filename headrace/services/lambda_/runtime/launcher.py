@@ -20,6 +20,7 @@ import ctypes
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -58,6 +59,9 @@ def _lay_out(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
         os.symlink(target, stage + path)
     for path in ("/proc", "/tmp", "/opt", "/var/task", *plan["folders"]):
         os.makedirs(stage + path, exist_ok=True)
+    for path, source in plan["copied"]:
+        os.makedirs(os.path.dirname(stage + path), exist_ok=True)
+        shutil.copyfile(source, stage + path)
     devices = ns.make_devices(stage)
     skipped = ns.show(stage, plan["seen"])
     # Make all this read-only before mounting devices and shared folders, which functions may write to.

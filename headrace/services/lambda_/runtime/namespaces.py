@@ -20,7 +20,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from headrace.services.lambda_.runtime.visible_files import (
     OPT,
     TASK,
     TMP,
+    TRUST,
     VisibleFiles,
     find_visible_files,
 )
@@ -68,8 +69,17 @@ class OwnMounts:
 class Namespaces:
     """Starts processes behind walls, through one launcher. Thread-safe."""
 
-    def __init__(self, data_dir: Path, folders: Sequence[Path] = ()) -> None:
-        """Take the cloud's data directory, and the user's folders in which functions may write."""
+    def __init__(
+        self,
+        data_dir: Path,
+        folders: Sequence[Path] = (),
+        trust_file: Callable[[], Path] | None = None,
+    ) -> None:
+        """Take the cloud's data directory, and the user's folders in which functions may write.
+
+        `trust_file` returns the authorities that functions trust; they see its copy at `TRUST`.
+        """
+        self._trust_file = trust_file
         self._data_dir = data_dir
         self._stage = data_dir / "lambda" / "root"
         self._folders = tuple(folders)
@@ -104,7 +114,8 @@ class Namespaces:
         view = self._view or find_visible_files(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
-            self._launcher = _Launcher(_plan(view, self._stage))
+            trust = self._trust_file and self._trust_file()
+            self._launcher = _Launcher(_plan(view, self._stage, trust))
         except _Refused as error:
             if _Known.permitted:
                 raise NotStarted(str(error)) from error
@@ -178,7 +189,7 @@ class _Known:
             log.warning("%s: this machine permits no walls around them (%s).", NO_WALLS, reason)
 
 
-def _plan(view: VisibleFiles, stage: Path) -> dict[str, Any]:
+def _plan(view: VisibleFiles, stage: Path, trust: Path | None) -> dict[str, Any]:
     """Return the launcher's first message: the mounts for all functions. Those in /tmp and /opt come per process."""
     return {
         "stage": str(stage),
@@ -186,6 +197,7 @@ def _plan(view: VisibleFiles, stage: Path) -> dict[str, Any]:
         "seen": [str(path) for path in view.seen if not _is_late(path)],
         "folders": [str(path) for path in view.folders if not _is_late(path)],
         "hidden": [str(path) for path in view.hidden],
+        "copied": [] if trust is None else [[str(TRUST), str(trust)]],
     }
 
 

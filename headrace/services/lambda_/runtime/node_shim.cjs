@@ -1,24 +1,29 @@
 // Preloaded into Node.js functions. CDK's custom-resource handlers answer CloudFormation with
-// https.request({hostname, path}): they drop the scheme and the port of ResponseURL. When the answer is for this
-// cloud, which speaks plain HTTP on its own port, the request is sent there; every other request is left alone.
+// https.request({hostname, path}): they drop the port of ResponseURL, which on AWS has none. When the answer is for
+// this cloud, whose port also speaks TLS, the port is added; every other request is left alone.
 'use strict';
-const http = require('node:http');
 const https = require('node:https');
 const { syncBuiltinESMExports } = require('node:module');
 
 const RESPONSE_PATH = '/_headrace/cfn-response/';
 const endpoint = new URL(process.env.AWS_ENDPOINT_URL);
-const direct = https.request;
 
-https.request = function request(options, ...rest) {
-  const host = options?.hostname ?? options?.host;
-  const path = options?.pathname ?? options?.path ?? '';
-  if (host !== endpoint.hostname || !path.startsWith(RESPONSE_PATH)) {
-    return direct.call(https, options, ...rest);
-  }
-  return http.request(
-    { method: options.method, headers: options.headers, host, path: options.path ?? path, port: endpoint.port },
-    ...rest,
-  );
+// The arguments are (options), (url) or (url, options), where a url is a text or a URL; a callback may follow.
+const withPort = ([first, ...rest]) => {
+  const url = typeof first === 'string' ? new URL(first) : first;
+  const options = url instanceof URL && rest[0] !== null && typeof rest[0] === 'object' ? rest[0] : {};
+  const host = options.hostname ?? options.host ?? url?.hostname ?? url?.host;
+  const path = options.path ?? url?.pathname ?? url?.path ?? '';
+  const port = Number(options.port || url?.port || 443);
+  if (host !== endpoint.hostname || port !== 443 || !String(path).startsWith(RESPONSE_PATH)) return [first, ...rest];
+  if (!(url instanceof URL)) return [{ ...url, port: endpoint.port }, ...rest];
+  const address = new URL(url);
+  address.port = endpoint.port;
+  return options === rest[0] ? [address, { ...options, port: endpoint.port }, ...rest.slice(1)] : [address, ...rest];
 };
+
+for (const name of ['request', 'get']) {
+  const direct = https[name];
+  https[name] = (...given) => direct.apply(https, withPort(given));
+}
 syncBuiltinESMExports();

@@ -18,6 +18,8 @@ from headrace.services.lambda_.runtime.environment import find_node_program, lis
 from headrace.services.lambda_.runtime.sdk_modules import find_sdk_folder
 
 OPT, TMP, TASK = Path("/opt"), Path("/tmp"), Path("/var/task")
+# The file of authorities in Lambda's Node.js runtimes (documented: their page, "NODE_EXTRA_CA_CERTS").
+TRUST = Path("/var/runtime/ca-cert.pem")
 # The folder of the interpreter in Lambda's runtimes: observed in the first line of the AWS CLI's layer.
 LANG = Path("/var/lang")
 # Programs, libraries and settings of the system.

@@ -462,7 +462,6 @@ def test_defaults():
     [
         ("HttpEndpoint", {**HTTP, "EndpointConfiguration": {"Url": "https:///x"}}),
         ("HttpEndpoint", {**HTTP, "BufferingHints": {"SizeInMBs": 65, "IntervalInSeconds": 60}}),
-        ("HttpEndpoint", {**HTTP, "BufferingHints": {"SizeInMBs": 5}}),
         ("HttpEndpoint", {**HTTP, "S3Configuration": {**S3, "BucketARN": "lake"}}),
         ("HttpEndpoint", {**HTTP, "CloudWatchLoggingOptions": {"Enabled": True}}),
         ("HttpEndpoint", {**HTTP, "SecretsManagerConfiguration": {"Enabled": True}}),

@@ -1,0 +1,186 @@
+"""TLS on the cloud's own port: its certificate, and the file by which its functions trust that certificate.
+
+AWS's addresses are https, and some clients can speak nothing else: `http.client.HTTPSConnection` with the host of a
+custom resource's ResponseURL, as crhelper does. So a connection that begins with a TLS handshake gets TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import ssl
+import threading
+from asyncio import sslproto
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+# The first byte of a TLS connection: a handshake record.
+HANDSHAKE = 0x16
+HANDSHAKE_S = 10
+_VALID_DAYS = 3650
+_RENEWED_DAYS = 30
+
+
+class Tls:
+    """The certificate of a cloud, in a folder of its data directory. Thread-safe.
+
+    The key is new for each data directory, and only the user may read it. Nothing trusts the certificate except the
+    cloud's functions.
+
+    Attributes:
+        is_served: whether a socket of this cloud speaks TLS; a cloud in a test's process has no socket.
+    """
+
+    def __init__(self, folder: Path, host: Callable[[], str]) -> None:
+        """Take the folder, and the host of the cloud's own URL; nothing is written before it is needed."""
+        self.is_served = False
+        self._folder = folder
+        self._host = host
+        self._lock = threading.Lock()
+        self._trusts = False
+        self._context: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the server's context. Raises OSError when the certificate cannot be stored."""
+        with self._lock:
+            if self._context is None:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.set_alpn_protocols(["http/1.1"])
+                context.load_cert_chain(self._identity())
+                self._context = context
+            return self._context
+
+    def trust_file(self) -> Path:
+        """Return a file with this cloud's certificate and the machine's authorities. Raises OSError."""
+        with self._lock:
+            path = self._folder / "trusted.pem"
+            if self._trusts:
+                return path
+            identity = self._identity().read_text()
+            own = identity[identity.index("-----BEGIN CERTIFICATE") :]
+            _write(path, "\n".join([own, *_authorities()]), mode=0o644)
+            self._trusts = True
+            return path
+
+    def _identity(self) -> Path:
+        """Return the file with the key and the certificate for the present host; make it if it is missing or old."""
+        host = self._host()
+        path = self._folder / f"{host.replace(':', '_')}.pem"
+        with contextlib.suppress(FileNotFoundError):
+            age = datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC)
+            if age < timedelta(days=_VALID_DAYS - _RENEWED_DAYS):
+                return path
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(path, _new_identity(host), mode=0o600)
+        return path
+
+
+def _write(path: Path, text: str, *, mode: int) -> None:
+    """Write a file at once: a reader finds the old text or the new text, with this mode."""
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        file.write(text)
+    part.replace(path)
+
+
+def _authorities() -> list[str]:
+    """Return the certificates that Python, Node.js and `requests` trust on this machine, as texts."""
+    import certifi
+
+    files = {ssl.get_default_verify_paths().cafile, certifi.where()} - {None}
+    return [Path(str(file)).read_text(encoding="utf-8") for file in sorted(map(str, files))]
+
+
+def _new_identity(host: str) -> str:
+    """Return a new key and a certificate of it for `host` and this machine's own names, as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "headrace")])
+    addresses = {"127.0.0.1", "::1"}
+    names = {
+        "localhost",
+        "*.localhost",
+        "localhost.localstack.cloud",
+        "*.localhost.localstack.cloud",
+    }
+    try:
+        addresses.add(str(ipaddress.ip_address(host)))
+    except ValueError:
+        names.add(host)
+    now = datetime.now(UTC)
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in sorted(names)]
+    alternatives += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted(addresses)]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=_VALID_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return (private + certificate.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def begin_tls(
+    transport: asyncio.Transport,
+    first: bytes,
+    protocol: asyncio.BaseProtocol,
+    context: ssl.SSLContext,
+    on_settled: Callable[[], None],
+) -> None:
+    """Speak TLS on a connection whose first bytes, `first`, were read already; `protocol` gets what is decrypted.
+
+    `loop.start_tls` cannot take bytes that were read. `on_settled` is called once the handshake has ended, either way.
+    """
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def settle(done: asyncio.Future[None]) -> None:
+        # A client that breaks off its handshake is no failure of ours; asyncio has closed its connection.
+        if not done.cancelled():
+            done.exception()
+        on_settled()
+
+    waiter.add_done_callback(settle)
+    tls = sslproto.SSLProtocol(
+        loop, protocol, context, waiter, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+    )
+    transport.set_protocol(tls)
+    tls.connection_made(transport)
+    view = memoryview(first)
+    while view and not transport.is_closing():
+        room = tls.get_buffer(len(view))
+        count = min(len(room), len(view))
+        room[:count] = view[:count]
+        tls.buffer_updated(count)
+        view = view[count:]

@@ -1,0 +1,78 @@
+"""TLS on the cloud's own port: what it carries, who trusts it, and handshakes that come to nothing."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import ssl
+import stat
+from pathlib import Path
+
+import boto3
+from botocore.config import Config
+
+from tests.api.kinesis.live import LiveCloud
+from tests.support.server import wait_until
+
+
+def test_large_bodies_pass_by_tls_and_by_plain_http_on_one_port(tmp_path: Path) -> None:
+    with LiveCloud(tmp_path / "data") as live:
+        trusted = live.cloud.tls.trust_file()
+        body = os.urandom(5 * 1024 * 1024)
+        for scheme in ("https", "http"):
+            s3 = boto3.client(
+                "s3",
+                endpoint_url=f"{scheme}://127.0.0.1:{live.port}",
+                verify=str(trusted),
+                region_name="us-east-1",
+                aws_access_key_id="test",
+                aws_secret_access_key="test",
+                config=Config(retries={"total_max_attempts": 1}),
+            )
+            s3.create_bucket(Bucket=scheme)
+            s3.put_object(Bucket=scheme, Key="k", Body=body)
+            assert s3.get_object(Bucket=scheme, Key="k")["Body"].read() == body
+
+
+def test_the_key_is_private_and_stays_and_only_the_trust_file_trusts_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "tls"
+    for _ in range(2):
+        with LiveCloud(tmp_path / "data") as live:
+            trusted = live.cloud.tls.trust_file().read_text()
+            context = ssl.create_default_context(cadata=trusted)
+            web = http.client.HTTPSConnection("localhost", live.port, context=context)
+            web.request("GET", "/_headrace/health")
+            assert web.getresponse().status == 200
+            web.close()
+            stranger = http.client.HTTPSConnection("127.0.0.1", live.port)
+            try:
+                stranger.connect()
+                raise AssertionError("a certificate that nobody vouches for was accepted")
+            except ssl.SSLCertVerificationError:
+                stranger.close()
+    (key,) = folder.glob("127*.pem")
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert "PRIVATE" not in (folder / "trusted.pem").read_text()
+
+
+def test_a_handshake_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> None:
+    with LiveCloud(tmp_path / "data") as live:
+        address = ("127.0.0.1", live.port)
+        for first in (b"\x16\x03\x01\xff\xff" + b"x" * 70_000, b"\x16garbage" * 20):
+            with socket.create_connection(address, timeout=10) as client:
+                client.sendall(first)
+                assert client.recv(1000)[:1] in (b"", b"\x15")
+        # These break off in the middle.
+        socket.create_connection(address).sendall(b"\x16")
+        wait_until(lambda: not live._server._connections, what="the end of every connection")
+        context = ssl.create_default_context(cafile=str(live.cloud.tls.trust_file()))
+        web = http.client.HTTPSConnection("127.0.0.1", live.port, context=context)
+        for _ in range(3):
+            web.request("GET", "/_headrace/health")
+            answer = web.getresponse()
+            answer.read()
+            assert answer.status == 200
+        assert len(live._server._connections) == 1
+        web.close()
+        wait_until(lambda: not live._server._connections, what="the end of the connection")
