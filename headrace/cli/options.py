@@ -144,8 +144,14 @@ def _plain_session() -> Any:
     """Return a botocore session that knows nothing of the user's AWS configuration."""
     from botocore.session import Session
 
-    nothing = (None, None, None, None)
-    session_vars: Any = {"profile": nothing, "config_file": (None, None, os.devnull, None)}
+    # A variable is its name in the files, its name in the environment, its default and its conversion.
+    session_vars: Any = {
+        name: (None, None, *rest) for name, (_, _, *rest) in Session.SESSION_VARIABLES.items()
+    }
+    # A cloud on this machine may need a CA of its own.
+    del session_vars["ca_bundle"]
+    for name in ("config_file", "credentials_file"):
+        session_vars[name] = (None, None, os.devnull, None)
     return Session(session_vars=session_vars)
 
 

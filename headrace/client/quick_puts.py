@@ -6,6 +6,7 @@ retries and errors the caller knows.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from botocore.exceptions import ConnectionClosedError
@@ -31,6 +32,9 @@ class QuickPuts:
 
         Raises botocore's errors; after a ConnectionClosedError the records may be in the stream.
         """
+        if not (StreamName and Records and all(record["PartitionKey"] for record in Records)):
+            # Nothing is sent: botocore says which parameter is empty.
+            return self._client.put_records(StreamName=StreamName, Records=Records)
         if StreamName not in self._bodies:
             self._bodies[StreamName] = Bodies({"StreamName": StreamName})
         chunk = Chunk(_Nobody(), 0.0, 0)
@@ -39,14 +43,23 @@ class QuickPuts:
         request = Request([(chunk, self._lane)], aggregated=False)
         try:
             body = self._bodies[StreamName].body_of(request, None)
-            answer: dict[str, Any] = cbor.loads(self._wire.call("PutRecords", body, CBOR))
+            return _answer_of(self._wire.call("PutRecords", body, CBOR), len(Records))
         except (ServiceError, NotSent, UnicodeEncodeError):
             # It was not executed: botocore asks again, or says why not.
             return self._client.put_records(StreamName=StreamName, Records=Records)
         except (WireError, ValueError) as error:
             url = self._client.meta.endpoint_url
             raise ConnectionClosedError(endpoint_url=url, error=error) from error
-        return answer
+
+
+def _answer_of(body: bytes, count: int) -> dict[str, Any]:
+    """Return the answer to a request of `count` records. Raises ValueError when it cannot be read."""
+    # A server other than AWS's may answer in JSON, though CBOR was asked for.
+    answer: Any = json.loads(body) if body[:1] == b"{" else cbor.loads(body)
+    results: Any = answer.get("Records") if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+    if not isinstance(results, list) or len(results) != count:  # pyright: ignore[reportUnknownArgumentType]
+        raise ValueError("the answer to PutRecords cannot be read")
+    return answer  # pyright: ignore[reportUnknownVariableType]
 
 
 class _Nobody:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from headrace.adapters.job_credentials import RoleAccess, RoleCredentials, any_secret
@@ -245,7 +246,7 @@ def _build_lambda(
         logs=base.logs,
         metrics=base.metrics,
         endpoint_url=base.endpoint_url,
-        trust_file=base.tls.trust_file if base.environments is None else None,
+        trust_file=lambda: _trust_file(base),
         sessions=base.sessions,
         environments=base.environments,
         guard=decisions,
@@ -253,10 +254,19 @@ def _build_lambda(
     )
 
 
+def _trust_file(base: Foundation) -> Path | None:
+    """Return the authorities that functions trust; None for a cloud of a test's process that has no socket."""
+    return base.tls.trust_file() if base.environments is None or base.tls.is_served else None
+
+
 def _answers_url(base: Foundation) -> str:
-    """Return the URL to which custom resources answer: https, as on AWS, where this cloud has a socket."""
+    """Return the URL to which custom resources answer: https, as on AWS, where a socket is and functions trust it.
+
+    A function that runs in a test's process trusts only what that process trusts.
+    """
     url = base.endpoint_url()
-    return url.replace("http://", "https://", 1) if base.tls.is_served else url
+    has_trust = base.tls.is_served and base.environments is None
+    return url.replace("http://", "https://", 1) if has_trust else url
 
 
 def _build_search(base: Foundation) -> SearchHome:

@@ -16,32 +16,57 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from headrace.walls import namespaces as ns
 
 # The exit status when the machine permits no walls; the reason is on standard error.
 REFUSED = 78
+_MEMORY = "/dev/shm"
 
 
 def _lay_out(plan: Mapping[str, Any]) -> None:
     """Build the server's root directory. Raises OSError."""
     stage: str = plan["stage"]
     ns.mount("server", stage, "tmpfs", ns.MS_NOSUID | ns.MS_NODEV, "size=8m,mode=755")
-    for path in ("/proc", "/tmp", "/dev/shm"):
+    for path in ("/proc", "/tmp", _MEMORY):
         os.makedirs(stage + path, exist_ok=True)
     devices = ns.make_devices(stage)
-    for path, source in plan["seen"]:
-        ns.bind(source, ns.make_place(stage, path, source), ns.ATTR_NOSUID | ns.ATTR_NODEV)
-    places = [(path, ns.make_place(stage, path, path)) for path in plan["folders"]]
+    seen = [each for each in plan["seen"] if not _is_in_memory(each[0])]
+    folders = [path for path in plan["folders"] if not _is_in_memory(path)]
+    _bind_seen(stage, seen)
+    places = [(path, ns.make_place(stage, path, path)) for path in folders]
     ns.restrict(stage, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
     ns.bind_devices(stage, devices)
-    own = ns.ATTR_NOSUID | ns.ATTR_NODEV | ns.ATTR_NOEXEC
-    for path, place in places:
-        ns.bind(path, place, own)
     flags = ns.MS_NOSUID | ns.MS_NODEV | ns.MS_NOEXEC
-    ns.mount("own", f"{stage}/dev/shm", "tmpfs", flags, f"size={plan['memory_mib']}m,mode=1777")
+    ns.mount("own", stage + _MEMORY, "tmpfs", flags, f"size={plan['memory_mib']}m,mode=1777")
+    # Only now, because its own /dev/shm hides what was there before.
+    _bind_seen(stage, [each for each in plan["seen"] if _is_in_memory(each[0])])
+    in_memory = [path for path in plan["folders"] if _is_in_memory(path)]
+    places += [(path, ns.make_place(stage, path, path)) for path in in_memory]
+    _close_folders(stage + _MEMORY, [place for _, place in places])
+    for path, place in places:
+        ns.bind(path, place, ns.ATTR_NOSUID | ns.ATTR_NODEV | ns.ATTR_NOEXEC)
+
+
+def _is_in_memory(path: str) -> bool:
+    return path.startswith(f"{_MEMORY}/")
+
+
+def _close_folders(top: str, places: Sequence[str]) -> None:
+    """Let nothing be written into the folders between `top` and the places below it."""
+    for place in places:
+        folder = os.path.dirname(place)
+        while folder.startswith(f"{top}/"):
+            os.chmod(folder, 0o555)
+            folder = os.path.dirname(folder)
+
+
+def _bind_seen(stage: str, seen: Sequence[tuple[str, str]]) -> None:
+    for path, source in seen:
+        place = ns.make_place(stage, path, source)
+        ns.bind(source, place, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
 
 
 def _run(plan: Mapping[str, Any]) -> NoReturn:

@@ -216,7 +216,9 @@ def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
     for name in ("scripts", "cdk", "tests/clients/js", ".venv/bin"):
         (root / name).mkdir(parents=True)
     shutil.copy(ROOT / "scripts" / "setup.sh", root / "scripts")
-    for name in ("pyproject.toml", "cdk/package-lock.json", "tests/clients/js/package-lock.json"):
+    (root / "requirements").mkdir()
+    files = ("pyproject.toml", "requirements/newest.txt", "cdk/package-lock.json")
+    for name in (*files, "tests/clients/js/package-lock.json"):
         (root / name).touch()
     said = f'echo "$0" "$@" >> {tmp_path}/called'
     pip = root / ".venv" / "bin" / "python"
@@ -225,5 +227,5 @@ def test_no_tool_is_told_to_hide_why_it_fails(tmp_path: Path):
     done = need("setup_python; setup_node", tmp_path / "bin", root, npm=said)
     assert (done.returncode, done.stderr) == (0, "")
     called = (tmp_path / "called").read_text().splitlines()
-    assert [line.split()[1] for line in called] == ["-m", "ci", "ci"]
+    assert [line.split()[1] for line in called] == ["-m", "-m", "ci", "ci"]
     assert not [line for line in called if "--silent" in line]

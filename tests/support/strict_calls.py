@@ -16,6 +16,7 @@ _ARN = "arn:aws:iam::000000000000:role/a-role-of-mine"
 # What the model has a pattern for, by the end of the member's name.
 _SOUND = {
     "capacityproviderarn": "arn:aws:lambda:us-east-1:000000000000:capacity-provider:one",
+    "runtimearn": "arn:aws:lambda:us-east-1:000000000000:runtime/other",
     "arn": _ARN,
     "role": _ARN,
     "typename": "AWS::SNS::Topic",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import botocore
-
 
 class AwsError(Exception):
     """An error as AWS's answers carry it.
@@ -47,16 +45,6 @@ def unknown_operation(operation: str, service: str) -> AwsError:
     return AwsError(
         "UnknownOperationException",
         f"headrace does not implement {service}:{operation}",
-        400,
-    )
-
-
-def newer_operation(operation: str, service: str) -> AwsError:
-    """The model of the service has no such operation, or not yet."""
-    return AwsError(
-        "UnknownOperationException",
-        f"headrace does not implement {service}:{operation}: botocore {botocore.__version__}, which is installed, does"
-        " not know it",
         400,
     )
 

@@ -19,6 +19,7 @@ from botocore.model import OperationModel, ServiceModel
 
 # Longer texts, such as patterns, rarely repeat.
 _LONGEST_SHARED_TEXT = 100
+_CBOR = "smithy-rpc-v2-cbor"
 
 
 class LeanFiles(botocore.loaders.JSONFileLoader):
@@ -32,11 +33,14 @@ class LeanFiles(botocore.loaders.JSONFileLoader):
 
 
 def _lean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object's members; a member that is only named documentation, such as a shape's, is no text."""
+    """Return an object's members; its documentation is an empty text: moto reads the member."""
     return {
-        name: _share_text(value) if isinstance(value, str) else value
+        name: value
+        if not isinstance(value, str)
+        else _share_text(value)
+        if name != "documentation"
+        else ""
         for name, value in pairs
-        if name != "documentation" or not isinstance(value, str)
     }
 
 
@@ -73,6 +77,9 @@ def protocol_of(service: str) -> str:
     if service == "execute-api":
         return "rest-json"  # the APIs that users make; botocore has no model of them
     try:
-        return str(service_model(service).metadata["protocol"])
+        metadata = service_model(service).metadata
     except UnknownServiceError:
         return "json"
+    protocol = str(metadata["protocol"])
+    # The gateway translates CBOR to the JSON of the same service (`rpc_cbor`).
+    return "json" if protocol == _CBOR and "json" in metadata.get("protocols", []) else protocol

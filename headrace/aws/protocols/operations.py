@@ -13,7 +13,7 @@ from headrace.aws.calls.errors import (
     serialization_error,
     unknown_operation,
 )
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.model import protocol_of
 from headrace.aws.calls.operation import Action, Call
 from headrace.aws.protocols.service import ServiceApi
 from headrace.aws.protocols.strictness import Strictness
@@ -36,7 +36,7 @@ class Operations:
     @functools.cached_property
     def protocol(self) -> str:
         """The service's protocol, as botocore names it."""
-        return str(service_model(self._api.name).metadata["protocol"])
+        return protocol_of(self._api.name)
 
     def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
         """Run an operation and return its output. Raises AwsError only."""

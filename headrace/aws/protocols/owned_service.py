@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future
 
+import botocore
 from botocore.model import OperationNotFoundError
 
-from headrace.aws.calls.errors import AwsError, internal_failure, newer_operation
+from headrace.aws.calls.errors import AwsError, internal_failure
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.model import operation_model, service_model
 from headrace.aws.calls.operation import Call
@@ -87,8 +88,12 @@ class OwnedService:
             try:
                 operation_model(self.api.name, operation)
             except OperationNotFoundError:
-                # AWS says nothing (kinesalite, observed); whoever has a newer botocore needs to know more.
-                raise newer_operation(operation, self.api.name) from None
+                log.warning(
+                    "%s:%s is refused: botocore %s, which is installed, does not know it",
+                    self.api.name, operation, botocore.__version__,
+                )  # fmt: skip
+                # AWS says nothing more (kinesalite, observed).
+                raise AwsError("UnknownOperationException", "") from None
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             params = codec_json.decode_input(self.api.name, operation, request.body, content_type)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.calls.model import operation_model, service_model
+from headrace.aws.calls.model import operation_model, protocol_of
 from headrace.aws.calls.operation import Action, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.newer_parameters import with_newer
@@ -80,7 +80,7 @@ class Strictness:
             f"headrace --strict refuses parameters of {operation} that it would ignore: "
             + ", ".join(names)
         )
-        protocol = str(service_model(self._service).metadata["protocol"])
+        protocol = protocol_of(self._service)
         if protocol == "rest-xml":
             raise AwsError("NotImplemented", sentence, 501)
         raise AwsError(

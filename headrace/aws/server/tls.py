@@ -79,12 +79,23 @@ class Tls:
 
 
 def _write(path: Path, text: str, *, mode: int) -> None:
-    """Write a file at once: a reader finds the old text or the new text, with this mode."""
+    """Write a file at once: a reader finds the old text or the new text, with this mode.
+
+    A file that already has the text stays: a start on a full disk has no room for a second copy. No part is left over.
+    """
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-        file.write(text)
-    part.replace(path)
+    content = text.encode()
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _authorities() -> list[str]:

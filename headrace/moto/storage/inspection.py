@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.moto.storage.stored_names import is_known
+from headrace.moto.storage.stored_names import MODULE, is_known
 
 # The bytes with which pickled state begins; other rows hold JSON or MessagePack.
 PICKLED = b"\x80"
@@ -36,6 +36,11 @@ class _Inert(dict[Any, Any]):
     append = add = extend
 
 
+def _inert_class(*_: Any) -> type[_Inert]:
+    """Stand for `stored_names.named` too: what it returns may be a class, of which state makes objects."""
+    return type("Inert", (_Inert,), {})
+
+
 class _Inspector(pickle.Unpickler):
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data))
@@ -44,7 +49,9 @@ class _Inspector(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         if not is_known(module_name, global_name):
             self.unknown[f"{module_name}.{global_name}"] = None
-        return type("Inert", (_Inert,), {})
+        if (module_name, global_name) == (MODULE, "named"):
+            return _inert_class
+        return _inert_class()
 
 
 def foreign_names(data: bytes) -> Iterator[str]:

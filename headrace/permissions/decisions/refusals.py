@@ -7,7 +7,7 @@ import functools
 from botocore.exceptions import UnknownServiceError
 
 from headrace.aws.calls.errors import AwsError
-from headrace.aws.calls.model import service_model
+from headrace.aws.calls.model import protocol_of
 
 # The end of the reason when the caller's role or user does not exist.
 NOT_IN_IAM = "does not exist in IAM"
@@ -54,7 +54,7 @@ def _code_of(service: str) -> tuple[str, int]:
     if service in own:
         return own[service]
     try:
-        protocol = str(service_model(service).metadata["protocol"])
+        protocol = protocol_of(service)
     except UnknownServiceError:
         protocol = "json"
     # SQS's JSON protocol has the error codes of its query protocol (observed by many users).

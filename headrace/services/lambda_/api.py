@@ -68,7 +68,7 @@ def build_lambda(
     metrics: MetricSink,
     buses: EventBusSender | None = None,
     endpoint_url: Callable[[], str] | None = None,
-    trust_file: Callable[[], Path] | None = None,
+    trust_file: Callable[[], Path | None] | None = None,
     sessions: RoleSessions | None = None,
     environments: MakeEnvironment | None = None,
     guard: Guard | None = None,

@@ -80,6 +80,12 @@ def both(*calls: Callable[[InProcessCloud], Any]) -> Callable[[InProcessCloud], 
     return lambda cloud: [call(cloud) for call in calls]
 
 
+JOBS: dict[str, Any] = {
+    "QueueName": "x",
+    "StreamConfigurationList": [
+        {"StreamARN": arn("kinesis", "stream/flights"), "StartingPosition": {"Type": "LATEST"}}
+    ],
+}
 make_stream = once(called("kinesis", "create_stream", StreamName="x", ShardCount=1))
 make_function = once(called(
     "lambda", "create_function", FunctionName="x", Runtime="python3.13", Handler="index.handler", Role=ROLE,
@@ -247,6 +253,18 @@ CASES = [
         make_stream,
         {"Name": "x", "ShardCount": 2},
         called("kinesis", "describe_stream_summary", StreamName="x"),
+        "x",
+    ),
+    Case(
+        "AWS::Kinesis::Queue",
+        both(
+            once(called(
+                "kinesis", "create_stream", StreamName="flights", StreamModeDetails={"StreamMode": "ON_DEMAND"},
+            )),
+            called("kinesis", "create_queue", **JOBS),
+        ),
+        JOBS,
+        called("kinesis", "list_queues"),
         "x",
     ),
     Case(

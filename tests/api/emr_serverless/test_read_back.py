@@ -127,6 +127,8 @@ CASES = [
             "mode": "BATCH",
             "executionTimeoutMinutes": 17,
             "retryPolicy": {"maxAttempts": 2},
+            # The monitoring's `enabled` are true.
+            "flexExecution.enabled": False,
         },
         named={"executionRoleArn": "executionRole"},
         unseen=TOKEN,

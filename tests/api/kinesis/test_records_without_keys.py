@@ -18,7 +18,7 @@ from headrace.core.ports import StreamRecord
 from headrace.services.firehose import transform
 from headrace.services.firehose.records import Record
 from headrace.services.kinesis.data_path.stored_records import cbor_answer
-from headrace.services.lambda_.mappings.event import EventWriter, kinesis_event
+from headrace.services.lambda_.mappings.event import EventWriter, build_kinesis_event
 from headrace.services.lambda_.mappings.filters import Filter
 from headrace.services.pipes.delivery import event_of_record
 from headrace.spark.get_records import parse_records
@@ -70,7 +70,7 @@ def test_cbor_and_spark_see_what_json_says(keys: list[str], tail: str) -> None:
 def test_events_and_filters_have_no_key() -> None:
     writer = EventWriter(source_arn=ARN, shard_id="shardId-0", region="us-east-1", role_arn="r")
     written = json.loads(writer.event([KEYLESS, KEYED]))
-    slow = kinesis_event(
+    slow = build_kinesis_event(
         [KEYLESS, KEYED], stream_arn=ARN, shard_id="shardId-0", region="us-east-1", role_arn="r"
     )
     assert written == slow
@@ -84,7 +84,7 @@ def test_events_and_filters_have_no_key() -> None:
 
 def test_firehoses_functions_and_tail_have_no_key() -> None:
     for source, key in ((KEYLESS, None), (KEYED, "k")):
-        sent = transform._sent(Record(b"x", source, "shardId-0"), of_stream=True)
+        sent = transform._build_sent_record(Record(b"x", source, "shardId-0"), of_stream=True)
         assert sent["kinesisRecordMetadata"].get("partitionKey") == key
     for client_record, has_key in (
         (ClientRecord(b"x", "", "1", 0, 1.0), False),

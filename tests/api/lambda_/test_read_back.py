@@ -66,6 +66,7 @@ CONFIGURATION: dict[str, Any] = {
         }
     },
     "DurableConfig": {"RetentionPeriodInDays": 2, "ExecutionTimeout": 60},
+    "RuntimeConfig.RuntimeArn": "arn:aws:lambda:us-east-1:000000000000:runtime/other",
 }
 LEFT_OUT = {
     "ImageConfig.EntryPoint": IMAGE,

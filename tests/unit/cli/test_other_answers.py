@@ -109,7 +109,11 @@ def test_what_is_configured_for_aws_does_not_reach_a_cloud_on_this_machine(
     broken = tmp_path / "config"
     broken.write_text("[[[")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(broken))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(broken))
     monkeypatch.setenv("AWS_PROFILE", "none-of-this-name")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_KINESIS", "http://127.0.0.1:9")
+    for name in ("AWS_MAX_ATTEMPTS", "AWS_DEFAULTS_MODE", "AWS_REQUEST_CHECKSUM_CALCULATION"):
+        monkeypatch.setenv(name, "nonsense")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)

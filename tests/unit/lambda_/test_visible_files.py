@@ -133,7 +133,7 @@ def test_layers_lie_beside_an_interpreter_in_opt(tmp_path: Path) -> None:
     layers = tmp_path / "layers"
     (layers / "python").mkdir(parents=True)
     (layers / "tool").touch()
-    assert str(python) not in _plan(view, tmp_path)["seen"]
+    assert str(python) not in _plan(view, tmp_path, None)["seen"]
     mounts = _process_mounts(view, OwnMounts(tmp_path / "code", layers, 512), tmp_path / "data")
     assert mounts["fresh_opt"]
     assert sorted(mounts["own"]) == sorted(
@@ -150,8 +150,8 @@ def test_what_is_seen_in_tmp_lies_in_the_functions_own(tmp_path: Path) -> None:
     view = VisibleFiles(
         (Path("/usr"), Path("/tmp/venv")), (), (Path("/tmp/shared"),), (Path("/tmp/x"),)
     )
-    assert _plan(view, tmp_path)["seen"] == ["/usr"]
-    assert _plan(view, tmp_path)["folders"] == []
+    assert _plan(view, tmp_path, None)["seen"] == ["/usr"]
+    assert _plan(view, tmp_path, None)["folders"] == []
     mounts = _process_mounts(view, OwnMounts(tmp_path / "code", None, 512), tmp_path / "data")
     assert ["/tmp/venv", "/tmp/venv"] in mounts["own"]
     assert mounts["own_folders"] == ["/tmp/shared"]

@@ -130,7 +130,7 @@ def test_what_a_crash_left_half_made_is_removed_and_made_anew(cache: Path, tmp_p
     )
     program = (
         "import sys; from pathlib import Path; from headrace.spark_submit.environments import *;"
-        f"ensure(cached('3.5.6', {HERE}), Path(sys.argv[1]), say=print, mend='')"
+        f"ensure(find_cached('3.5.6', {HERE}), Path(sys.argv[1]), say=print, mend='')"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program, str(slow)],

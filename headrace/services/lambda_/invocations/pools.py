@@ -68,7 +68,7 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
-        trust_file: Callable[[], Path] | None = None,
+        trust_file: Callable[[], Path | None] | None = None,
         sessions: RoleSessions,
         folders: Sequence[Path] = (),
         environments: MakeEnvironment | None = None,

@@ -73,7 +73,7 @@ class Namespaces:
         self,
         data_dir: Path,
         folders: Sequence[Path] = (),
-        trust_file: Callable[[], Path] | None = None,
+        trust_file: Callable[[], Path | None] | None = None,
     ) -> None:
         """Take the cloud's data directory, and the user's folders in which functions may write.
 
