@@ -6,8 +6,10 @@ need on a cloud that runs; everything a bomb is given is at most AWS's own size.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -36,7 +38,8 @@ class Lab:
     def __init__(self, endpoint_url: str) -> None:
         self.endpoint_url = endpoint_url
         self._clients: dict[str, Any] = {}
-        self.paths = 0
+        self.numbers = itertools.count(1)
+        self.making = threading.Lock()
 
     def client(self, service: str) -> Any:
         """Return a client that waits and never repeats a call."""
@@ -114,11 +117,11 @@ class Lab:
 
     def execution(self, state: dict[str, Any], given: Any = None) -> str:
         """Run a state as an execution; return its output, or its error and cause."""
-        self.paths += 1
+        number = next(self.numbers)
         states = self.client("stepfunctions")
         body = {"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True, **state}}}
         machine = states.create_state_machine(
-            name=f"m{self.paths}", definition=json.dumps(body), roleArn=ROLE
+            name=f"m{number}", definition=json.dumps(body), roleArn=ROLE
         )["stateMachineArn"]
         run = states.start_execution(stateMachineArn=machine, input=json.dumps(given or {}))
         return self.ended(run["executionArn"])
@@ -135,11 +138,18 @@ class Lab:
         return f"{answer.get('error')}: {answer.get('cause')}{answer.get('output', '')}"
 
     def method(self, template: str) -> str:
-        """Make a method whose request is mapped by a template; return its path."""
-        self.paths += 1
+        """Make a method whose request is mapped by a template; return its path.
+
+        One at a time: the deployment that is made last is the stage's, and would lack another's half-made method.
+        """
+        with self.making:
+            return self._make_method(template)
+
+    def _make_method(self, template: str) -> str:
+        number = next(self.numbers)
         api, gateway = self.api, self.client("apigateway")
         resource = gateway.create_resource(
-            restApiId=api, parentId=self.root, pathPart=f"p{self.paths}"
+            restApiId=api, parentId=self.root, pathPart=f"p{number}"
         )["id"]
         where = {"restApiId": api, "resourceId": resource, "httpMethod": "POST"}
         gateway.put_method(**where, authorizationType="NONE")
@@ -152,7 +162,7 @@ class Lab:
             **where, statusCode="200", responseTemplates={"application/json": template}
         )
         gateway.create_deployment(restApiId=api, stageName="s")
-        return f"/_aws/execute-api/{api}/s/p{self.paths}"
+        return f"/_aws/execute-api/{api}/s/p{number}"
 
     def mapped(self, template: str) -> str:
         """Fill a mapping template."""
