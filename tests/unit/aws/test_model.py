@@ -16,9 +16,10 @@ from headrace.aws.protocols.moto_imports import load_moto
 def without_documentation(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            name: without_documentation(member)
+            name: ""
+            if name == "documentation" and isinstance(member, str)
+            else without_documentation(member)
             for name, member in value.items()
-            if name != "documentation" or not isinstance(member, str)
         }
     return [without_documentation(one) for one in value] if isinstance(value, list) else value
 
@@ -31,7 +32,7 @@ def moto_loader() -> Any:
 
 # Glue and API Gateway have members that are named documentation.
 @pytest.mark.parametrize("service", ["kinesis", "logs", "apigateway", "glue"])
-def test_only_the_documentation_is_missing(service: str):
+def test_only_the_documentation_is_empty(service: str):
     plain = botocore.loaders.Loader().load_service_model(service, "service-2")
     assert service_description(service) == without_documentation(json.loads(json.dumps(plain)))
 
