@@ -33,18 +33,15 @@ class LeanFiles(botocore.loaders.JSONFileLoader):
 
 
 def _lean(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object's members; its documentation is an empty text: moto reads the member."""
+    """Return an object's members; documentation that is a text is empty: botocore reads the member."""
     return {
-        name: value
-        if not isinstance(value, str)
-        else _share_text(value)
-        if name != "documentation"
-        else ""
-        for name, value in pairs
+        name: _lean_text(name, value) if isinstance(value, str) else value for name, value in pairs
     }
 
 
-def _share_text(text: str) -> str:
+def _lean_text(name: str, text: str) -> str:
+    if name == "documentation":
+        return ""
     return sys.intern(text) if len(text) <= _LONGEST_SHARED_TEXT else text
 
 

@@ -15,7 +15,7 @@ from botocore.exceptions import UnknownServiceError
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
-from headrace.aws.calls.model import protocol_of
+from headrace.aws.calls.model import service_model
 from headrace.aws.protocols.codec_json import is_cbor
 from headrace.aws.signatures.credential_scopes import SIGV4, SIGV4A
 from headrace.aws.signatures.sigv4 import Claim, Signed
@@ -288,7 +288,7 @@ def wording_of(request: HttpRequest, service: str) -> Wording:
     if "x-amz-target" in request.headers or is_cbor(request.headers.get("content-type", "")):
         return _JSON
     try:
-        protocol = protocol_of(service)
+        protocol = str(service_model(service).metadata["protocol"])
     except UnknownServiceError:
         return _JSON
     if protocol == "rest-json":

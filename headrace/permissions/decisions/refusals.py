@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 
-from botocore.exceptions import UnknownServiceError
-
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import protocol_of
 
@@ -53,10 +51,7 @@ def _code_of(service: str) -> tuple[str, int]:
     own = {"sns": ("AuthorizationError", 403), "ec2": ("UnauthorizedOperation", 403)}
     if service in own:
         return own[service]
-    try:
-        protocol = protocol_of(service)
-    except UnknownServiceError:
-        protocol = "json"
+    protocol = protocol_of(service)
     # SQS's JSON protocol has the error codes of its query protocol (observed by many users).
     if protocol in ("query", "rest-xml") or service == "sqs":
         return "AccessDenied", 403

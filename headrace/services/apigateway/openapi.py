@@ -187,9 +187,8 @@ def read_definition(body: str | bytes, base_path_rule: str = "ignore") -> Defini
         except ValueError:
             value = safe_load(body)
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        if (
-            type(error) is yaml.YAMLError
-        ):  # a bound of `safe_load`; bad syntax has a class of its own
+        # A bound of `safe_load`; bad syntax has a class of its own.
+        if type(error) is yaml.YAMLError:
             raise BadDefinition(f"Unable to parse API definition: {error}") from error
         raise BadDefinition("Invalid OpenAPI input.") from error
     if not isinstance(value, dict):
