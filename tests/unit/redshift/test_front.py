@@ -197,21 +197,21 @@ def test_a_broken_handshake_ends_its_connection_alone(
 
 
 def test_without_room_for_a_certificate_tls_is_refused(
-    server: socket.socket,
-    connect: Callable[[], socket.socket],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    server: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(_: Tls) -> ssl.SSLContext:
+    def refuse() -> ssl.SSLContext:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Tls, "_identity", refuse)
-    client = connect()
-    client.sendall(SSL)
-    assert exactly(client, 1) == b"N"
+    listening = socket.create_server((HOST, 0))
+    address = listening.getsockname()
+    front = Front(listening, server.getsockname(), refuse)
+    with socket.create_connection(address, timeout=_WAIT_S) as client:
+        client.sendall(SSL)
+        assert exactly(client, 1) == b"N"
+        client.sendall(PLAIN)
+        assert exactly(accepted(server), len(PLAIN)) == PLAIN
+    front.close()
     assert "No space left on device" in caplog.text
-    client.sendall(PLAIN)
-    assert exactly(accepted(server), len(PLAIN)) == PLAIN
 
 
 def test_a_cancellation_is_passed_on(
