@@ -138,7 +138,8 @@ def main(minutes: float, seed: int) -> None:
     found = report.trend
     console.print(
         f"memory: {report.samples[0][1]:.0f} MB at first, {report.samples[-1][1]:.0f} MB at last;"
-        f" after {report.warm_up_s / 60:.1f} minutes {found.slope:+.1f} MB an hour (95 %: {found.low:+.1f} to {found.high:+.1f});"
+        f" after {report.warm_up_s / 60:.1f} minutes {found.slope:+.1f} MB an hour"
+        f" (95 %: {found.low:+.1f} to {found.high:+.1f});"
         f" data directory {report.data_mb:.1f} MB"
     )
     if found.rises:
