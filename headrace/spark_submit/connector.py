@@ -47,9 +47,7 @@ NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
 )
-NOTE_TOO_OLD = (
-    "the job names EMR's connector aws-kinesis, which EMR's image has from emr-7.1.0 on: Spark does not find it"
-)
+NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images have from emr-7.1.0 on: Spark fails"
 
 
 def stand_in(spark: Minor) -> Path:
