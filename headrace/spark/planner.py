@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import Any, cast
 
 from headrace.spark.fetcher import Fetcher, StreamCalls, wall_s
@@ -223,7 +224,7 @@ class Planner:
             # Spark takes an empty answer as proof that nothing is left (`processAllAvailable`), so each shard is asked
             # for it, however short the last read is ago.
             idle = [fetcher for fetcher, was_asked in zip(fetchers, asked) if not was_asked]
-            list(self._threads.map(lambda fetcher: fill(fetcher, waits=True), idle))
+            list(self._threads.map(fill, idle, repeat(True)))
         if any(was_running and fetcher.ended for was_running, fetcher in zip(running, fetchers)):
             # Its children may be newer than the last listing.
             self._listed_s = None
