@@ -1,7 +1,8 @@
 """Every door through which a client's pattern, or text for a pattern of ours, comes in: held against evil ones.
 
 Run by test_patterns.py in a process of its own, which a pattern that freezes it cannot take the tests with. Prints a
-JSON line for each door: its name, the seconds of processor time it took, and what was answered to the first evil pattern.
+JSON line for each door: its name, the seconds of processor time that it took, and what was answered to the first evil
+pattern.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from headrace.services.stepfunctions.interpreter import client, item_reading
+from headrace.services.s3 import limits
+from headrace.services.stepfunctions.interpreter import item_reading
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -245,6 +246,7 @@ def test_an_execution_is_logged_as_its_machine_says(
     assert (details.get("input") == '{"n": 1}') is has_data
 
 
+COLUMNS = b",".join(b"%d" % n for n in range(3000))
 FIRST_ROW = {"InputType": "CSV", "CSVHeaderLocation": "FIRST_ROW"}
 
 
@@ -264,8 +266,8 @@ def reading(cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any
 @pytest.mark.parametrize(
     ("name", "body", "config", "cause"),
     [
-        ("wide-rows", b",".join(b"%d" % n for n in range(3000)) + b"\nx" * 2000, FIRST_ROW, "more items"),
-        ("hidden-header", b'"\n",' + b",".join(b"%d" % n for n in range(3000)) + b"\nx" * 2000, FIRST_ROW, "more items"),
+        ("wide-rows", COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
+        ("hidden-header", b'"\n",' + COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
         ("many-rows", b"a" + b"\nx" * 500_000, FIRST_ROW, "more items"),
         ("many-objects", b"[" + b"{}," * 3_000_000 + b"{}]", {"InputType": "JSON"}, "more items"),
         ("many-lines", b"{}\n" * 3_000_000, {"InputType": "JSONL"}, "more items"),
@@ -303,7 +305,7 @@ def test_max_items_are_what_counts(
 def test_an_object_that_a_state_must_not_hold_is_not_read(
     cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch, asks: str
 ):
-    monkeypatch.setattr(client, "MOST_OBJECT_BYTES", 10)
+    monkeypatch.setattr(limits, "HELD_BYTES", 10)
     if asks == "a map":
         done = reading(cloud, "large", b"[1,2,3,4,5,6]", {"InputType": "JSON"})
         assert done["error"] == "States.ItemReaderFailed"
@@ -316,5 +318,5 @@ def test_an_object_that_a_state_must_not_hold_is_not_read(
             "End": True,
         }
         done = ended(cloud, "large-task", task)
-        assert done["error"] == "States.Runtime"
-    assert "more than 10 bytes" in done["cause"]
+        assert done["error"] == "S3.EntityTooLargeException"
+    assert "headrace's services read at most 10 bytes of an object" in done["cause"]

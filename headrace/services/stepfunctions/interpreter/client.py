@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import io
 import uuid
@@ -15,14 +14,11 @@ from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import service_model
-from headrace.core.evaluation import TooMuch
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.parameter_types import convert_parameters
 from headrace.moto.current_cloud import CURRENT
 
 SESSION = "headrace-stepfunctions"
-# The largest object that a state reads: a Map's items; a task's result has at most 256 KiB.
-MOST_OBJECT_BYTES = 64 * 1024 * 1024
 # SDKs name errors by their shapes; SQS's error has the query protocol's code instead.
 _NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
 
@@ -54,8 +50,6 @@ class Client:
 
         if CURRENT.control is None:
             raise RuntimeError("headrace is starting or stopping")
-        if (self._service, operation) == ("s3", "GetObject"):
-            self._check_size(params)
         try:
             output = CURRENT.control.call(
                 self._service,
@@ -74,16 +68,6 @@ class Client:
                 operation,
             ) from error
         return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
-
-    def _check_size(self, params: dict[str, Any]) -> None:
-        """Raise TooMuch for an object that a state must not have in memory; S3 itself answers all other errors."""
-        from botocore.exceptions import ClientError
-
-        names = ("Bucket", "Key", "VersionId", "Range", "PartNumber")
-        named = {name: params[name] for name in names if name in params}
-        with contextlib.suppress(ClientError):
-            if self.call("HeadObject", **named)["ContentLength"] > MOST_OBJECT_BYTES:
-                raise TooMuch(f"The object has more than {MOST_OBJECT_BYTES} bytes")
 
     def _parameters(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters under the operation's names, with idempotency tokens added as an SDK does."""
