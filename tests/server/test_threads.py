@@ -77,7 +77,7 @@ def test_a_request_without_a_thread_gets_503(
 ) -> None:
     with LiveCloud(tmp_path / "data") as live:
         monkeypatch.setattr(live._server._pool, "submit", no_thread)
-        with pytest.raises(ClientError, match="(ServiceUnavailable).*temporary failure"):
+        with pytest.raises(ClientError, match=r"\(ServiceUnavailable\).*temporary failure"):
             live.client("cloudformation").list_stacks()
 
 
