@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -151,14 +151,15 @@ def test_a_filter_policy_has_at_most_256_kb(lab: MotoLab, by: str):
     sns = lab.client("sns")
     topic = sns.create_topic(Name="filtered")["TopicArn"]
     where = {"TopicArn": topic, "Protocol": "sqs", "Endpoint": QUEUE}
-    fits, large = (json.dumps({"a": ["x" * size]}) for size in (256 * 1024 - 10, 256 * 1024))
+    fits, large = (json.dumps({"a": ["x" * size]}) for size in (256 * 1024 - 11, 256 * 1024))
     arn = sns.subscribe(**where, Attributes={"FilterPolicy": fits}, ReturnSubscriptionArn=True)[
         "SubscriptionArn"
     ]
+    asked: dict[str, Callable[[], Any]] = {
+        "subscribe": lambda: sns.subscribe(**where, Attributes={"FilterPolicy": large}),
+        "set": lambda: sns.set_subscription_attributes(
+            SubscriptionArn=arn, AttributeName="FilterPolicy", AttributeValue=large
+        ),
+    }
     with pytest.raises(ClientError, match="FilterPolicy: Filter policy is larger than 256 KB"):
-        if by == "subscribe":
-            sns.subscribe(**where, Attributes={"FilterPolicy": large})
-        else:
-            sns.set_subscription_attributes(
-                SubscriptionArn=arn, AttributeName="FilterPolicy", AttributeValue=large
-            )
+        asked[by]()
