@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.faults.faults import Faults
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import DataPage, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
@@ -24,7 +24,6 @@ from headrace.core.workers import Supervisor, Worker
 from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.channels.channels import Channels
-from headrace.services.kinesis.channels.page import channels_page
 from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.consumers.subscriptions import Subscriptions
@@ -128,7 +127,11 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         subject=functools.partial(fault_target, kinesis),
         pages=[
             queues_page(kinesis.queues, kinesis.clock),
-            channels_page(kinesis.channels, kinesis.clock),
+            DataPage(
+                "kinesis/channels",
+                "Kinesis: each channel's deliveries (JSON)",
+                lambda _: kinesis.channels.statuses(),
+            ),
         ],
         shards_by_stream=functools.partial(shards_by_stream, kinesis),
         policy_of=kinesis.policy_of,

@@ -210,6 +210,23 @@ class Channels:
         else:
             self._remove(order)
 
+    def statuses(self) -> list[dict[str, Any]]:
+        """Return the status of every channel for `/_headrace/kinesis/channels`; one that delivers has figures."""
+        now_ms = self._clock.now_ms()
+        return [
+            {
+                "name": order.name,
+                "arn": order.channel.arn,
+                "account": order.account,
+                "region": order.region,
+                "stream": order.stream.name,
+                "status": order.channel.status(now_ms),
+                "reason": order.channel.reason,
+                **(self.status_of_delivery(order) or {}),
+            }
+            for order in self.all()
+        ]
+
     def status_of_delivery(self, order: ChannelOrder) -> Mapping[str, object] | None:
         """Return a channel's figures, see `ObjectDeliveries.status`; None if nothing is delivered."""
         return self._deliveries.status(order.order_id)

@@ -26,7 +26,7 @@ def storage(**more: Any) -> dict[str, Any]:
 
 
 def request(name: str = "c", *, kind: str = "JSON", **more: Any) -> dict[str, Any]:
-    """Return a CreateChannel request. `destination` are members of S3DestinationConfiguration, `stored` of its storage."""
+    """Return a request; `destination` are members of S3DestinationConfiguration, `stored` of its storage."""
     destination = more.pop("destination", {})
     stored = more.pop("stored", {})
     return {
