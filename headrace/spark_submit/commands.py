@@ -17,6 +17,7 @@ from headrace.spark_submit import connector
 from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
+from headrace.spark_submit.containers import driver_environment, place_files
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.local_files import local_copy, local_submission
 from headrace.spark_submit.spark_versions import SparkTraits
@@ -38,6 +39,7 @@ def spark_command(
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
     exported: Mapping[str, str] | None = None,
+    in_container: bool = False,
 ) -> tuple[list[str], dict[str, str], JobSpark]:
     """Return this machine's `spark-submit` command, its environment variables, and `spark` with the job's additions.
 
@@ -49,10 +51,12 @@ def spark_command(
         defaults: the classification `spark-defaults`; it overrides headrace's settings.
         logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
         exported: the variables that `spark-env` exports, or None.
+        in_container: whether the driver runs in a YARN container, as in cluster mode.
 
     Raises:
         JobRefused: a file cannot be fetched, or the image has no such Python.
     """
+    work = folder / "work"
     buckets = context.objects.buckets()
     require_utf8(os.environ, folder, spark.home, *buckets.values())
     properties = spark_properties(
@@ -63,15 +67,24 @@ def spark_command(
     )
     given_properties = properties_of(submission, defaults)
 
-    local = functools.partial(local_copy, context.objects, folder / "work")
-    submission = local_submission(submission, local)
+    local = functools.partial(local_copy, context.objects, work)
+    # Not into the working directory, where the unpacked archive may have the file's name.
+    archive = functools.partial(local_copy, context.objects, folder / "archives")
+    submission = local_submission(submission, local, archive)
     if spark.environment is not None and connector.names_connector(submission, given_properties):
         has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
-    options = spark_arguments(connector.without_jar(submission), spark.traits)
-    arguments = [str(spark.home / "bin" / "spark-submit"), *options]
+    for_spark = place_files(connector.without_jar(submission), work)
+    arguments = [
+        str(spark.home / "bin" / "spark-submit"),
+        *spark_arguments(for_spark, spark.traits),
+    ]
     environment = _spark_environment(spark, folder, exported or {})
+    if in_container:
+        environment |= driver_environment(
+            submission, defaults, work, {**(exported or {}), **environment}
+        )
     if context.file_system:
         # Not `spark.driver.extraClassPath`, which jobs set themselves.
         environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)

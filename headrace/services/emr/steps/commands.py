@@ -17,14 +17,19 @@ from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step
 from headrace.services.emr.steps.jars import example_submission, jar_command
 from headrace.services.emr.steps.logs import StepLogs
-from headrace.services.emr.steps.submission import classification, spark_submission
+from headrace.services.emr.steps.submission import (
+    classification,
+    runner_arguments,
+    spark_submission,
+)
 from headrace.spark_submit.arguments import (
     deploy_mode,
+    expanded_by_yarn,
     properties_of,
+    with_file_options,
 )
 from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
 from headrace.spark_submit.commands import spark_command
-from headrace.spark_submit.containers import fill_container, without_unpacked
 from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job_environment import job_environment, make_folders
@@ -72,7 +77,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
     jar = step.jar.rpartition("/")[2]
     if jar == "command-runner.jar":
-        arguments = list(step.args)
+        arguments = runner_arguments(step)
     elif jar == "script-runner.jar":
         arguments = ["bash", *step.args]
     else:
@@ -95,21 +100,21 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission, spark)
+        if mode == "cluster":
+            submission = expanded_by_yarn(submission)
         arguments, more, spark = spark_command(
             context,
-            submission,
+            with_file_options(submission, defaults, yarn=True),
             folder,
             spark,
             defaults=defaults,
             exported=exported,
+            in_container=mode == "cluster",
             logging=classification(
                 cluster, "spark-log4j2" if spark.traits.has_log4j2 else "spark-log4j"
             ),
         )
         environment.update(more)
-        if mode == "cluster":
-            environment.update(fill_container(submission, defaults, work, environment))
-            arguments = without_unpacked(submission, arguments)
         return with_spark(Command(arguments, environment, work), spark, folder)
     else:
         program = shutil.which(arguments[0], path=environment["PATH"])
