@@ -27,7 +27,7 @@ from headrace.spark_submit.utf8 import require_utf8
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
-_REPLACED = frozenset({"--master", "--deploy-mode"})
+REPLACED = frozenset({"--master", "--deploy-mode"})
 
 
 def spark_command(
@@ -40,6 +40,7 @@ def spark_command(
     logging: Mapping[str, str],
     exported: Mapping[str, str] | None = None,
     in_container: bool = False,
+    hdfs: Path | None = None,
 ) -> tuple[list[str], dict[str, str], JobSpark]:
     """Return this machine's `spark-submit` command, its environment variables, and `spark` with the job's additions.
 
@@ -52,6 +53,7 @@ def spark_command(
         logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
         exported: the variables that `spark-env` exports, or None.
         in_container: whether the driver runs in a YARN container, as in cluster mode.
+        hdfs: the folder of `hdfs:///`; None without one.
 
     Raises:
         JobRefused: a file cannot be fetched, or the image has no such Python.
@@ -60,7 +62,11 @@ def spark_command(
     buckets = context.objects.buckets()
     require_utf8(os.environ, folder, spark.home, *buckets.values())
     properties = spark_properties(
-        buckets=buckets, cores=context.cores, spark=spark.traits, file_system=context.file_system
+        buckets=buckets,
+        cores=context.cores,
+        spark=spark.traits,
+        file_system=context.file_system,
+        hdfs=hdfs,
     )
     submission = write_configuration(
         submission, folder, spark, properties, defaults=defaults, logging=logging
@@ -99,7 +105,7 @@ def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:
         # Otherwise Spark would not read the file with headrace's settings, which map `s3://` to this cloud.
         arguments.append("--load-spark-defaults")
     for name, value in submission.options:
-        if name not in _REPLACED:
+        if name not in REPLACED:
             arguments += [name] if value is None else [name, value]
     return [*arguments, submission.application, *submission.arguments]
 
