@@ -60,10 +60,14 @@ def build_text_converter(reading: JsonReadOptions) -> Convert:
         if isinstance(value, dict | list):
             if reading.hive:
                 raise WrongValue(_NOT_PLAIN)
-            value = _lower_keys(value) if reading.lowers_keys else value
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+            return _write_json(_lower_keys(value) if reading.lowers_keys else value)
+        return _write_json(value)
 
     return convert
+
+
+def _write_json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def _lower_keys(value: Any) -> Any:
@@ -154,8 +158,8 @@ def convert_date(value: Any) -> date:
 def build_time_converter(reading: JsonReadOptions) -> Convert:
     """Return a converter to a UTC time without a zone.
 
-    OpenX takes numbers, also as text, ISO 8601 and `2026-9-7 1:2:3`. Hive takes the configured formats and then that last
-    form alone: java.sql.Timestamp.valueOf (documented).
+    OpenX takes numbers, also as text, ISO 8601 and `2026-9-7 1:2:3`. Hive takes the configured formats and then that
+    last form alone: java.sql.Timestamp.valueOf (documented).
     """
     return _build_hive_times(reading.time_formats) if reading.hive else _convert_openx_time
 
