@@ -21,8 +21,8 @@ SERVICE = "firehose.amazonaws.com"
 # The session name is assumed.
 SESSION = "AWSFirehoseToS3"
 
-# AWS documents ListShards too, and does without: templates that AWS publishes leave it out (kinesis-data-stream-firehose-
-# apigw-sam, kds-kdf-opensearch), and reported refusals name DescribeStream (aws/aws-cdk#5221).
+# AWS documents ListShards too, and does without: templates that AWS publishes leave it out
+# (kinesis-data-stream-firehose-apigw-sam, kds-kdf-opensearch), and reported refusals name DescribeStream (aws-cdk#5221).
 _READS = ("DescribeStream", "GetShardIterator", "GetRecords")
 _SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
