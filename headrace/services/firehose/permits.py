@@ -22,7 +22,7 @@ SERVICE = "firehose.amazonaws.com"
 SESSION = "AWSFirehoseToS3"
 
 # AWS documents ListShards too, and does without: templates that AWS publishes leave it out
-# (kinesis-data-stream-firehose-apigw-sam, kds-kdf-opensearch), and reported refusals name DescribeStream (aws-cdk#5221).
+# (kinesis-data-stream-firehose-apigw-sam, kds-kdf-opensearch), and reported refusals name DescribeStream (CDK #5221).
 _READS = ("DescribeStream", "GetShardIterator", "GetRecords")
 _SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
