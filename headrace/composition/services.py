@@ -292,6 +292,7 @@ def _build_warehouses(base: Foundation, objects: S3Objects) -> WarehouseHome:
         control=base.gateway,
         objects=objects,
         supervisor=base.supervisor,
+        tls=base.tls.context,
         real_url=base.config.redshift_url,
     )
 

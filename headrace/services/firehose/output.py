@@ -115,6 +115,7 @@ def describe_table(stream: DeliveryStream) -> dict[str, str]:
         "tableName": schema["TableName"],
         "region": schema.get("Region") or stream.region,
         "versionId": schema.get("VersionId") or "LATEST",
+        "roleArn": schema["RoleARN"],
     }
 
 

@@ -21,7 +21,9 @@ SERVICE = "firehose.amazonaws.com"
 # The session name is assumed.
 SESSION = "AWSFirehoseToS3"
 
-_READS = ("DescribeStream", "GetShardIterator", "GetRecords", "ListShards")
+# AWS documents ListShards too, and does without: templates that AWS publishes leave it out
+# (kinesis-data-stream-firehose-apigw-sam, kds-kdf-opensearch), and reported refusals name DescribeStream (CDK #5221).
+_READS = ("DescribeStream", "GetShardIterator", "GetRecords")
 _SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
 _OF_OBJECT = ("AbortMultipartUpload", "GetObject")
