@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ _FULL = 0.95
 _MOST_ON_ONE_SIDE = 0.9
 # Equal ranges are even enough when none has more than this times the mean.
 _MOST_ABOVE_MEAN = 1.25
+# Ten calls of UpdateShardCount a day are few: each makes room for what still comes.
+GROWTH = 1.5
 # A key with more of its shard's load than this is what makes the shard hot.
 _HOT_KEY_SHARE = 0.5
 
@@ -84,6 +87,7 @@ class Policy:
         self._hot: dict[str, int] = {}
         self._cold: dict[str, float] = {}
         self._resizes: deque[float] = deque()
+        self._uneven_until_s = -math.inf
         self._since_s: float | None = None
         self._last_s = 0.0
         self._shard_s = self._bytes = self._records = 0.0
@@ -121,18 +125,19 @@ class Policy:
 
     def _note_hot(self, load: StreamLoad) -> list[int]:
         """Return the places of the shards that are hot for long enough, the hottest first."""
-        settings, throttled = self.settings, load.throttled
-        if not throttled and max(load.utilisation, default=0.0) < settings.split_at:
-            self._hot = {}
-            return []
+        throttled, hot_periods = load.throttled, self.settings.hot_periods
+        split_at = self.settings.split_at
+        places = [place for place, used in enumerate(load.utilisation) if used >= split_at]
+        if throttled:
+            ids = [shard.shard_id for shard in load.shards]
+            places += [i for i, shard_id in enumerate(ids) if throttled.get(shard_id)]
         seen: dict[str, int] = {}
         ripe: list[int] = []
-        for place, used in enumerate(load.utilisation):
+        for place in dict.fromkeys(places):
             shard_id = load.shards[place].shard_id
-            if used < settings.split_at and not throttled.get(shard_id):
-                continue
             times = seen[shard_id] = self._hot.get(shard_id, 0) + 1
-            if times >= settings.hot_periods or used >= _FULL or throttled.get(shard_id):
+            is_full = load.utilisation[place] >= _FULL or throttled.get(shard_id)
+            if times >= hot_periods or is_full:
                 ripe.append(place)
         self._hot = seen
         return sorted(ripe, key=lambda place: -load.utilisation[place])
@@ -155,9 +160,9 @@ class Policy:
             hot = by_width[: settings.min_shards - count]
         elif self._would_take_long(len(hot)):
             needed = math.ceil(sum(load.utilisation) / settings.target_utilisation)
-            wanted = min(max(needed, count + 1), 2 * count, settings.max_shards)
+            wanted = min(max(needed, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
             reason = f"{len(hot)} shards are hot"
-            if room > 0 and self._resize(now_s, load, wanted, reason, settings.split_at, plan):
+            if room > 0 and self._resize(now_s, load, wanted, reason, 1.0, plan):
                 return
         for place in hot[: self._most_actions()]:
             if room <= 0:
@@ -196,12 +201,13 @@ class Policy:
         since_s = now_s - settings.cold_for_s
         if len(cold) < 2 or min(cold.values()) > since_s:
             return
-        used, shards = load.utilisation, load.shards
-        is_ripe = [cold.get(shard.shard_id, now_s + 1) <= since_s for shard in shards]
+        used, shards, most = load.utilisation, load.shards, settings.merge_at
+        ripe = {shard_id for shard_id, cold_s in cold.items() if cold_s <= since_s}
+        sums = [(a + b, i) for i, (a, b) in enumerate(itertools.pairwise(used)) if a + b <= most]
         pairs = [
-            (used[i] + used[i + 1], i)
-            for i in range(len(shards) - 1)
-            if is_ripe[i] and is_ripe[i + 1] and used[i] + used[i + 1] <= settings.merge_at
+            (together, i)
+            for together, i in sums
+            if shards[i].shard_id in ripe and shards[i + 1].shard_id in ripe
         ]
         if not pairs:
             return
@@ -212,9 +218,8 @@ class Policy:
         if self._would_take_long(min(surplus, len(pairs))):
             wanted = max(count - surplus, -(-count // 2))
             reason = f"{len(pairs)} pairs of shards are cold"
-            most = settings.target_utilisation
             if self._has_resizes(_RESIZES_KEPT) and self._resize(
-                now_s, load, wanted, reason, most, plan
+                now_s, load, wanted, reason, settings.split_at, plan
             ):
                 return
         self._merge(load, pairs, min(count - settings.min_shards, self._most_actions()), plan)
@@ -253,8 +258,12 @@ class Policy:
         self, now_s: float, load: StreamLoad, wanted: int, reason: str, most: float, plan: _Plan
     ) -> bool:
         """Plan UpdateShardCount, or say why not; return whether it is planned."""
+        if now_s < self._uneven_until_s:
+            return False
         busiest = busiest_of_equal_ranges(load, wanted)
         if busiest > max(most, _MOST_ABOVE_MEAN * sum(load.utilisation) / wanted):
+            # It will be in a moment, too, and the sums of 10,000 shards take a while.
+            self._uneven_until_s = now_s + self.settings.resize_after_s
             plan.advice.append(
                 Advice(
                     "uneven",
