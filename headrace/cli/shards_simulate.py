@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -157,7 +158,8 @@ def _print(runs: list[Any], title: str) -> None:
             "" if run.shard_hours is None else f"{run.actions:,}",
             f"${run.cost:,.2f}",
         )
-    console = Console()
+    # Into a file or a pipe as wide as it is.
+    console = Console() if sys.stdout.isatty() else Console(width=120)
     console.print(table)
     for run in runs:
         for sentence in run.advice.values():
