@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from headrace.moto.bounds.counts import BOUNDED_MODULES, bound_loops
+from headrace.moto.bounds.counts import bound_loops
 from headrace.moto.bounds.query_parameters import patch_query_parser
 from headrace.moto.bounds.yaml_documents import patch_api_documents, patch_yaml
 from headrace.moto.clock import use_clock
@@ -33,9 +31,10 @@ from headrace.moto.patches import (
     tagging,
     wafv2,
 )
-from headrace.moto.patching import Patch, Patches
+from headrace.moto.patching import Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
+from headrace.services.apigateway import quick_create
 from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
 from headrace.services.cloudwatch import alarm_actions
 from headrace.services.cloudwatch import patches as cloudwatch_patches
@@ -71,78 +70,87 @@ from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
-_OF_MODULES: Mapping[str, Sequence[Patch]] = {
-    "moto.acm.models": [acm.allow_system_tags],
-    "moto.apigateway.models": [
-        apigateway_bounds.validate_without_patterns,
-        apigateway_patches.patch,
-    ],
-    "moto.apigateway.responses": [apigateway_patches.patch_responses],
-    "moto.apigateway.utils": [patch_api_documents],
-    "moto.apigatewayv2.models": [patch_yaml],
-    "moto.apigatewayv2.responses": [allow_stage_updates, allow_imports],
-    "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
-    "moto.autoscaling.models": [autoscaling.undo_partial_groups],
-    "moto.autoscaling.responses": [autoscaling.allow_updates],
-    "moto.backup.models": [backup.forget_deleted_plans],
-    "moto.batch.models": [batch.correct_environments],
-    "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
-    "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
-    "moto.codepipeline.models": [codepipeline.allow_system_tags],
-    "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
-    "moto.cognitoidp.responses": [cognito_idp.allow_deletions],
-    "moto.core.parse": [patch_query_parser],
-    "moto.dynamodb.responses": [patch_expressions],
-    "moto.ec2.models": [ec2.correct_networks],
-    "moto.ec2.models.instances": [ec2.limit_instances],
-    "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
-    "moto.ecr.models": [ecr.match_by_wildcards],
-    "moto.ecr.responses": [ecr.refuse_login],
-    "moto.ecs.models": [ecs.read_arns],
-    "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
-    "moto.events.models": [events_bounds.match_in_time],
-    "moto.events.responses": [events_responses.patch_responses],
-    "moto.events.utils": [event_inputs.patch_event_templates],
-    "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
-    "moto.glue.responses": [
-        glue_missing_calls.allow_deletions,
-        glue_missing_calls.allow_updates,
-        glue_patches.patch_responses,
-    ],
-    "moto.glue.utils": [glue_bounds.match_partitions_in_time],
-    "moto.iam.access_control": [iam_bounds.match_by_wildcards],
-    "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
-    "moto.iotdata.models": [iot_rules.patch],
-    "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
-    "moto.kms.models": [kms.correct_keys],
-    "moto.opensearch.models": [opensearch_patches.patch],
-    "moto.es.urls": [elasticsearch.allow_updates],
-    "moto.osis.models": [patch_yaml],
-    "moto.pipes.models": [pipes_patches.patch],
-    "moto.rds.models": [
-        rds.undo_partial_clusters,
-        rds.keep_subnet_groups,
-        rds.store_no_classes,
-        rds.replace_automatic_snapshots,
-    ],
-    "moto.redshift.models": [redshift_patches.patch],
-    "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
-    "moto.s3.models": [s3.find_own_buckets],
-    "moto.sagemaker.responses": [sagemaker.allow_updates],
-    "moto.scheduler.models": [use_clock, scheduler_patches.patch],
-    "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
-    "moto.sns.utils": [event_patterns.patch_filter_policies],
-    "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
-    "moto.ssm.models": [ssm_bounds.apply_bounds],
-    "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_bounds.match_in_one_way],
-    "moto.stepfunctions.responses": [stepfunctions_patches.patch],
-    "moto.utilities.tagging_service": [tagging.allow_system_tags],
-    "moto.wafv2.models": [wafv2.correct_web_acls],
-}
 PATCHES = Patches(
     of_modules={
-        **_OF_MODULES,
-        **{name: [*_OF_MODULES.get(name, ()), bound_loops] for name in BOUNDED_MODULES},
+        "moto.acm.models": [acm.allow_system_tags],
+        "moto.apigateway.models": [
+            apigateway_bounds.validate_without_patterns,
+            apigateway_patches.patch,
+        ],
+        "moto.apigateway.responses": [apigateway_patches.patch_responses],
+        "moto.apigateway.utils": [patch_api_documents],
+        "moto.apigatewayv2.models": [patch_yaml, quick_create.show_managed],
+        "moto.apigatewayv2.responses": [
+            allow_stage_updates,
+            allow_imports,
+            quick_create.patch_responses,
+        ],
+        "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
+        "moto.autoscaling.models": [autoscaling.undo_partial_groups],
+        "moto.autoscaling.responses": [autoscaling.allow_updates],
+        "moto.backup.models": [backup.forget_deleted_plans],
+        "moto.batch.models": [batch.correct_environments, bound_loops],
+        "moto.batch_simple.models": [bound_loops],
+        "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
+        "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
+        "moto.codepipeline.models": [codepipeline.allow_system_tags],
+        "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
+        "moto.cognitoidp.responses": [cognito_idp.allow_deletions],
+        "moto.core.parse": [patch_query_parser],
+        "moto.dax.models": [bound_loops],
+        "moto.directconnect.models": [bound_loops],
+        "moto.dynamodb.responses": [patch_expressions],
+        "moto.ec2.models": [ec2.correct_networks],
+        "moto.ec2.models.elastic_network_interfaces": [bound_loops],
+        "moto.ec2.models.hosts": [bound_loops],
+        "moto.ec2.models.instances": [ec2.limit_instances],
+        "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
+        "moto.ec2.models.spot_requests": [bound_loops],
+        "moto.ecr.models": [ecr.match_by_wildcards],
+        "moto.ecr.responses": [ecr.refuse_login],
+        "moto.ecs.models": [ecs.read_arns, bound_loops],
+        "moto.elasticache.models": [bound_loops],
+        "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
+        "moto.events.models": [events_bounds.match_in_time],
+        "moto.events.responses": [events_responses.patch_responses],
+        "moto.events.utils": [event_inputs.patch_event_templates],
+        "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
+        "moto.glue.responses": [
+            glue_missing_calls.allow_deletions,
+            glue_missing_calls.allow_updates,
+            glue_patches.patch_responses,
+        ],
+        "moto.glue.utils": [glue_bounds.match_partitions_in_time],
+        "moto.iam.access_control": [iam_bounds.match_by_wildcards],
+        "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
+        "moto.iotdata.models": [iot_rules.patch],
+        "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
+        "moto.kms.models": [kms.correct_keys],
+        "moto.memorydb.models": [bound_loops],
+        "moto.opensearch.models": [opensearch_patches.patch],
+        "moto.es.urls": [elasticsearch.allow_updates],
+        "moto.osis.models": [patch_yaml],
+        "moto.pipes.models": [pipes_patches.patch],
+        "moto.rds.models": [
+            rds.undo_partial_clusters,
+            rds.keep_subnet_groups,
+            rds.store_no_classes,
+            rds.replace_automatic_snapshots,
+        ],
+        "moto.redshift.models": [redshift_patches.patch],
+        "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
+        "moto.s3.models": [s3.find_own_buckets],
+        "moto.sagemaker.models": [bound_loops],
+        "moto.sagemaker.responses": [sagemaker.allow_updates],
+        "moto.scheduler.models": [use_clock, scheduler_patches.patch],
+        "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
+        "moto.sns.utils": [event_patterns.patch_filter_policies],
+        "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
+        "moto.ssm.models": [ssm_bounds.apply_bounds],
+        "moto.stepfunctions.parser.asl.utils.json_path": [stepfunctions_bounds.match_in_one_way],
+        "moto.stepfunctions.responses": [stepfunctions_patches.patch],
+        "moto.utilities.tagging_service": [tagging.allow_system_tags],
+        "moto.wafv2.models": [wafv2.correct_web_acls],
     },
     at_start=[
         alarm_actions.patch,

@@ -73,11 +73,10 @@ _LOOPS: Mapping[str, tuple[int, Refuse]] = {
         _of_model("moto.sagemaker.exceptions.SagemakerClientError", "ResourceLimitExceeded"),
     ),
 }
-BOUNDED_MODULES = tuple(_LOOPS)
 
 
 def bound_loops(module: ModuleType) -> None:
-    """Refuse loops of too many turns in a module of `BOUNDED_MODULES`."""
+    """Refuse loops of too many turns in a module of `_LOOPS`."""
     most, refuse = _LOOPS[module.__name__]
 
     def bounded_range(*bounds: int) -> range:

@@ -41,6 +41,7 @@ from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.trace import Trace
+from headrace.services.lambda_.mappings.transitions import Transitions
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import Permits
@@ -152,7 +153,11 @@ def build_lambda(
         ),
         permits=permits,
         invoker=invoker,
-        mappings=Mappings(ports=ports, supervisor=supervisor),
+        mappings=Mappings(
+            ports=ports,
+            supervisor=supervisor,
+            transitions=Transitions(clock, config.state_delay_ms),
+        ),
         urls=FunctionUrls(functions=functions, dispatcher=dispatcher, ids=ids, clock=clock),
     )
     return Lambda(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -244,6 +245,43 @@ def test_an_execution_is_logged_as_its_machine_says(
     assert stream["logStreamName"].startswith(f"states/logged-{level}/")
     details = found[0]["details"]
     assert (details.get("input") == '{"n": 1}') is has_data
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ([{"Item.$": "$.a"}, "b"], [{"Item": 1}, "b"]),
+        ([], []),
+        (5, 5),
+        ("text", "text"),
+        (True, True),
+        (None, None),
+        ({"A.$": "$.a"}, {"A": 1}),
+    ],
+)
+def test_parameters_of_every_type_that_is_valid_run(
+    cloud: InProcessCloud, parameters: Any, expected: Any
+):
+    states = cloud.client("stepfunctions")
+    inner = {"StartAt": "I", "States": {"I": {"Type": "Pass", "End": True}}}
+    for number, state in enumerate(
+        (
+            {"Type": "Pass", "Parameters": parameters},
+            {"Type": "Parallel", "Branches": [inner], "Parameters": parameters},
+        )
+    ):
+        definition = json.dumps({"StartAt": "S", "States": {"S": {**state, "End": True}}})
+        assert states.validate_state_machine_definition(definition=definition)["result"] == "OK"
+        arn = states.create_state_machine(
+            name=f"any-{number}", definition=definition, roleArn=ROLE
+        )["stateMachineArn"]
+        run = states.start_execution(stateMachineArn=arn, input='{"a": 1}')["executionArn"]
+        described = partial(states.describe_execution, executionArn=run)
+        wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")  # noqa: B023
+        done = described()
+        states.delete_state_machine(stateMachineArn=arn)
+        assert done["status"] == "SUCCEEDED", done
+        assert json.loads(done["output"]) == (expected if number == 0 else [expected])
 
 
 COLUMNS = b",".join(b"%d" % n for n in range(3000))
