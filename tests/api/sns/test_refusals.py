@@ -125,8 +125,8 @@ def test_attributes_of_a_message_and_of_one_in_a_batch(
         (
             {"TopicArn": TOPIC, "Message": "x", "MessageDeduplicationId": "d"},
             (
-                "Invalid parameter: MessageDeduplicationId Reason: The request includes MessageDeduplicationId parameter"
-                " that is not valid for this topic type"
+                "Invalid parameter: MessageDeduplicationId Reason: The request includes MessageDeduplicationId"
+                " parameter that is not valid for this topic type"
             ),
         ),
         (
