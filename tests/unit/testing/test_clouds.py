@@ -187,7 +187,8 @@ def test_what_still_waits_is_named() -> None:
             here.until_drained(timeout_s=0.2)
 
 
-def test_what_expires_unhandled_is_no_drained_stream() -> None:
+@pytest.mark.parametrize("start", ["LATEST", "TRIM_HORIZON"])
+def test_what_expires_unhandled_is_no_drained_stream(start: str) -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
         kinesis.create_stream(StreamName="orders", ShardCount=1)
@@ -200,13 +201,16 @@ def test_what_expires_unhandled_is_no_drained_stream() -> None:
             Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
         )
         functions.create_event_source_mapping(
-            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition="LATEST"
+            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition=start
         )
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
         headrace.testing.until(
             lambda: here.page("lambda/mappings")["mappings"][0]["waiting"], what="the record"
         )
         here.advance(hours=30)
+        # Right after retention has ended, before the function fails again: never neither waiting nor expired.
+        mapping = here.page("lambda/mappings")["mappings"][0]
+        assert mapping["waiting"] + mapping["expired"] >= 1
         with pytest.raises(
             headrace.testing.RecordsExpired, match="1 records of orders expired before broken"
         ):
