@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
@@ -20,6 +21,8 @@ from headrace.client.records import Record
 # AWS allows five reads per second and shard.
 POLL_EVERY_S = 0.2
 POLL_AWS_EVERY_S = 0.25
+_AGO = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @click.command()
@@ -35,7 +38,7 @@ POLL_AWS_EVERY_S = 0.25
     "start",
     default="LATEST",
     show_default=True,
-    help="LATEST, TRIM_HORIZON, or an ISO time.",
+    help="LATEST, TRIM_HORIZON, an ISO time, or so long ago: 30s, 5m, 2h, 1d.",
 )
 @click.option("--limit", "-n", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--drain", is_flag=True, help="Stop at the end instead of waiting for more.")
@@ -79,10 +82,14 @@ def tail(
 def _position(start: str) -> Any:
     if start.upper() in ("LATEST", "TRIM_HORIZON"):
         return start.upper()
+    if ago := _AGO.fullmatch(start):
+        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
     try:
         at = datetime.fromisoformat(start)
     except ValueError as error:
-        raise fail(f"--from is LATEST, TRIM_HORIZON or an ISO time, not {start!r}.") from error
+        raise fail(
+            f"--from is LATEST, TRIM_HORIZON, an ISO time, or so long ago as in 5m, not {start!r}."
+        ) from error
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
