@@ -19,6 +19,7 @@ from headrace.spark_submit.arguments import Submission, option_values, propertie
 from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.containers import driver_environment, place_files
 from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.glue_catalog import check_catalog
 from headrace.spark_submit.local_files import local_copy, local_submission
 from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, python_settings
@@ -39,6 +40,7 @@ def spark_command(
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
     exported: Mapping[str, str] | None = None,
+    hive_site: Mapping[str, str] | None = None,
     in_container: bool = False,
     hdfs: Path | None = None,
 ) -> tuple[list[str], dict[str, str], JobSpark]:
@@ -52,11 +54,12 @@ def spark_command(
         defaults: the classification `spark-defaults`; it overrides headrace's settings.
         logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
         exported: the variables that `spark-env` exports, or None.
+        hive_site: the classification `spark-hive-site`, or None.
         in_container: whether the driver runs in a YARN container, as in cluster mode.
         hdfs: the folder of `hdfs:///`; None without one.
 
     Raises:
-        JobRefused: a file cannot be fetched, or the image has no such Python.
+        JobRefused: a file cannot be fetched, the image has no such Python, or the job needs Glue's catalog.
     """
     work = folder / "work"
     buckets = context.objects.buckets()
@@ -81,6 +84,8 @@ def spark_command(
         has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    notes = check_catalog(submission, given_properties, hive_site or {})
+    spark = replace(spark, notes=(*spark.notes, *notes))
     for_spark = place_files(connector.without_jar(submission), work)
     arguments = [
         str(spark.home / "bin" / "spark-submit"),
