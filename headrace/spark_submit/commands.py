@@ -28,6 +28,10 @@ from headrace.spark_submit.utf8 import require_utf8
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
+# For every Python of a job on Spark 4, whose planners have ten seconds to connect.
+_EARLY = Path(__file__).parent / "early"
+_FIRST_WITH_PLANNERS = (4, 0)
+
 REPLACED = frozenset({"--master", "--deploy-mode"})
 
 
@@ -131,21 +135,23 @@ def _spark_environment(
         # PySpark warns about pandas 3 at every start, even if the job does not use it.
         "PYTHONWARNINGS": "ignore:PySpark does not yet fully support pandas:FutureWarning",
     }
+    folders = [_EARLY] if spark.traits.minor >= _FIRST_WITH_PLANNERS else []
     if spark.environment is None:
         # The installed Spark runs with headrace's own packages, among them the Kinesis source, which registers itself.
-        folders = (AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT)
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+        folders += [AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT]
     else:
         # Interpreters that are not in the image: a bootstrap action may have created them.
         named = python_settings({}, exported).items()
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:
-            folders = (
+            folders += [
                 connector.stand_in(spark.traits.minor),
                 connector.source_folder(folder),
                 connector.packages_folder(spark.environment),
-            )
-            environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+            ]
+    if folders:
+        own = exported.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *([own] if own else [])])
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)
     return environment
