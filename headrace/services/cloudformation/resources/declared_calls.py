@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
 from typing import Any, cast
 
 from headrace.aws.calls.model import service_model
@@ -16,6 +18,8 @@ from headrace.services.cloudformation.resources.declaration import (
     value_at,
 )
 
+# Written by scripts/dropped_members.py.
+DROPPED_FILE = Path(__file__).with_name("dropped_members.json")
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
 
@@ -36,6 +40,23 @@ def list_itemized(declared: DeclaredType) -> set[str]:
 def input_of(service: str, operation: str) -> Any:
     """Return the shape of an operation's request."""
     return cast("Any", service_model(service).operation_model(operation)).input_shape
+
+
+@functools.cache
+def dropped_members() -> dict[str, dict[str, list[str]]]:
+    """Return the members that moto takes and drops, by service and operation."""
+    return json.loads(DROPPED_FILE.read_text())
+
+
+def list_kept(declared: DeclaredType) -> set[str]:
+    """Return the properties that a call of the type takes, and that moto does not drop."""
+    dropped = dropped_members().get(declared.service, {})
+    return {
+        name
+        for call in declared.calls()
+        for name, member in list_passed(declared, call).items()
+        if call.into or member not in dropped.get(call.operation, ())
+    }
 
 
 def shape_of(declared: DeclaredType, call: Call) -> Any:
