@@ -243,12 +243,26 @@ class CallbackSource:
         return as_offset(json.loads(offset.json()), self._options.stream)
 
 
+class OneBatchSource(CallbackSource):
+    """A source that does not know the trigger AvailableNow, as EMR's connector: Spark then runs one batch."""
+
+    class Java(CallbackSource.Java):
+        """The Java interfaces that Py4J implements for this class."""
+
+        implements = (
+            "org.apache.spark.sql.execution.streaming.Source",
+            "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
+        )
+
+
 def _most(limit: Any) -> int | None:
     return int(limit.maxRows()) if limit.getClass().getSimpleName() == "ReadMaxRows" else None
 
 
-def stream_frame(spark: SparkSession, options: Options) -> DataFrame:
-    """Return the streaming frame of a new source. Raises UnsupportedSession."""
+def stream_frame(
+    spark: SparkSession, options: Options, kind: type[CallbackSource] = CallbackSource
+) -> DataFrame:
+    """Return the streaming frame of a new source of a kind. Raises UnsupportedSession."""
     gateway: Any = untyped(spark.sparkContext)._gateway
     if not isinstance(gateway, py4j.clientserver.ClientServer):
         raise UnsupportedSession(
@@ -256,7 +270,7 @@ def stream_frame(spark: SparkSession, options: Options) -> DataFrame:
             "do not set PYSPARK_PIN_THREAD to false."
         )
     untyped(pyspark.java_gateway).ensure_callback_server_started(gateway)
-    source = CallbackSource(spark, options)
+    source = kind(spark, options)
     jvm: Any = untyped(spark)._jvm
     session: Any = untyped(spark)._jsparkSession
     columns = source.empty().queryExecution().analyzed().output()
