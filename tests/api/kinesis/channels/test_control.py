@@ -186,11 +186,18 @@ class TestCreation:
 
     @pytest.mark.parametrize(
         ("bucket", "owner", "words"),
-        [("nowhere", ACCOUNT, "does not exist"), ("lake", "111111111111", "is not owned by")],
+        [
+            ("nowhere", ACCOUNT, "does not exist"),
+            ("lake", "111111111111", "is not owned by"),
+            ("far", ACCOUNT, "is in eu-west-1"),
+        ],
     )
     def test_a_wrong_bucket_makes_it_failed_for_ever(
         self, lab: ChannelLab, bucket: str, owner: str, words: str
     ):
+        far = {"LocationConstraint": "eu-west-1"}
+        s3 = lab.cloud.client("s3", region="eu-west-1")
+        s3.create_bucket(Bucket="far", CreateBucketConfiguration=far)
         stored = {"BucketARN": f"arn:aws:s3:::{bucket}", "ExpectedBucketOwner": owner}
         arn = lab.channel(stored=stored)
         shown = lab.described(arn)
