@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client import ConsumerGroup, MemoryLeaseStore
-from tests.support.elastic import ElasticLab, disorder, number_of
+from tests.support.elastic import MOST_SHARDS, ElasticLab, disorder, number_of
 from tests.support.lambda_lab import json_lines, zipped
 from tests.support.server import ServerProcess, wait_until
 
@@ -69,6 +69,6 @@ def test_order_per_key_over_splits_and_merges(tmp_path: Path) -> None:
             finally:
                 group.close()
                 consumer.join()
-        assert lab.most_shards >= 3
+        assert lab.most_shards == MOST_SHARDS
         assert disorder(seen, lab.counts) == []
         assert disorder([(key, number) for key, number in json_lines(log)], lab.counts) == []

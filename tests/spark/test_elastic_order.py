@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.spark.versions import HAS_DATA_SOURCES
-from tests.support.elastic import ElasticLab, disorder, number_of
+from tests.support.elastic import MOST_SHARDS, ElasticLab, disorder, number_of
 from tests.support.server import REGION, ServerProcess, wait_until
 
 pytestmark = [
@@ -57,7 +57,7 @@ def test_order_per_key_over_splits_and_merges(spark: Any, tmp_path: Path) -> Non
             assert query.exception() is None
         finally:
             query.stop()
-        assert lab.most_shards >= 3
+        assert lab.most_shards == MOST_SHARDS
         # Exactly once, too: nothing failed.
         assert len(seen) == len(set(seen)) == total
         assert disorder(seen, lab.counts) == []
