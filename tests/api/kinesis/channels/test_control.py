@@ -12,6 +12,7 @@ from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import ERRORS, ROLE, STREAM, STREAM_ARN, ChannelLab, request
 from tests.api.kinesis.streams import arn_of, failure
+from tests.support.clock import FakeClock
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 NOWHERE = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:channel/nowhere"
@@ -278,6 +279,21 @@ class TestChanges:
             arn, shown = (made := lab.channel()), lab.described(made)
         with InProcessCloud(tmp_path / "data", clock=MovableClock()) as cloud:
             assert ChannelLab(cloud, MovableClock()).described(arn) == shown
+
+    def test_a_clock_that_is_set_back_does_not_make_it_creating_again(self, tmp_path: Path):
+        with InProcessCloud(tmp_path / "data", clock=FakeClock(2_000_000)) as cloud:
+            lab = ChannelLab(cloud, MovableClock())
+            lab.build()
+            channel = lab.channel()
+            queue = lab.kinesis.create_queue(
+                QueueName="q", StreamConfigurationList=[{"StreamARN": STREAM_ARN}]
+            )["QueueDescription"]["QueueARN"]
+        with InProcessCloud(tmp_path / "data", clock=FakeClock(1_000_000)) as cloud:
+            kinesis = cloud.client("kinesis")
+            shown = kinesis.describe_channel(ChannelARN=channel)["ChannelDescription"]
+            assert shown["ChannelStatus"] == "ACTIVE"
+            shown = kinesis.describe_queue(QueueARN=queue)["QueueDescription"]
+            assert shown["QueueStatus"] == "ACTIVE"
 
     def test_tags_change_and_policies_are_refused(self, lab: ChannelLab):
         arn = lab.channel()
