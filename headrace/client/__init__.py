@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.client.processing import run as run
     from headrace.client.producer import Producer as Producer
     from headrace.client.producer_metrics import PutsFailed as PutsFailed
+    from headrace.client.queue_consumer import QueueConsumer as QueueConsumer
     from headrace.client.receipts import BufferFull as BufferFull
     from headrace.client.receipts import PutError as PutError
     from headrace.client.receipts import Receipt as Receipt
@@ -42,6 +43,7 @@ _HOME = {
     "Producer": "producer",
     "PutError": "receipts",
     "PutsFailed": "producer_metrics",
+    "QueueConsumer": "queue_consumer",
     "Receipt": "receipts",
     "Record": "records",
     "Salt": "salting",
