@@ -66,7 +66,7 @@ def spark_command(
     local = functools.partial(local_copy, context.objects, folder / "work")
     submission = local_submission(submission, local)
     if spark.environment is not None and connector.names_connector(submission, given_properties):
-        has_it = spark.traits.minor >= connector.OLDEST_SPARK
+        has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
     options = spark_arguments(connector.without_jar(submission), spark.traits)
@@ -116,8 +116,11 @@ def _spark_environment(
         named = python_settings({}, exported).items()
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:
-            packages = connector.packages_folder(spark.environment.python)
-            folders = (connector.stand_in(spark.traits.minor), packages)
+            folders = (
+                connector.stand_in(spark.traits.minor),
+                connector.source_folder(folder),
+                connector.packages_folder(spark.environment),
+            )
             environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)
