@@ -44,9 +44,7 @@ class Connections:
         for connection in (one for kept in idle.values() for one in kept):
             connection.close()
 
-    def send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Answer:
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Answer:
         """Send a request and return the whole answer. Raises Unreachable."""
         connection, answer = self.open(method, url, headers, body)
         try:

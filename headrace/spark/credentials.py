@@ -56,7 +56,9 @@ class Refreshing:
 
 def endpoint_of(service: str, region: str) -> str:
     """Return a service's endpoint: as in AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL, else AWS's."""
-    own = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get("AWS_ENDPOINT_URL")
+    own = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get(
+        "AWS_ENDPOINT_URL"
+    )
     if own and os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
         return own.rstrip("/")
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
@@ -77,7 +79,11 @@ def keys_without_boto3(options: Connection, region: str) -> Callable[[], Keys]:
     if options.role_arn is None:
         return found
     endpoint = options.sts_endpoint_url or endpoint_of("sts", region)
-    asked = {"Action": "AssumeRole", "RoleArn": options.role_arn, "RoleSessionName": options.role_session_name}
+    asked = {
+        "Action": "AssumeRole",
+        "RoleArn": options.role_arn,
+        "RoleSessionName": options.role_session_name,
+    }
     return Refreshing(lambda: _from_sts(endpoint, region, asked, found()))  # fmt: skip
 
 
@@ -195,5 +201,7 @@ def _fetched(
 def _epoch_s(text: str) -> float:
     if not text:
         return float("inf")
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00").split(".")[0].removesuffix("+00:00"))
+    moment = datetime.fromisoformat(
+        text.replace("Z", "+00:00").split(".")[0].removesuffix("+00:00")
+    )
     return moment.replace(tzinfo=timezone.utc).timestamp()

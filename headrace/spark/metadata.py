@@ -246,9 +246,7 @@ class HdfsStore(_Remote):
         folder = name.rpartition("/")[0]
         draft = f"{folder}/.{uuid.uuid4().hex}"
         self._asked("PUT", draft, "CREATE", (201,), data, overwrite="true")
-        answer = self._asked(
-            "PUT", draft, "RENAME", (200, 403), destination=f"{self._root}/{name}"
-        )
+        answer = self._asked("PUT", draft, "RENAME", (200, 403), destination=f"{self._root}/{name}")
         if answer.status == 200 and json.loads(answer.body).get("boolean"):
             return True
         # Either another one's file is there, or this rename was done although its answer was lost.
@@ -310,7 +308,9 @@ def _name_nodes(scheme: str, netloc: str) -> list[str]:
             return [f"http://{settings[name]}" for name in names if name in settings]
     host = netloc.partition(":")[0]
     if not host:
-        raise InvalidOption("kinesis.metadataPath names no name node, and Hadoop's configuration does not.")
+        raise InvalidOption(
+            "kinesis.metadataPath names no name node, and Hadoop's configuration does not."
+        )
     address = settings.get("dfs.namenode.http-address", "")
     port = address.rpartition(":")[2] if address else "9870"
     return [urlunsplit(("http", f"{host}:{port}", "", "", ""))]

@@ -109,6 +109,20 @@ def boolean(text: str) -> bool:
     raise ValueError("not true or false")
 
 
+def read_mode(text: str) -> str:
+    """Parse who reads Kinesis: `auto`, `driver` or `executors`."""
+    if text.lower() in ("auto", "driver", "executors"):
+        return text.lower()
+    raise ValueError("not auto, driver or executors")
+
+
+def committer(text: str) -> str:
+    """Parse `HDFS`, the name of a metadata store of files."""
+    if text.upper() != "HDFS":
+        raise ValueError("not HDFS: positions are files at kinesis.metadataPath")
+    return text
+
+
 def polling(text: str) -> str:
     """Parse `GetRecords`, the only supported consumer type."""
     if text.lower() == "subscribetoshard":

@@ -123,7 +123,7 @@ class PlanMaker:
         begin = self._without_expired(begin, done)
         whole = self._one_batch and most is None and self._options.is_unlimited
         names = self._readable(begin, done, whole)
-        if not names or not self._has_news(names, begin, done):
+        if not names or self._is_left_unread(done) or not self._has_news(names, begin, done):
             return start
         return self._written(self._plan(begin, names, done, most, whole), done).to_json()
 
@@ -218,6 +218,10 @@ class PlanMaker:
         if self._until_ms is None or done is None or done.plan.until_ms < self._until_ms:
             return names
         return [name for name in names if name not in done.stops or not done.stops[name].done]
+
+    def _is_left_unread(self, done: _Done | None) -> bool:
+        """Return whether a run that ends at the stream's present end reads nothing of its batches, and so never ends."""
+        return self._until_ms is not None and done is not None and not done.stops and done.plan.until_ms >= self._until_ms  # fmt: skip
 
     # --- whether there is anything new -----------------------------------------------------------
 

@@ -161,6 +161,17 @@ def is_plan(value: Mapping[str, Any]) -> bool:
     return value.get("v") == VERSION
 
 
+def reaches(offset: dict[str, Any], other: dict[str, Any], stream: str) -> bool:
+    """Return whether an offset is at or beyond another one of the same query, in the JSON of either mode."""
+    if is_plan(offset) and is_plan(other):
+        first, second = (PlanOffset.from_json(one, stream) for one in (offset, other))
+        return first.batch >= second.batch
+    if is_plan(offset) or is_plan(other):
+        # The mode has changed between the two, and a later offset is only compared with an earlier one.
+        return True
+    return Offset.from_json(offset, stream).reaches(Offset.from_json(other, stream))
+
+
 def groups_of(weights: Mapping[str, int], tasks: int) -> list[list[str]]:
     """Deal shards to `tasks` groups of about the same weight; a shard's weight is its records in the batch before."""
     names = sorted(weights, key=lambda name: (-weights[name], name))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from headrace.spark.planning import MASTER_VARIABLE
 from headrace.spark.versions import HAS_DATA_SOURCES
 
 
@@ -23,8 +24,10 @@ def register(spark: Any) -> None:
         )
     from headrace.spark.source import KinesisDataSource
 
+    environment = spark.sparkContext.environment
+    environment[MASTER_VARIABLE] = spark.sparkContext.master
     if not _knows(spark, KinesisDataSource.name()):
-        _show_the_planner_where_this_is(spark.sparkContext.environment)
+        _show_the_planner_where_this_is(environment)
         spark.dataSource.register(KinesisDataSource)
 
 

@@ -239,7 +239,9 @@ class ShardReading:
             rows = next(index for index, is_late in enumerate(late) if is_late)
         rows = min(rows, left)
         if self._plan.most_bytes is not None and self._bytes + page.data_bytes > self._plan.most_bytes:  # fmt: skip
-            sizes = pc.cumulative_sum(pc.binary_length(page.records.column("data")).cast(pa.int64()))
+            sizes = pc.cumulative_sum(
+                pc.binary_length(page.records.column("data")).cast(pa.int64())
+            )
             within = pc.sum(pc.less_equal(sizes, self._plan.most_bytes - self._bytes)).as_py()
             rows = min(rows, max(int(within or 0), 0 if self.rows else 1))
         if rows >= page.rows:
