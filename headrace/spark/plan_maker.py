@@ -84,6 +84,9 @@ class PlanMaker:
         self._cleaner = ThreadPoolExecutor(1, thread_name_prefix="kinesis-clean")
         self._plans: dict[str, Plan] = {}
         self._done: _Done | None = None
+        # Where this driver's batches stopped last in each shard; a limit may leave shards out of a batch.
+        self._known: dict[str, Stop] = {}
+        self._read_out: set[str] = set()
         self._shards: list[Shard] = []
         self._listed_s: float | None = None
         self._until_ms: int | None = None
@@ -101,6 +104,7 @@ class PlanMaker:
     def stop_at_now(self) -> None:
         """End the following plans at the stream's present end (AvailableNow)."""
         self._until_ms = self._reads.now_ms()[1]
+        self._read_out = set()
 
     def plan(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
         """Return the offset of the batch that begins at `start`, or `start` if there is nothing new.
@@ -120,9 +124,9 @@ class PlanMaker:
             begin = after(done.plan, done.stops)
         if has_latest(begin.init):
             begin = Offset(begin.stream, pinned(begin.init, self._reads.now_ms()[0]), begin.shards)
-        begin = self._without_expired(begin, done)
+        begin = self._without_expired(begin)
         whole = self._one_batch and most is None and self._options.is_unlimited
-        names = self._readable(begin, done, whole)
+        names = self._readable(begin, whole)
         if not names or self._is_left_unread(done) or not self._has_news(names, begin, done):
             return start
         return self._written(self._plan(begin, names, done, most, whole), done).to_json()
@@ -132,7 +136,7 @@ class PlanMaker:
         offset = PlanOffset.from_json(end, self._options.stream)
         plan = self._plan_of(offset)
         done = self._done
-        last = {} if done is None or done.offset.batch != offset.batch - 1 else done.stops
+        last = {} if done is None or done.offset.batch != offset.batch - 1 else self._known
         return [
             Order(offset.plan, number, _part(plan, list(group)), {n: last[n] for n in group if n in last})
             for number, group in enumerate(plan.groups)
@@ -175,6 +179,9 @@ class PlanMaker:
                 offset.batch, self._options.stream, ", ".join(sorted(unread)[:10]),
             )  # fmt: skip
         self._done = _Done(offset, plan, stops)
+        self._known = {name: stop for name, stop in self._known.items() if name not in unread} | stops
+        if self._until_ms is not None and plan.until_ms >= self._until_ms:
+            self._read_out |= {name for name, stop in stops.items() if stop.done}
         self._plans = {offset.plan: plan}
         self._probe_at = {}
         if any(stop.offset is not None and stop.offset.ended for stop in stops.values()):
@@ -195,7 +202,7 @@ class PlanMaker:
 
     # --- shards ---------------------------------------------------------------------------------
 
-    def _without_expired(self, begin: Offset, done: _Done | None) -> Offset:
+    def _without_expired(self, begin: Offset) -> Offset:
         # Between reshards nothing of the list matters: a reshard shows in the end of a shard.
         if self._listed_s is None or not self._shards:
             self._shards = self._reads.shards()
@@ -211,13 +218,11 @@ class PlanMaker:
             log.warning("%s", message)
         return without(begin, finished | lost)
 
-    def _readable(self, begin: Offset, done: _Done | None, whole: bool) -> list[str]:
+    def _readable(self, begin: Offset, whole: bool) -> list[str]:
         if whole:
             return sorted(s.shard_id for s in self._shards if not begin.ended(s.shard_id))
         names = eligible(self._shards, begin)
-        if self._until_ms is None or done is None or done.plan.until_ms < self._until_ms:
-            return names
-        return [name for name in names if name not in done.stops or not done.stops[name].done]
+        return [name for name in names if name not in self._read_out]
 
     def _is_left_unread(self, done: _Done | None) -> bool:
         """Return whether a run that ends at the stream's present end reads nothing of its batches, and so never ends."""
@@ -229,7 +234,7 @@ class PlanMaker:
         if done is None or self._until_ms is not None:
             return True
         for name in names:
-            stop = done.stops.get(name)
+            stop = self._known.get(name)
             if stop is None or stop.behind_ms > 0:
                 return True
         pause_s = self._options.fetch_interval_ms / 1000 - (self._clock_s() - self._probed_s)
@@ -243,7 +248,7 @@ class PlanMaker:
         def probe(name: str) -> None:
             if found.is_set():
                 return
-            if self._clock_s() > until_s or self._is_behind(name, begin, done.stops[name]):
+            if self._clock_s() > until_s or self._is_behind(name, begin, self._known[name]):
                 found.set()
 
         waiting: list[Future[None]] = [self._threads.submit(probe, name) for name in names]
