@@ -142,10 +142,11 @@ class CallbackSource:
         last = self._to_python(end)
         run = self._run()
         work = self._unless_stopped(lambda: run.planning().work(first, last))
-        if work:
-            frame = read_in_tasks(self._spark, WorkReader(run.options, work), len(work))
-        else:
-            frame = self.empty()
+        frame = (
+            read_in_tasks(self._spark, WorkReader(run.options, work), len(work))
+            if work
+            else self.empty()
+        )
         rows = frame.queryExecution().toRdd()
         return self._session.internalCreateDataFrame(rows, self._schema, True)
 
@@ -194,7 +195,11 @@ class CallbackSource:
         """Return the checkpoint of the query whose thread calls."""
         query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         query = None if query_id is None else self._spark.streams.get(query_id)
-        return None if query is None else str(untyped(query)._jsq.streamingQuery().resolvedCheckpointRoot())  # fmt: skip
+        return (
+            None
+            if query is None
+            else str(untyped(query)._jsq.streamingQuery().resolvedCheckpointRoot())
+        )
 
     def _thread_id(self) -> int:
         return int(self._jvm.java.lang.Thread.currentThread().getId())

@@ -15,15 +15,15 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from urllib.request import url2pathname
 from xml.etree import ElementTree
 
 from headrace.spark.connections import Answer, Connections, Unreachable
-from headrace.spark.credentials import endpoint_of, keys_without_boto3, region_without_boto3
 from headrace.spark.options import Connection, InvalidOption
 from headrace.spark.signing import Keys, signed_headers
+from headrace.spark.untyped import untyped
 
 _TRIES = 6
 _FIRST_WAIT_S = 0.1
@@ -225,8 +225,8 @@ class S3Store(_Remote):
 class HdfsStore(_Remote):
     """A store in HDFS, by WebHDFS, which name nodes serve unless `dfs.webhdfs.enabled` is false; not with Kerberos.
 
-    `hdfs://` addresses take the name node's HTTP address from Hadoop's configuration (HADOOP_CONF_DIR, /etc/hadoop/conf), else
-    port 9870 of the address's host; `webhdfs://host:port` names it.
+    `hdfs://` addresses take the name node's HTTP address from Hadoop's configuration (HADOOP_CONF_DIR,
+    /etc/hadoop/conf), else port 9870 of the address's host; `webhdfs://host:port` names it.
     """
 
     def __init__(self, path: str) -> None:
@@ -287,7 +287,9 @@ class HdfsStore(_Remote):
                 answer = self._connections.send(method, url, {})
                 while answer.status == 307:
                     headers = {"Content-Type": "application/octet-stream"}
-                    answer = self._connections.send(method, answer.headers["location"], headers, body)  # fmt: skip
+                    answer = self._connections.send(
+                        method, answer.headers["location"], headers, body
+                    )
                 if answer.status != 403 or b"StandbyException" not in answer.body:
                     break
                 self._nodes = [*self._nodes[1:], self._nodes[0]]
@@ -327,13 +329,11 @@ def _hadoop_settings() -> dict[str, str]:
 
 
 def own_credentials(region: str | None) -> tuple[str, Callable[[], Keys]]:
-    """Return the job's own region and credentials, by boto3 if it is there."""
-    try:
-        import boto3
-    except ImportError:
-        where = region or region_without_boto3() or "us-east-1"
-        return where, keys_without_boto3(Connection(stream=""), where)
-    session: Any = boto3.Session()
+    """Return the job's own region and credentials. Raises MetadataError."""
+    # boto3 takes long to import, and a store of files does not need it.
+    import boto3  # pyright: ignore[reportMissingTypeStubs]
+
+    session = untyped(boto3.Session())
     found = session.get_credentials()
     if found is None:
         raise MetadataError("There are no AWS credentials for kinesis.metadataPath.")
@@ -343,3 +343,14 @@ def own_credentials(region: str | None) -> tuple[str, Callable[[], Keys]]:
         return Keys(frozen.access_key, frozen.secret_key, frozen.token)
 
     return region or session.region_name or "us-east-1", keys
+
+
+def endpoint_of(service: str, region: str) -> str:
+    """Return a service's endpoint: as in AWS_ENDPOINT_URL_<SERVICE> or AWS_ENDPOINT_URL, else AWS's."""
+    own = os.environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or os.environ.get(
+        "AWS_ENDPOINT_URL"
+    )
+    if own:
+        return own.rstrip("/")
+    domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    return f"https://{service}.{region}.{domain}"

@@ -16,7 +16,6 @@ from typing import Any
 
 from headrace.spark.option_values import (
     boolean,
-    committer,
     count,
     duration_s,
     fetch,
@@ -62,6 +61,7 @@ def _refused(name: str, bundled: str, why: str) -> Option:
 _METADATA_TRIES = (
     "a failed read or write of kinesis.metadataPath is repeated five times, from 100 ms on"
 )
+_FILES = "positions are files at kinesis.metadataPath, whatever the store is called"
 _EFO = "of enhanced fan-out, which this source does not use"
 _JVM = "a class of the JVM; use boto3's ways to credentials, or kinesis.stsRoleArn"
 _PROXY = "set HTTPS_PROXY in the environment"
@@ -190,14 +190,14 @@ SOURCE = [
     ),
     Option(
         name="kinesis.readMode", field="read_mode", parse=read_mode, default="auto",
-        meaning="who reads Kinesis: driver, executors (the distributed mode), or auto: executors if they are not in the "
-        "driver's process and kinesis.metadataPath is set (on Spark 3.5 also without it)",
+        meaning="who reads Kinesis: driver, executors (the distributed mode), or auto: executors if they are not in "
+        "the driver's process and kinesis.metadataPath is set (on Spark 3.5 also without it)",
     ),
     Option(
         name="kinesis.metadataPath", field="metadata_path", bundled="the checkpoint's",
-        meaning="distributed mode: where the driver writes what a batch reads, and tasks where they stopped: S3, HDFS, or "
-        "a folder that all machines see. Needed from Spark 4.0 on, which does not tell a Python source the checkpoint; "
-        "on 3.5 it is below the checkpoint by default",
+        meaning="distributed mode: where the driver writes what a batch reads, and tasks where they stopped: S3, HDFS, "
+        "or a folder that all machines see. Needed from Spark 4.0 on, which does not tell a Python source the "
+        "checkpoint; on 3.5 it is below the checkpoint by default",
     ),
     Option(
         name="kinesis.maxTasks", field="max_tasks", parse=count, default="32",
@@ -208,14 +208,11 @@ SOURCE = [
         bundled="Spark's", meaning="distributed mode: of how many batches kinesis.metadataPath keeps the files",
     ),
     _idle("kinesis.checkNewRecordThreads", "8", "up to 16 shards are asked side by side"),
-    Option(
-        name="kinesis.metadataCommitterType", parse=committer, bundled="HDFS",
-        meaning="only HDFS, which is the name for files at kinesis.metadataPath; DYNAMODB is refused",
-    ),
+    _idle("kinesis.metadataCommitterType", "HDFS", _FILES),
     _idle("kinesis.metadataNumRetries", "5", _METADATA_TRIES),
     _idle("kinesis.metadataRetryIntervalsMs", "1000", _METADATA_TRIES),
     _idle("kinesis.metadataMaxRetryIntervalMs", "10000", _METADATA_TRIES),
-    _refused("kinesis.dynamodb.tableName", "", "positions are files at kinesis.metadataPath, not items of a table"),
+    _idle("kinesis.dynamodb.tableName", "", _FILES),
     _idle("kinesis.consumerName", "", _EFO),
     _idle("kinesis.subscribeToShard.timeoutSec", "60", _EFO),
     _idle("kinesis.subscribeToShard.maxRetries", "10", _EFO),

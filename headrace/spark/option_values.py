@@ -116,13 +116,6 @@ def read_mode(text: str) -> str:
     raise ValueError("not auto, driver or executors")
 
 
-def committer(text: str) -> str:
-    """Parse `HDFS`, the name of a metadata store of files."""
-    if text.upper() != "HDFS":
-        raise ValueError("not HDFS: positions are files at kinesis.metadataPath")
-    return text
-
-
 def polling(text: str) -> str:
     """Parse `GetRecords`, the only supported consumer type."""
     if text.lower() == "subscribetoshard":

@@ -1,7 +1,7 @@
 """Plans the micro-batches of the distributed mode in the driver, which reads no records: see `plans`.
 
-Whether there is anything new is asked of the shards only when the batch before has read all of them to their ends, and
-only for half a second: a batch over shards that were not asked costs less.
+Whether there is anything new is asked of the shards only when the batches before have read all of them to their ends,
+only of up to a thousand, and only for 0.3 seconds: else a batch is planned, whose tasks ask.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from headrace.spark.task_reading import Order, stops_file
 log = logging.getLogger(__name__)
 
 _THREADS = 16
-_PROBING_S = 0.5
+_PROBING_S = 0.3
+# More shards cannot be asked in that time.
+_MOST_PROBED = 1_000
 _CLOCK_LIFE_S = 60.0
 _PLAN = "plan"
 
@@ -118,10 +120,11 @@ class PlanMaker:
             MetadataError: the metadata store lacks the plan of `start`, or cannot be used.
         """
         done = self._finished(start) if is_plan(start) else None
-        if done is None:
-            begin = Offset.from_json(start, self._options.stream)
-        else:
-            begin = after(done.plan, done.stops)
+        begin = (
+            Offset.from_json(start, self._options.stream)
+            if done is None
+            else after(done.plan, done.stops)
+        )
         if has_latest(begin.init):
             begin = Offset(begin.stream, pinned(begin.init, self._reads.now_ms()[0]), begin.shards)
         begin = self._without_expired(begin)
@@ -179,7 +182,9 @@ class PlanMaker:
                 offset.batch, self._options.stream, ", ".join(sorted(unread)[:10]),
             )  # fmt: skip
         self._done = _Done(offset, plan, stops)
-        self._known = {name: stop for name, stop in self._known.items() if name not in unread} | stops
+        self._known = {
+            name: stop for name, stop in self._known.items() if name not in unread
+        } | stops
         if self._until_ms is not None and plan.until_ms >= self._until_ms:
             self._read_out |= {name for name, stop in stops.items() if stop.done}
         self._plans = {offset.plan: plan}
@@ -225,13 +230,18 @@ class PlanMaker:
         return [name for name in names if name not in self._read_out]
 
     def _is_left_unread(self, done: _Done | None) -> bool:
-        """Return whether a run that ends at the stream's present end reads nothing of its batches, and so never ends."""
-        return self._until_ms is not None and done is not None and not done.stops and done.plan.until_ms >= self._until_ms  # fmt: skip
+        """Return whether an AvailableNow run reads nothing of its batches, and so would never end."""
+        return (
+            self._until_ms is not None
+            and done is not None
+            and not done.stops
+            and done.plan.until_ms >= self._until_ms
+        )
 
     # --- whether there is anything new -----------------------------------------------------------
 
     def _has_news(self, names: list[str], begin: Offset, done: _Done | None) -> bool:
-        if done is None or self._until_ms is not None:
+        if done is None or self._until_ms is not None or len(names) > _MOST_PROBED:
             return True
         for name in names:
             stop = self._known.get(name)
@@ -280,7 +290,10 @@ class PlanMaker:
         self, begin: Offset, names: list[str], done: _Done | None, most: int | None, whole: bool
     ) -> Plan:
         options = self._options
-        weights = {name: 1 + (done.stops[name].rows if done and name in done.stops else 0) for name in names}  # fmt: skip
+        weights = {
+            name: 1 + (done.stops[name].rows if done and name in done.stops else 0)
+            for name in names
+        }
         most_records, most_bytes = options.max_records_per_shard, options.max_bytes_per_shard
         if most is not None:
             if most < len(weights):
@@ -357,4 +370,6 @@ def _part(plan: Plan, group: list[str]) -> Plan:
     shards = {name: plan.begin.shards[name] for name in group if name in plan.begin.shards}
     begin = Offset(plan.begin.stream, plan.begin.init, shards)
     parents = {name: plan.parents[name] for name in group if name in plan.parents}
-    return Plan(begin, [group], plan.until_ms, parents, plan.most_records, plan.most_bytes, plan.patient)  # fmt: skip
+    return Plan(
+        begin, [group], plan.until_ms, parents, plan.most_records, plan.most_bytes, plan.patient
+    )

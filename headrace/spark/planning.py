@@ -1,8 +1,8 @@
 """The planning of one run of a query in either mode, chosen by `kinesis.readMode`.
 
-In the driver mode the driver reads Kinesis and tasks read its files (`planner`); in the distributed mode it only plans, and
-tasks read Kinesis (`plan_maker`, `task_reading`). Each takes the other's checkpoint: what a batch reads is decided by its
-offset, not by today's mode.
+In the driver mode the driver reads Kinesis and tasks read its files (`planner`); in the distributed mode it only
+plans, and tasks read Kinesis (`plan_maker`, `task_reading`). Each takes the other's checkpoint: what a batch reads is
+decided by its offset, not by today's mode.
 """
 
 from __future__ import annotations
@@ -105,7 +105,11 @@ class Planning:
         """Return the offset of the end of the batch that begins at `start`: the same one if there is nothing new."""
         if self.is_distributed:
             return self._plans().plan(start, most)
-        begin = self._plans().positions(start) if is_plan(start) else as_offset(start, self._options.stream)  # fmt: skip
+        begin = (
+            self._plans().positions(start)
+            if is_plan(start)
+            else as_offset(start, self._options.stream)
+        )
         end = self._reader().plan(begin, most)
         return start if end == begin else end.to_json()
 

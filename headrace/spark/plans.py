@@ -4,10 +4,10 @@ The driver writes a plan before Spark stores the batch's offset, and the offset 
 
     {"v": 2, "stream": "flights", "plan": "5f0c…/000000012-9b1d…", "batch": 12, "shards": 4, "records": 6000}
 
-A plan says where the batch *begins* in each shard, which task reads which shards, and the limits. Each task decides where it
-stops, and writes that to a file beside the plan before it gives Spark a record. So a repeated task finds the file and
-reads exactly the same records, and the next plan begins where the files say. A shard without one was not read: the next
-plan has it again.
+A plan says where the batch *begins* in each shard, which task reads which shards, and the limits. Each task decides
+where it stops, and writes that to a file beside the plan before it gives Spark a record. So a repeated task finds the
+file and reads exactly the same records, and the next plan begins where the files say. A shard without one was not read:
+the next plan has it again.
 """
 
 from __future__ import annotations
@@ -153,7 +153,13 @@ class PlanOffset:
                 f"The checkpoint is of stream {value.get('stream')!r}, and the query reads {stream!r}: "
                 "use another checkpoint for another stream."
             )
-        return cls(stream, str(value["plan"]), int(value["batch"]), int(value["shards"]), int(value["records"]))  # fmt: skip
+        return cls(
+            stream,
+            str(value["plan"]),
+            int(value["batch"]),
+            int(value["shards"]),
+            int(value["records"]),
+        )
 
 
 def is_plan(value: Mapping[str, Any]) -> bool:
@@ -186,7 +192,7 @@ def groups_of(weights: Mapping[str, int], tasks: int) -> list[list[str]]:
 def kin_of(
     names: Collection[str], shards: Collection[Shard], weights: Mapping[str, int], tasks: int
 ) -> tuple[list[list[str]], dict[str, list[str]]]:
-    """Deal shards to groups that have every child with its parents, and return also each one's parents among `names`."""
+    """Deal shards to groups that have every child with its parents; return also each one's parents among `names`."""
     wanted = set(names)
     parents = {
         shard.shard_id: [parent for parent in shard.parent_ids if parent in wanted]

@@ -30,7 +30,8 @@ def signed_headers(
 
     Args:
         keys: who signs.
-        service, region: as in the scope of the signature, such as `kinesis` and `eu-west-1`.
+        service: as in the scope of the signature, such as `s3`.
+        region: as in the scope.
         request: method, URL (its path as it is sent), headers, body.
         moment: the time of the signature; now by default.
     """

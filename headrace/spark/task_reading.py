@@ -80,7 +80,14 @@ class PageSource(Protocol):
 class Polling:
     """Gives a shard's pages by GetRecords, within the shard's read limits."""
 
-    def __init__(self, reads: StreamCalls, options: Options, shard_id: str, begin: tuple[str | None, Init], last: Stop | None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        reads: StreamCalls,
+        options: Options,
+        shard_id: str,
+        begin: tuple[str | None, Init],
+        last: Stop | None,
+    ) -> None:
         self._reads = reads
         self._options = options
         self._shard_id = shard_id
@@ -165,7 +172,9 @@ class TaskSpool:
 class ShardReading:
     """Reads one shard from its place in the plan on, until a limit, its end, or the plan's time. Used by one thread."""
 
-    def __init__(self, reads: StreamCalls, options: Options, plan: Plan, shard_id: str, spool: TaskSpool) -> None:  # fmt: skip
+    def __init__(
+        self, reads: StreamCalls, options: Options, plan: Plan, shard_id: str, spool: TaskSpool
+    ) -> None:
         self._reads = reads
         self._options = options
         self._plan = plan
@@ -238,7 +247,10 @@ class ShardReading:
             late = (us > self._plan.until_ms * 1000 for us in arrivals.to_pylist())
             rows = next(index for index, is_late in enumerate(late) if is_late)
         rows = min(rows, left)
-        if self._plan.most_bytes is not None and self._bytes + page.data_bytes > self._plan.most_bytes:  # fmt: skip
+        if (
+            self._plan.most_bytes is not None
+            and self._bytes + page.data_bytes > self._plan.most_bytes
+        ):
             sizes = pc.cumulative_sum(
                 pc.binary_length(page.records.column("data")).cast(pa.int64())
             )

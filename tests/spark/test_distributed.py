@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 import headrace.spark.task_reading
-from headrace.spark.get_records import Page
 from headrace.spark.metadata import FileStore, MetadataError
 from headrace.spark.offsets import AtTimestamp, Offset, TrimHorizon
 from headrace.spark.options import Options
 from headrace.spark.plan_maker import PlanMaker
-from headrace.spark.plans import groups_of, kin_of, stops_from_bytes
+from headrace.spark.plans import groups_of, kin_of
 from headrace.spark.reading import read_again
 from headrace.spark.spans import DataLoss, Shard, Span
 from headrace.spark.task_reading import Order, Polling, read_order
@@ -29,7 +28,14 @@ BEGIN = Offset("s", TrimHorizon()).to_json()
 class Query:
     """A query's driver and executors on a stream in memory; it stores offsets as Spark does."""
 
-    def __init__(self, reads: FakeReads, folder: Path, options: Options = OPTIONS, tasks: int = 3, **more: Any) -> None:  # fmt: skip
+    def __init__(
+        self,
+        reads: FakeReads,
+        folder: Path,
+        options: Options = OPTIONS,
+        tasks: int = 3,
+        **more: Any,
+    ) -> None:
         self.reads, self.options, self.tasks, self.more = reads, options, tasks, more
         self.store = FileStore(folder)
         self.offset = BEGIN
@@ -109,7 +115,12 @@ def test_every_record_once_and_parents_first_with_repeats_and_new_drivers(
     chance = random.Random(seed)
     reads = FakeReads(2, page_size=chance.randint(1, 9))
     limit = chance.choice([None, 6, 20])
-    query = query_of(reads, tmp_path, options=replace(OPTIONS, max_records_per_shard=limit), tasks=chance.randint(1, 4))  # fmt: skip
+    query = query_of(
+        reads,
+        tmp_path,
+        options=replace(OPTIONS, max_records_per_shard=limit),
+        tasks=chance.randint(1, 4),
+    )
     most = chance.choice([None, 9, 40])
     for _ in range(6):
         change(reads, chance)
@@ -153,7 +164,9 @@ def test_one_batch_takes_all_with_parents_before_children(seed: int, tmp_path: P
     reads = FakeReads(2, page_size=chance.randint(1, 9))
     for _ in range(8):
         change(reads, chance)
-    query = query_of(reads, tmp_path, options=replace(OPTIONS, max_records_per_shard=None), one_batch=True)  # fmt: skip
+    query = query_of(
+        reads, tmp_path, options=replace(OPTIONS, max_records_per_shard=None), one_batch=True
+    )
     query.batch()
     assert Counter(query.rows) == everything(reads)
 
@@ -230,7 +243,9 @@ def test_limits_hold_for_the_whole_batch(tmp_path: Path) -> None:
     assert bytes_.batch() == 12
 
 
-def test_a_shard_that_nobody_read_comes_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # fmt: skip
+def test_a_shard_that_nobody_read_comes_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     reads = FakeReads(2)
     for shard in reads.open_shards:
         reads.put(shard, 3)
@@ -341,6 +356,3 @@ def test_iterators_save_calls(tmp_path: Path) -> None:
     reads.put(reads.open_shards[0], 1)
     query.drain()
     assert Counter(query.rows) == everything(reads)
-    stops = [stops_from_bytes(path.read_bytes()) for path in sorted(tmp_path.rglob("000000"))]
-    assert stops
-    assert Page is not None
