@@ -73,7 +73,8 @@ def test_the_spark_wheel_has_the_source_and_needs_pyspark_alone(tmp_path: Path) 
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {f"headrace/spark/{file.name}" for file in (ROOT / "headrace/spark").glob("*.py")}
     assert modules | {"pyspark_headrace/__init__.py"} <= names
-    assert {name.split("/")[0] for name in names if "dist-info" not in name} == {"headrace", "pyspark_headrace"}  # fmt: skip
+    tops = {name.split("/")[0] for name in names if "dist-info" not in name}
+    assert tops == {"headrace", "pyspark_headrace"}
     assert not [name for name in names if "connector" in name or name == "headrace/__init__.py"]
     project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -52,7 +52,6 @@ class Query:
             return Polling(self.reads, self.options, shard_id, begin, order.last.get(shard_id))
 
         batches = read_order(self.options, order, self.store, self.reads, source_of)
-        columns = ("shardId", "sequenceNumber")
         return [
             row for b in batches for row in zip(*(b.column(name).to_pylist() for name in columns))
         ]
