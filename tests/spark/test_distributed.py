@@ -52,9 +52,13 @@ class Query:
             return Polling(self.reads, self.options, shard_id, begin, order.last.get(shard_id))
 
         batches = read_order(self.options, order, self.store, self.reads, source_of)
-        return [
-            row for b in batches for row in zip(*(b.column(name).to_pylist() for name in columns))
-        ]
+        rows: list[tuple[str, str]] = []
+        for one in batches:
+            names, numbers = (
+                one.column(name).to_pylist() for name in ("shardId", "sequenceNumber")
+            )
+            rows += list(zip(names, numbers))  # noqa: B905 - Python 3.9 has no `strict`
+        return rows
 
     def batch(self, most: int | None = None) -> int:
         """Run a batch; return its rows, or -1 without one."""
