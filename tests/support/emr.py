@@ -14,3 +14,8 @@ def cluster_request(*, kept: bool = True, **more: Any) -> dict[str, Any]:
     """Return a RunJobFlow of one machine; `kept`: it waits for steps. `more` replaces members."""
     instances = {"InstanceGroups": ONE_MASTER, "KeepJobFlowAliveWhenNoSteps": kept}
     return {"Name": "c", "ReleaseLabel": RELEASE, "Instances": instances, **ROLES} | more
+
+
+def is_configured(instances: Any) -> bool:
+    """Return whether a request's Instances say which machines there are."""
+    return not {"InstanceGroups", "InstanceFleets", "MasterInstanceType"}.isdisjoint(instances)

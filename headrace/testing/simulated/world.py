@@ -42,7 +42,14 @@ from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.copies import copy
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
-from headrace.testing.waiting import DELIVERIES, MAPPINGS, deliveries_waiting, mappings_waiting
+from headrace.testing.waiting import (
+    CHANNELS,
+    DELIVERIES,
+    MAPPINGS,
+    channels_waiting,
+    deliveries_waiting,
+    mappings_waiting,
+)
 
 T = TypeVar("T")
 # Buffers wait for 900 s at most, retries of asynchronous events for minutes; a cloud busy for longer never gets quiet.
@@ -105,7 +112,7 @@ class SimulatedCloud(InProcessAccess):
         self._in_function = 0
         # The records that wait are not counted where one is enough.
         self._asks_whether = False
-        looks = [mappings_waiting, deliveries_waiting, _events_waiting]
+        looks = [mappings_waiting, deliveries_waiting, channels_waiting, _events_waiting]
         self._looks_for_waiting: list[Callable[[SimulatedCloud], list[str]]] = [*looks]
         # Called with the data directory: when a cloud has just died, and as soon as the next one is up.
         self.when_dead: list[Callable[[Path], None]] = []
@@ -298,6 +305,8 @@ class SimulatedCloud(InProcessAccess):
             return {"mappings": self.cloud.lambda_.mappings.backlogs(most)}
         if path == DELIVERIES:
             return self.cloud.firehose.statuses()
+        if path == CHANNELS:
+            return self.cloud.kinesis.channels.statuses()
         return super().page(path)
 
     def waiting(self) -> list[str]:

@@ -9,13 +9,14 @@ from typing import Any
 
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
-from headrace.services.lambda_.errors import invalid_parameter, not_found
+from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, not_found
 from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, describe_backlog
 from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.report import build_mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
+from headrace.services.lambda_.mappings.transitions import Transitions
 
 # New shards of a reshard are seen at once, when the poller of a parent reaches its end. This interval is for streams
 # that are created after the mapping.
@@ -144,10 +145,12 @@ class MappingRunner:
 class Mappings:
     """The mappings of all accounts and regions. Thread-safe."""
 
-    def __init__(self, *, ports: Ports, supervisor: Supervisor) -> None:
+    def __init__(self, *, ports: Ports, supervisor: Supervisor, transitions: Transitions) -> None:
         self._ports = ports
         self._supervisor = supervisor
+        self._transitions = transitions
         self._lock = threading.RLock()
+        self._deleting: dict[str, Mapping] = {}
         self._mappings: dict[str, Mapping] = {}
         self._runners: dict[str, MappingRunner | QueueRunner] = {}
         self._stopping: list[MappingRunner | QueueRunner] = []
@@ -210,6 +213,8 @@ class Mappings:
         with self._lock:
             self._ports.store.put(mapping, pinned)
             self._mappings[mapping.uuid] = mapping
+        if mapping.enabled:
+            self._transitions.begin(mapping.uuid, "Creating")
         self._run(mapping)
 
     def _check_consumer(self, mapping: Mapping) -> None:
@@ -224,10 +229,22 @@ class Mappings:
                 f"Consumer {mapping.stream_arn} is in status {status}. It must be ACTIVE."
             )
 
-    def change(self, mapping: Mapping) -> None:
-        """Store a changed mapping, and start, wake or stop its pollers."""
+    def change(self, mapping: Mapping, state: str) -> None:
+        """Store a changed mapping, which passes through `state`, and start, wake or stop its pollers."""
         self._ports.store.put(mapping)
+        self._transitions.begin(mapping.uuid, state)
         self._run(mapping)
+
+    def state_of(self, mapping: Mapping) -> str | None:
+        """Return the state that a mapping is passing through; None: it is settled."""
+        return self._transitions.find(mapping.uuid)
+
+    def get_settled(self, account: str, region: str, uuid: str, verb: str) -> Mapping:
+        """Return a mapping that can be changed or deleted now. Raises AwsError."""
+        mapping = self.get(account, region, uuid)
+        if self.state_of(mapping) is not None:
+            raise mapping_in_use(verb)
+        return mapping
 
     def delete(self, mapping: Mapping) -> None:
         """Stop a mapping, and delete it and its checkpoints."""
@@ -235,15 +252,24 @@ class Mappings:
             mapping.enabled = False
             self._run(mapping)
             self._mappings.pop(mapping.uuid, None)
+            self._transitions.begin(mapping.uuid, "Deleting")
+            if self.state_of(mapping) is not None:
+                self._deleting[mapping.uuid] = mapping
             self._ports.store.delete(mapping.uuid)
             self._ports.trace.forget(mapping.uuid)
 
     def find(self, account: str, region: str, uuid: str) -> Mapping | None:
         """Return a mapping, or None."""
-        mapping = self._mappings.get(uuid)
+        mapping = self._mappings.get(uuid) or self._find_deleting().get(uuid)
         if mapping is None or (mapping.account, mapping.region) != (account, region):
             return None
         return mapping
+
+    def _find_deleting(self) -> dict[str, Mapping]:
+        with self._lock:
+            for uuid in [u for u, m in self._deleting.items() if self.state_of(m) is None]:
+                del self._deleting[uuid]
+            return dict(self._deleting)
 
     def get(self, account: str, region: str, uuid: str) -> Mapping:
         """Return a mapping. Raises AwsError."""
@@ -255,9 +281,8 @@ class Mappings:
     def all(self, account: str, region: str) -> list[Mapping]:
         """Return the mappings of an account and region, sorted by UUID."""
         with self._lock:
-            mappings = [
-                m for m in self._mappings.values() if (m.account, m.region) == (account, region)
-            ]
+            known = [*self._mappings.values(), *self._find_deleting().values()]
+            mappings = [m for m in known if (m.account, m.region) == (account, region)]
         return sorted(mappings, key=lambda mapping: mapping.uuid)
 
     def traces(self, name: str, sequence: str | None) -> list[dict[str, Any]]:
