@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from headrace.spark.planning import MASTER_VARIABLE
 from headrace.spark.versions import HAS_DATA_SOURCES
 
 
@@ -26,8 +27,11 @@ def register(spark: Any) -> None:
     if _is_connect(spark):
         # Its server has the JVM and the path; to register again replaces.
         spark.dataSource.register(KinesisDataSource)
-    elif not _knows(spark, KinesisDataSource.name()):
-        _show_the_planner_where_this_is(spark.sparkContext.environment)
+        return
+    environment = spark.sparkContext.environment
+    environment[MASTER_VARIABLE] = spark.sparkContext.master
+    if not _knows(spark, KinesisDataSource.name()):
+        _show_the_planner_where_this_is(environment)
         spark.dataSource.register(KinesisDataSource)
 
 
