@@ -25,8 +25,8 @@ from rich.table import Table
 from scripts.memory_soak_load import Cloud, Load
 
 MOST_MB_AN_HOUR = 10.0
-# In a run of an hour, the first ten minutes.
-WARM_UP_SHARE = 1 / 6
+# In a run of less than 20 minutes, its half.
+WARM_UP_S = 600.0
 SAMPLES = 240
 FILL_FROM_MINUTES = 10
 Z_95 = 1.959964
@@ -76,9 +76,14 @@ class Report:
     data_mb: float
 
     @property
+    def warm_up_s(self) -> float:
+        """How long the warm-up is."""
+        return min(WARM_UP_S, self.samples[-1][0] / 2)
+
+    @property
     def settled(self) -> list[tuple[float, float]]:
         """The samples after the warm-up."""
-        start_s = self.samples[-1][0] * WARM_UP_SHARE
+        start_s = self.warm_up_s
         return [sample for sample in self.samples if sample[0] >= start_s]
 
     @property
@@ -133,7 +138,8 @@ def main(minutes: float, seed: int) -> None:
     found = report.trend
     console.print(
         f"memory: {report.samples[0][1]:.0f} MB at first, {report.samples[-1][1]:.0f} MB at last;"
-        f" after the first sixth {found.slope:+.1f} MB an hour (95 %: {found.low:+.1f} to {found.high:+.1f});"
+        f" after {report.warm_up_s / 60:.1f} minutes {found.slope:+.1f} MB an hour"
+        f" (95 %: {found.low:+.1f} to {found.high:+.1f});"
         f" data directory {report.data_mb:.1f} MB"
     )
     if found.rises:

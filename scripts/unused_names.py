@@ -40,6 +40,7 @@ CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 # Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
     "answer": "headrace.core.evaluation.child",
+    "feed": "python -c",
     "DECLARED": "headrace.services.cloudformation.resources.types",
     "READINGS": "headrace.services.cloudformation.resources.types",
     "TYPES": "headrace.services.cloudformation.resources",
@@ -51,6 +52,7 @@ LOOKED_UP = {
     "_load_file": "botocore",
     "get_remaining_time_in_millis": "functions",
     "handler": "Lambda",
+    "try_bundle": "jsii",
     "main": "python -c, and the console scripts of pyproject.toml",
     "collect_ignore": "pytest",
     "pytestmark": "pytest",

@@ -19,6 +19,7 @@ from headrace.cli.put import put
 from headrace.cli.redrive import redrive
 from headrace.cli.replay import replay
 from headrace.cli.run import up
+from headrace.cli.shards import shards
 from headrace.cli.spark import spark
 from headrace.cli.submit import submit
 from headrace.cli.tail import tail
@@ -91,6 +92,7 @@ for command in (
     submit,
     history,
     spark,
+    shards,
     lint,
 ):
     headrace.add_command(command)

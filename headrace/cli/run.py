@@ -301,7 +301,7 @@ def _serve(config: Config, asked: StopSignals, access: Access | None) -> None:
     from headrace.aws.signatures.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
-    from headrace.store.memory import tune_garbage_collector
+    from headrace.store.memory import FreedMemory, tune_garbage_collector
 
     try:
         bound = bind(config.host, config.port)
@@ -325,6 +325,7 @@ def _serve(config: Config, asked: StopSignals, access: Access | None) -> None:
         server = server_for(cloud)
         with explained(config.data_dir):
             cloud.start(on_warm=tune_garbage_collector)
+            cloud.supervisor.start(FreedMemory())
             await server.start(bound)
             write_run_file(config)
         without = await _wait_until_loaded(cloud, stop)

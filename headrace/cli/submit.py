@@ -297,7 +297,14 @@ def _new_cluster(emr: Any, log_uri: str) -> str:
         # The AWS CLI checks for it before it makes a step of Type=Spark.
         ReleaseLabel=DEFAULT_LABEL,
         Applications=[{"Name": "Spark"}],
-        Instances={"KeepJobFlowAliveWhenNoSteps": True},
+        # The names of `aws emr create-default-roles`.
+        ServiceRole="EMR_DefaultRole",
+        JobFlowRole="EMR_EC2_DefaultRole",
+        Instances={
+            "MasterInstanceType": "m5.xlarge",
+            "InstanceCount": 1,
+            "KeepJobFlowAliveWhenNoSteps": True,
+        },
     )
     click.echo(f"made the cluster {made['JobFlowId']}", err=True)
     return str(made["JobFlowId"])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.client.receipts import PutError as PutError
     from headrace.client.receipts import Receipt as Receipt
     from headrace.client.records import Record as Record
+    from headrace.client.salting import Salt as Salt
 
 _HOME = {
     "AsyncProducer": "async_producer",
@@ -43,6 +44,7 @@ _HOME = {
     "PutsFailed": "producer_metrics",
     "Receipt": "receipts",
     "Record": "records",
+    "Salt": "salting",
     "run": "processing",
 }
 

@@ -33,6 +33,7 @@ from headrace.moto.patches import (
 from headrace.moto.patching import Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
+from headrace.services.apigateway import quick_create
 from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
 from headrace.services.cloudwatch import alarm_actions
 from headrace.services.cloudwatch import patches as cloudwatch_patches
@@ -77,8 +78,12 @@ PATCHES = Patches(
         ],
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
         "moto.apigateway.utils": [patch_api_documents],
-        "moto.apigatewayv2.models": [patch_yaml],
-        "moto.apigatewayv2.responses": [allow_stage_updates, allow_imports],
+        "moto.apigatewayv2.models": [patch_yaml, quick_create.show_managed],
+        "moto.apigatewayv2.responses": [
+            allow_stage_updates,
+            allow_imports,
+            quick_create.patch_responses,
+        ],
         "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],

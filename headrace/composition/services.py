@@ -105,6 +105,8 @@ class Services:
             self.lambda_,
             self.redshift_serverless,
             self.firehose,
+            # Firehose's engine carries their deliveries out.
+            self.kinesis.channels,
             self.redshift_data,
             self.emr,
             self.emr_serverless,
@@ -149,6 +151,8 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         faults=base.gateway.faults,
         keys=memory,
         has_principal=memory.has_principal,
+        logs=base.logs,
+        guard=decisions,
     )
     streams = StreamRouter({"kinesis": kinesis.reader, "dynamodb": base.moto.table_streams})
     queues = Queues(base.gateway, memory.queue_is_empty)
@@ -175,6 +179,7 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         search=search,
         warehouses=warehouses,
     )
+    kinesis.channels.connect(firehose.orders)
     secret_of = any_secret if base.keys is None else base.keys.secret_for
     roles = _Roles(
         credentials=RoleCredentials(base.sessions, base.gateway, base.clock, secret_of),
@@ -287,6 +292,7 @@ def _build_warehouses(base: Foundation, objects: S3Objects) -> WarehouseHome:
         control=base.gateway,
         objects=objects,
         supervisor=base.supervisor,
+        tls=base.tls.context,
         real_url=base.config.redshift_url,
     )
 

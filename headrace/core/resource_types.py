@@ -72,6 +72,12 @@ class ResourceTypes(Protocol):
         """Make a resource; also raises ResourceCancelled."""
         ...
 
+    def read(
+        self, place: ResourcePlace, kind: str, identifier: str, known: KnownResource | None
+    ) -> KnownResource | None:
+        """Return a resource as its service has it now; None: it does not exist, or nobody can tell."""
+        ...
+
     def update(
         self, place: ResourcePlace, kind: str, before: KnownResource, properties: Mapping[str, Any]
     ) -> KnownResource:

@@ -103,28 +103,41 @@ class Fetcher:
         self.caught_up = False
         self.behind_ms: int | None = None
 
-    def fill(self, begin: int, end: float, now_ms: Callable[[], int] | None = None) -> None:
+    def fill(
+        self,
+        begin: int,
+        end: float,
+        now_ms: Callable[[], int] | None = None,
+        *,
+        waits: bool = False,
+    ) -> bool:
         """Read until the spool extends from record `begin` to `end` or later, or the shard has no more records.
 
         While the spool has records, wait for the shard's allowance no longer than the options allow. With `now_ms`,
         stop at records that arrived later, so that a fast producer does not delay the batch forever.
+
+        Return False if the shard was not asked, because a read has met its end within the fetch interval; with `waits`,
+        wait for that interval and ask.
         """
         most_bytes = self._options.max_bytes_per_shard
         may_wait_s = self._may_wait_s()
         while not self.ended and not self.done and self.spool.end < end:
             if most_bytes is not None and self.spool.bytes_after(begin) > most_bytes:
-                return
-            if time.monotonic() < self._idle_until_s:
-                return
+                return True
+            idle_s = self._idle_until_s - time.monotonic()
+            if idle_s > 0:
+                if not waits:
+                    return False
+                time.sleep(idle_s)
             wait_s = self._pace.wait_s(time.monotonic())
             if wait_s > may_wait_s and self.spool.end > begin:
-                return
+                return True
             may_wait_s -= wait_s
             time.sleep(wait_s)
             page = self._next_page()
             self._keep(page)
             if self.done:
-                return
+                return True
             self._iterator = page.next_iterator
             self.behind_ms = page.millis_behind_latest
             self.caught_up = page.millis_behind_latest == 0
@@ -133,10 +146,11 @@ class Fetcher:
             elif self.caught_up:
                 self.done = self._until_ms is not None
                 self._idle_until_s = time.monotonic() + self._options.fetch_interval_ms / 1000
-                return
+                return True
             elif now_ms is not None and page.last is not None and page.last[1] > now_ms():
                 self.caught_up = True
-                return
+                return True
+        return True
 
     def _may_wait_s(self) -> float:
         """Return how long a micro-batch with records may be delayed for more."""

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import Any, cast
 
 from headrace.spark.fetcher import Fetcher, StreamCalls, wall_s
@@ -214,11 +215,16 @@ class Planner:
         want = min((limit for limit in limits if limit is not None), default=math.inf)
         running = [not fetcher.ended for fetcher in fetchers]
 
-        def fill(fetcher: Fetcher) -> None:
+        def fill(fetcher: Fetcher, waits: bool = False) -> bool:
             begin = base.count(fetcher.shard_id)
-            fetcher.fill(begin, begin + want, now_ms)
+            return fetcher.fill(begin, begin + want, now_ms, waits=waits)
 
-        list(self._threads.map(fill, fetchers))
+        asked = list(self._threads.map(fill, fetchers))
+        if not any(f.ended or f.spool.end > base.count(f.shard_id) for f in fetchers):
+            # Spark takes an empty answer as proof that nothing is left (`processAllAvailable`), so each shard is asked
+            # for it, however short the last read is ago.
+            idle = [fetcher for fetcher, was_asked in zip(fetchers, asked) if not was_asked]
+            list(self._threads.map(fill, idle, repeat(True)))
         if any(was_running and fetcher.ended for was_running, fetcher in zip(running, fetchers)):
             # Its children may be newer than the last listing.
             self._listed_s = None

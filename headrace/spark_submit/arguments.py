@@ -9,6 +9,14 @@ from headrace.spark_submit.errors import JobRefused
 
 # The options of spark-submit without a value; all others have one.
 _SWITCHES = frozenset({"--verbose", "-v", "--supervise", "--load-spark-defaults"})
+# The properties that name files as an option does: Spark's own, which the option overrides, and YARN's, which adds
+# (SparkSubmitArguments and SparkSubmit).
+_FILE_PROPERTIES = {
+    "--files": ("spark.files", "spark.yarn.dist.files"),
+    "--archives": ("spark.archives", "spark.yarn.dist.archives"),
+    "--jars": ("spark.jars", "spark.yarn.dist.jars"),
+    "--py-files": ("spark.submit.pyFiles", "spark.yarn.dist.pyFiles"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,39 @@ def parse_submission(arguments: Sequence[str]) -> Submission:
 def option_values(submission: Submission, *names: str) -> list[str]:
     """Return the values of an option, given by all its names, in order."""
     return [value for name, value in submission.options if name in names and value is not None]
+
+
+def file_items(submission: Submission, option: str) -> list[str]:
+    """Return the files of `--files`, `--archives`, `--jars` or `--py-files`; the last of several options counts."""
+    return [item for value in option_values(submission, option)[-1:] for item in _split(value)]
+
+
+def with_file_options(
+    submission: Submission, defaults: Mapping[str, str], *, yarn: bool
+) -> Submission:
+    """Return a submission whose options name all files that properties name too; `yarn`: also YARN's properties."""
+    properties = properties_of(submission, defaults)
+    options = [option for option in submission.options if option[0] not in _FILE_PROPERTIES]
+    for option, (own, of_yarn) in _FILE_PROPERTIES.items():
+        items = file_items(submission, option) or _split(properties.get(own, ""))
+        items += _split(properties.get(of_yarn, "")) if yarn else []
+        if items:
+            options.append((option, ",".join(items)))
+    return Submission(options, submission.application, submission.arguments)
+
+
+def expanded_by_yarn(submission: Submission) -> Submission:
+    """Return a submission with the arguments that a driver in a YARN container gets.
+
+    YARN expands its own `{{NAME}}` in a container's command on Linux, in the application's arguments too (observed:
+    Yelp/mrjob #2070; Hadoop's ContainerLaunch.expandEnvironment): so nested JSON loses its last braces.
+    """
+    arguments = [a.replace("{{", "$").replace("}}", "") for a in submission.arguments]
+    return Submission(submission.options, submission.application, arguments)
+
+
+def _split(value: str) -> list[str]:
+    return [item.strip() for item in value.split(",") if item.strip()]
 
 
 def properties_of(submission: Submission, defaults: Mapping[str, str]) -> dict[str, str]:

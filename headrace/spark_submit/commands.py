@@ -17,6 +17,7 @@ from headrace.spark_submit import connector
 from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
+from headrace.spark_submit.containers import driver_environment, place_files
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.local_files import local_copy, local_submission
 from headrace.spark_submit.spark_versions import SparkTraits
@@ -26,7 +27,7 @@ from headrace.spark_submit.utf8 import require_utf8
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
-_REPLACED = frozenset({"--master", "--deploy-mode"})
+REPLACED = frozenset({"--master", "--deploy-mode"})
 
 
 def spark_command(
@@ -38,6 +39,8 @@ def spark_command(
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
     exported: Mapping[str, str] | None = None,
+    in_container: bool = False,
+    hdfs: Path | None = None,
 ) -> tuple[list[str], dict[str, str], JobSpark]:
     """Return this machine's `spark-submit` command, its environment variables, and `spark` with the job's additions.
 
@@ -49,29 +52,45 @@ def spark_command(
         defaults: the classification `spark-defaults`; it overrides headrace's settings.
         logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
         exported: the variables that `spark-env` exports, or None.
+        in_container: whether the driver runs in a YARN container, as in cluster mode.
+        hdfs: the folder of `hdfs:///`; None without one.
 
     Raises:
         JobRefused: a file cannot be fetched, or the image has no such Python.
     """
+    work = folder / "work"
     buckets = context.objects.buckets()
     require_utf8(os.environ, folder, spark.home, *buckets.values())
     properties = spark_properties(
-        buckets=buckets, cores=context.cores, spark=spark.traits, file_system=context.file_system
+        buckets=buckets,
+        cores=context.cores,
+        spark=spark.traits,
+        file_system=context.file_system,
+        hdfs=hdfs,
     )
     submission = write_configuration(
         submission, folder, spark, properties, defaults=defaults, logging=logging
     )
     given_properties = properties_of(submission, defaults)
 
-    local = functools.partial(local_copy, context.objects, folder / "work")
-    submission = local_submission(submission, local)
+    local = functools.partial(local_copy, context.objects, work)
+    # Not into the working directory, where the unpacked archive may have the file's name.
+    archive = functools.partial(local_copy, context.objects, folder / "archives")
+    submission = local_submission(submission, local, archive)
     if spark.environment is not None and connector.names_connector(submission, given_properties):
-        has_it = spark.traits.minor >= connector.OLDEST_SPARK
+        has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
-    options = spark_arguments(connector.without_jar(submission), spark.traits)
-    arguments = [str(spark.home / "bin" / "spark-submit"), *options]
+    for_spark = place_files(connector.without_jar(submission), work)
+    arguments = [
+        str(spark.home / "bin" / "spark-submit"),
+        *spark_arguments(for_spark, spark.traits),
+    ]
     environment = _spark_environment(spark, folder, exported or {})
+    if in_container:
+        environment |= driver_environment(
+            submission, defaults, work, {**(exported or {}), **environment}
+        )
     if context.file_system:
         # Not `spark.driver.extraClassPath`, which jobs set themselves.
         environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
@@ -86,7 +105,7 @@ def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:
         # Otherwise Spark would not read the file with headrace's settings, which map `s3://` to this cloud.
         arguments.append("--load-spark-defaults")
     for name, value in submission.options:
-        if name not in _REPLACED:
+        if name not in REPLACED:
             arguments += [name] if value is None else [name, value]
     return [*arguments, submission.application, *submission.arguments]
 
@@ -116,8 +135,11 @@ def _spark_environment(
         named = python_settings({}, exported).items()
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:
-            packages = connector.packages_folder(spark.environment.python)
-            folders = (connector.stand_in(spark.traits.minor), packages)
+            folders = (
+                connector.stand_in(spark.traits.minor),
+                connector.source_folder(folder),
+                connector.packages_folder(spark.environment),
+            )
             environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.errors import JobRefused
@@ -18,6 +19,11 @@ _JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+
+_OVERLOAD = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+_MOUNT = "fs.viewfs.mounttable.{}.linkFallback"
+# No bucket has capital letters.
+_HDFS_MOUNTS = "HDFS"
 
 _LOG4J2 = """\
 rootLogger.level = warn
@@ -116,18 +122,23 @@ def build_logging_file(spark: SparkTraits) -> tuple[str, str]:
 
 
 def spark_properties(
-    *, buckets: Mapping[str, Path], cores: int, spark: SparkTraits, file_system: str = ""
+    *,
+    buckets: Mapping[str, Path],
+    cores: int,
+    spark: SparkTraits,
+    file_system: str = "",
+    hdfs: Path | None = None,
 ) -> dict[str, str]:
-    """Return the settings that map `s3://` to this cloud's files, and settings for a small machine.
+    """Return the settings that map `s3://` and `hdfs:///` to files, and settings for a small machine.
 
-    A step cannot see a bucket that is created after it has begun, because that is not in `buckets`. `file_system` is
-    the class for `s3://`, a subclass of Hadoop's ViewFileSystem; empty for Hadoop's own class.
+    `file_system` is the class for `s3://`, a subclass of Hadoop's ViewFileSystem, which also finds buckets that are
+    created after the job has begun; empty for Hadoop's own class. `hdfs` is the folder of `hdfs:///`; None without one.
     """
-    overload = file_system or "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
-    properties = {
-        "spark.hadoop.fs.s3.impl": overload,
-        "spark.hadoop.fs.s3a.impl": overload,
-        "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    return {
+        **{
+            f"spark.hadoop.{name}": value
+            for name, value in _file_systems(buckets, file_system, hdfs).items()
+        },
         "spark.sql.streaming.checkpointFileManagerClass": spark.checkpoint_manager,
         "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
         "spark.driver.bindAddress": "127.0.0.1",
@@ -137,10 +148,50 @@ def spark_properties(
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
+
+
+def _file_systems(
+    buckets: Mapping[str, Path], file_system: str, hdfs: Path | None
+) -> dict[str, str]:
+    """Return Hadoop's settings that map `s3://` and `hdfs:///` to files."""
+    properties = dict.fromkeys(
+        (f"fs.{scheme}.impl" for scheme in ("s3", "s3a", "s3n")), file_system or _OVERLOAD
+    )
+    properties["fs.viewfs.overload.scheme.target.file.impl"] = (
+        "org.apache.hadoop.fs.RawLocalFileSystem"
+    )
     for bucket, folder in buckets.items():
-        uri = "file://" + quote(str(folder.absolute()))
-        properties[f"spark.hadoop.fs.viewfs.mounttable.{bucket}.linkFallback"] = uri
+        properties[_MOUNT.format(bucket)] = _uri(folder)
+        # For the buckets of later.
+        properties["headrace.s3.folder"] = _uri(folder.parent)
+    if hdfs is not None:
+        properties["fs.hdfs.impl"] = file_system or _OVERLOAD
+        # A URI without a host is looked up in this mount table.
+        properties["fs.viewfs.mounttable.default.name.key"] = _HDFS_MOUNTS
+        properties[_MOUNT.format(_HDFS_MOUNTS)] = _uri(hdfs)
     return properties
+
+
+def hadoop_site(
+    buckets: Mapping[str, Path],
+    file_system: str,
+    hdfs: Path | None,
+    *,
+    is_default: bool = False,
+) -> str:
+    """Return a Hadoop configuration file; with `is_default`, paths without a scheme are in HDFS."""
+    properties = _file_systems(buckets, file_system, hdfs)
+    if is_default:
+        properties["fs.defaultFS"] = "hdfs:///"
+    lines = [
+        f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
+        for key, value in properties.items()
+    ]
+    return "\n".join(["<configuration>", *lines, "</configuration>", ""])
+
+
+def _uri(folder: Path) -> str:
+    return "file://" + quote(str(folder.absolute()))
 
 
 def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> str:

@@ -1,9 +1,10 @@
 """Provides headrace's replacement for `aws-kinesis`, the Spark connector in EMR's image, to jobs that name it.
 
-The replacement is `headrace.spark` under the connector's name. From Spark 3.5 on, it is on the path of jobs that name
-the connector (by its jar, or by `aws-kinesis` in their arguments or their file). Spark needs PyArrow to load a data
-source written in Python, so PyArrow and boto3 are on that job's path too, although EMR's image may lack them; the job's
-log says so. On Spark 3.5 it works only in Python jobs, when they read or write a stream.
+The replacement is `headrace.spark` under the connector's name. On releases whose image has the connector, it is on the
+path of jobs that name it (by its jar, or by `aws-kinesis` in their arguments, their file or their `--py-files`). Spark
+needs PyArrow to load a data source written in Python, so PyArrow and boto3 are on that job's path too, although EMR's
+image may lack them; the job's log says so. They fit the NumPy and the Python of the release's environment. On Spark 3.5
+the replacement works only in Python jobs, when they read or write a stream.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from __future__ import annotations
 import ast
 import importlib.util
 import logging
+import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import headrace
-from headrace.core.minor_versions import Minor, format_minor
+from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.arguments import Submission, option_values
-from headrace.spark_submit.environments import cache_folder, locked
+from headrace.spark_submit.environments import Environment, cache_folder, locked
 from headrace.spark_submit.errors import JobRefused
 
 log = logging.getLogger(__name__)
@@ -30,19 +33,21 @@ FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
 _NAME = "aws-kinesis"
 _LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
 _PACKAGES = ("pyarrow", "boto3")
+# PySpark 3 needs NumPy 1, and PyArrow 26 refuses it (observed).
+_PACKAGES_OF_SPARK_3 = ("pyarrow<26", "boto3")
 # The dependencies of boto3, and the folders beside compiled packages.
 _FILES = (
     *_PACKAGES, "pyarrow.libs", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3",
 )  # fmt: skip
 _SPARK = Path(headrace.__file__).parent / "spark"
 # Spark 3.5 has no Python data sources, so headrace patches PySpark in the job's process.
-OLDEST_SPARK, _FIRST_WITH_SOURCES = (3, 5), (4, 0)
+_FIRST_WITH_SOURCES = (4, 0)
 
 NOTE = (
     "the job names EMR's connector aws-kinesis: headrace.spark answers for it, and it, PyArrow and boto3 are on the "
     "job's path for that; on EMR they need not be there, and a job that imports them itself must bring them"
 )
-NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, and nothing answers for it here on a Spark before 3.5"
+NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, which EMR's images have from emr-7.1.0 on: Spark fails"
 
 
 def stand_in(spark: Minor) -> Path:
@@ -51,15 +56,31 @@ def stand_in(spark: Minor) -> Path:
 
 
 def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
-    """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its file."""
+    """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its modules.
+
+    Its modules are its file and its `--py-files`, which are local files.
+    """
     if any(_is_its_jar(jar) for jar in _jars(submission, properties)):
         return True
     if any(_NAME in argument for argument in submission.arguments):
         return True
-    file = Path(submission.application)
-    if file.suffix != ".py" or not file.is_file() or file.stat().st_size > _LONGEST_SOURCE_BYTES:
-        return False
-    return _says_so(file.read_bytes())
+    others = [*option_values(submission, "--py-files"), properties.get("spark.submit.pyFiles", "")]
+    files = [submission.application, *(name for value in others for name in value.split(","))]
+    return any(_says_so(source) for file in files for source in _sources(Path(file)))
+
+
+def _sources(file: Path) -> Iterator[bytes]:
+    """Return the modules in a .py file, or in a .zip or .egg."""
+    if not file.is_file():
+        return
+    if file.suffix == ".py":
+        if file.stat().st_size <= _LONGEST_SOURCE_BYTES:
+            yield file.read_bytes()
+    elif zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for entry in archive.infolist():
+                if entry.filename.endswith(".py") and entry.file_size <= _LONGEST_SOURCE_BYTES:
+                    yield archive.read(entry)
 
 
 def _says_so(source: bytes) -> bool:
@@ -106,51 +127,92 @@ def _others(jars: str) -> str:
     return ",".join(jar for jar in jars.split(",") if not _is_its_jar(jar))
 
 
-def packages_folder(python: Minor) -> Path:
-    """Return the folder of the replacement's packages, whether it exists or not."""
-    return cache_folder() / f"connector-py{format_minor(python)}"
+def source_folder(job: Path) -> Path:
+    """Return a folder for the PYTHONPATH of the job in `job`: it has `headrace.spark`, nothing else of headrace."""
+    folder = job / "source"
+    package = folder / "headrace"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    if not (package / "spark").is_symlink():
+        (package / "spark").symlink_to(_SPARK)
+    return folder
 
 
-def is_made(python: Minor) -> bool:
-    """Return whether the replacement's packages are complete and of this headrace's version."""
-    folder = packages_folder(python)
-    spark = folder / "headrace" / "spark"
-    return spark.is_symlink() and spark.resolve() == _SPARK and (folder / _PACKAGES[0]).exists()
+def packages_folder(environment: Environment) -> Path:
+    """Return the folder of the packages that the source needs, whether it exists or not."""
+    spark, python = format_minor(minor_of(environment.spark)), format_minor(environment.python)
+    return cache_folder() / f"connector-{spark}-py{python}"
 
 
-def make_packages(python: Minor) -> None:
-    """Create the replacement's packages: links to headrace's own, else pip's for this Python. Raises JobRefused."""
-    folder = packages_folder(python)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+def is_made(environment: Environment) -> bool:
+    """Return whether those packages are complete."""
+    folder = packages_folder(environment)
+    return all((folder / name).exists() for name in _PACKAGES)
+
+
+def make_packages(environment: Environment) -> None:
+    """Create the packages for a complete environment. Raises JobRefused.
+
+    They are links to headrace's own if those run there, else pip's for its Python and NumPy.
+    """
+    folder = packages_folder(environment)
     with locked(folder, log.info):
-        if is_made(python):
+        if is_made(environment):
             return
         part = folder.with_name(f".{folder.name}.part")
         for left in (folder, part):
             shutil.rmtree(left, ignore_errors=True)
-        (part / "headrace").mkdir(parents=True)
-        (part / "headrace" / "__init__.py").touch()
-        (part / "headrace" / "spark").symlink_to(_SPARK)
-        own = list(_own_packages(python))
-        for path in own:
+        part.mkdir()
+        for path in _own_packages(environment.python):
             (part / path.name).symlink_to(path)
-        if not own:
-            _install(part, python)
+        if _problem(part, environment) is not None:
+            shutil.rmtree(part)
+            part.mkdir()
+            _install(part, environment)
+            problem = _problem(part, environment)
+            if problem is not None:
+                raise JobRefused(f"What stands in for EMR's connector does not run: {problem}")
         part.rename(folder)
 
 
-def _install(folder: Path, python: Minor) -> None:
-    done = subprocess.run(
+def _install(folder: Path, environment: Environment) -> None:
+    # The pip of the environment's own Python: with `--python-version`, pip heeds a package's Requires-Python only
+    # where its index repeats it.
+    pip = folder / ".pip"
+    packages = (
+        _PACKAGES if minor_of(environment.spark) >= _FIRST_WITH_SOURCES else _PACKAGES_OF_SPARK_3
+    )
+    for command in (
+        [str(environment.interpreter), "-m", "venv", str(pip)],
         [
-            sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-            "--no-input", "--target", str(folder), "--python-version", format_minor(python),
-            "--only-binary", ":all:", *_PACKAGES,
+            str(pip / "bin" / "python"), "-m", "pip", "install", "--quiet",
+            "--disable-pip-version-check", "--no-input", "--target", str(folder),
+            "--only-binary", ":all:", *packages,
         ],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    ):  # fmt: skip
+        problem = _run(command)
+        if problem is not None:
+            raise JobRefused(f"What stands in for EMR's connector cannot be installed: {problem}")
+    shutil.rmtree(pip)
+
+
+def _problem(folder: Path, environment: Environment) -> str | None:
+    """Return why the packages in a folder cannot be imported beside the environment's own; None if they can."""
+    names = ", ".join(_PACKAGES)
+    program = f"import sys; sys.path.insert(0, sys.argv[1]); import {names}"
+    return _run([str(environment.interpreter), "-c", program, str(folder)])
+
+
+def _run(command: list[str]) -> str | None:
+    """Run a command; return the last line of a failed one's output."""
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
+        env={name: v for name, v in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")},
     )  # fmt: skip
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
-        raise JobRefused(f"What stands in for EMR's connector cannot be installed: {last}")
+    if done.returncode == 0:
+        return None
+    printed = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    return printed[-1] if printed else "it printed nothing"
 
 
 def _own_packages(python: Minor) -> Iterator[Path]:

@@ -1,17 +1,18 @@
-"""Prepares a driver's working directory as in YARN or EMR Serverless: files, unpacked archives, environment.
+"""Prepares a job's working directory as in YARN or EMR Serverless: files, unpacked archives, the driver's environment.
 
 In the working directory, files are links and archives are folders, with the name after `#` or else the file's name
-(Spark, "Running Spark on YARN"). Spark itself unpacks an archive without a name after `#`.
+(Spark, "Running Spark on YARN"). The driver and the tasks share it, so a driver in client mode sees what on a cluster
+only its executors see.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from headrace.spark_submit.arguments import Submission, option_values, properties_of
+from headrace.spark_submit.arguments import Submission, file_items, properties_of
 from headrace.spark_submit.errors import JobRefused
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."
@@ -20,21 +21,51 @@ _MODULES = "__pyfiles__"
 _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
-def fill_container(
+def place_files(submission: Submission, work: Path) -> Submission:
+    """Put the files and the unpacked archives of a submission with local paths into `work`, under their names.
+
+    Return the submission for Spark: each file under its name in `work`, because Spark's local mode knows no names after
+    `#`, and without the archives, which it would unpack again, to a place where no job looks. Raises JobRefused.
+    """
+    options: list[tuple[str, str | None]] = []
+    for option, value in submission.options:
+        if option == "--archives":
+            for item in file_items(submission, option):
+                source, name = _source(item)
+                _unpack(item, source, work / name)
+            continue
+        if option == "--files":
+            value = ",".join(_place(item, work) for item in file_items(submission, option))
+        options.append((option, value))
+    return Submission(options, submission.application, submission.arguments)
+
+
+def _place(item: str, work: Path) -> str:
+    source, name = _source(item)
+    target = work / name
+    if source.name == name and source != target:
+        _link(source, target)
+    elif source != target:
+        _require(source)
+        target.unlink(missing_ok=True)
+        # Spark gives a link its target's name.
+        try:
+            target.hardlink_to(source)
+        except OSError:
+            shutil.copyfile(source, target)
+    return str(target)
+
+
+def driver_environment(
     submission: Submission,
     defaults: Mapping[str, str],
     work: Path,
     environment: Mapping[str, str],
 ) -> dict[str, str]:
-    """Prepare `work`, which has the files from S3; return the additional environment variables. Raises JobRefused."""
-    for item in _items(submission, "--files"):
-        source, name = _source(item, work)
-        if name != source.name or source.parent != work:
-            _link(source, work / name)
-    for item in _items(submission, "--archives"):
-        source, name = _source(item, work)
-        if name != source.name:
-            _unpack(item, source, work / name)
+    """Return the additional variables of a driver in a container, for a submission with local paths.
+
+    Raises JobRefused.
+    """
     properties = properties_of(submission, defaults)
     added = {
         name.removeprefix(_ENVIRONMENT): value
@@ -56,33 +87,14 @@ def fill_container(
     return added
 
 
-def without_unpacked(submission: Submission, arguments: Sequence[str]) -> list[str]:
-    """Return spark-submit's `arguments` without the archives that `fill_container` unpacked.
-
-    Spark would unpack them a second time, to a place where no job looks.
-    """
-    found: list[str] = []
-    left = len(option_values(submission, "--archives"))
-    words = iter(arguments)
-    for word in words:
-        if word != "--archives" or not left:
-            found.append(word)
-            continue
-        left -= 1
-        # Spark itself unpacks an archive without a name after `#`.
-        kept = ",".join(item for item in next(words).split(",") if "#" not in item)
-        found += [word, kept] if kept else []
-    return found
-
-
 def _python_files(submission: Submission, work: Path) -> list[str]:
     """Return PYTHONPATH's entries for `--py-files`, as YARN's client does: archives, and a folder of modules.
 
     Spark itself gives them to the driver's Python and to tasks, but not to the workers that plan a Python data source.
     """
     found: list[str] = []
-    for item in _items(submission, "--py-files"):
-        source, name = _source(item, work)
+    for item in file_items(submission, "--py-files"):
+        source, name = _source(item)
         if name.endswith(".py"):
             folder = work / _MODULES
             folder.mkdir(exist_ok=True)
@@ -93,46 +105,10 @@ def _python_files(submission: Submission, work: Path) -> list[str]:
     return found
 
 
-def unpack_archives(
-    submission: Submission,
-    properties: Mapping[str, str],
-    work: Path,
-    fetched: Callable[[str], Path],
-) -> None:
-    """Unpack `--archives` and `spark.archives` that have a name after `#` into `work`. Raises JobRefused.
-
-    Args:
-        submission: the job's submission.
-        properties: the job's Spark properties.
-        work: the driver's working directory, which already has the files of `--archives`.
-        fetched: copies the object of an S3 URI into `work`.
-    """
-    named = _items(submission, "--archives")
-    for item in named or [i for i in properties.get("spark.archives", "").split(",") if i]:
-        uri, _, _ = item.partition("#")
-        if uri.startswith(("s3://", "s3a://", "s3n://")) and not named:
-            fetched(uri)
-        source, name = _source(item, work)
-        if name != source.name:
-            _unpack(item, source, work / name)
-
-
-def _items(submission: Submission, option: str) -> list[str]:
-    return [
-        item
-        for value in option_values(submission, option)[-1:]
-        for item in value.split(",")
-        if item
-    ]
-
-
-def _source(item: str, work: Path) -> tuple[Path, str]:
+def _source(item: str) -> tuple[Path, str]:
     """Return the local path of `uri#name`, and its name in the container."""
     uri, _, alias = item.partition("#")
-    if uri.startswith(("s3://", "s3a://", "s3n://")):
-        path = work / uri.rpartition("/")[2]
-    else:
-        path = Path(uri.removeprefix("file://")).absolute()
+    path = Path(uri.removeprefix("file://")).absolute()
     name = alias or path.name
     if name in ("", ".", "..") or "/" in name:
         raise JobRefused(f"{item} has no name that a file in a container can have.")
@@ -140,10 +116,14 @@ def _source(item: str, work: Path) -> tuple[Path, str]:
 
 
 def _link(source: Path, target: Path) -> None:
-    if not source.exists():
-        raise JobRefused(f"File {source} does not exist.")
+    _require(source)
     target.unlink(missing_ok=True)
     target.symlink_to(source)
+
+
+def _require(source: Path) -> None:
+    if not source.exists():
+        raise JobRefused(f"File {source} does not exist.")
 
 
 def _unpack(item: str, archive: Path, target: Path) -> None:

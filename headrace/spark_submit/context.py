@@ -49,6 +49,6 @@ class JobContext:
     def as_role(self, account: str, role: str, session: str) -> JobContext:
         """Return the context of a job with this role, whose accesses to S3 are checked."""
         if not role or self.access.mode == "off":
-            return self
+            return replace(self, access=AnyAccess(), file_system=FILE_SYSTEM)
         objects = RoleObjects(self.objects, self.access, account, role, session)
         return replace(self, objects=objects, file_system=FILE_SYSTEM)

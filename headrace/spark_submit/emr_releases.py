@@ -77,6 +77,11 @@ class Release:
         """Major and minor version: `(3, 5)`."""
         return minor_of(self.spark_version)
 
+    @property
+    def has_kinesis_connector(self) -> bool:
+        """Whether the image has the connector aws-kinesis (documented: emr-spark-structured-streaming-kinesis.html)."""
+        return _version(self.label) >= (False, 7, 1, 0)
+
 
 def release_of(label: str, service: str | None = None) -> Release:
     """Return the release of a label, of `service` (`emr`, `emr-serverless`) if one is given. Raises UnknownRelease."""

@@ -18,6 +18,13 @@ def make_folders(folder: Path) -> Path:
     return work
 
 
+def make_hdfs(cluster: Path) -> Path:
+    """Create the folder of a cluster's `hdfs:///`, with the folders that EMR's has; return it."""
+    for name in ("tmp", "user/hadoop"):
+        (cluster / "hdfs" / name).mkdir(parents=True, exist_ok=True)
+    return cluster / "hdfs"
+
+
 def job_environment(
     context: JobContext,
     folder: Path,

@@ -13,14 +13,16 @@ from headrace.spark_submit.errors import JobRefused
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
 
-def local_submission(submission: Submission, local: Callable[[str], str]) -> Submission:
-    """Return a submission with local paths; `local` fetches a URI and returns its path."""
-    options = [
-        (name, ",".join(local(item) for item in value.split(",") if item))
-        if name in _FILE_LISTS and value is not None
-        else (name, value)
-        for name, value in submission.options
-    ]
+def local_submission(
+    submission: Submission, local: Callable[[str], str], local_archive: Callable[[str], str]
+) -> Submission:
+    """Return a submission with local paths; `local` and `local_archive` fetch a URI and return its path."""
+    options: list[tuple[str, str | None]] = []
+    for name, value in submission.options:
+        if name in _FILE_LISTS and value is not None:
+            fetched = local_archive if name == "--archives" else local
+            value = ",".join(fetched(item) for item in value.split(",") if item)
+        options.append((name, value))
     return Submission(options, local(submission.application), submission.arguments)
 
 

@@ -50,7 +50,7 @@ def must_be_made(spark: JobSpark) -> bool:
     """Return whether a Spark's environment, or the connector's packages, must be created before the job can run."""
     if spark.environment is None:
         return False
-    lacks_connector = spark.connector and not connector.is_made(spark.environment.python)
+    lacks_connector = spark.connector and not connector.is_made(spark.environment)
     return lacks_connector or not spark.environment.whole
 
 
@@ -114,7 +114,7 @@ def main() -> None:
             mend=f"{build_command(label)}.",
         )
         if wants_connector:
-            connector.make_packages(version)
+            connector.make_packages(environment)
         for line in facts_of(release_of(label), environment):
             _note(Path(controller), line)
     except JobRefused as error:

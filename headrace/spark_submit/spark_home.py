@@ -15,6 +15,8 @@ from headrace.spark_submit.environments import list_complete
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import traits_of, version_at
 
+# Names another Spark for all jobs.
+HOME_VARIABLE = "HEADRACE_SPARK_HOME"
 _NOW: Minor = (4, 0)
 _VERSION_WITHIN_S = 30
 # The folders of JDKs of Linux distributions, SDKMAN and macOS, below the root.
@@ -27,7 +29,7 @@ JAVA_FOLDERS = (
 
 def find_spark_home() -> Path:
     """Return the home of the installed Spark: HEADRACE_SPARK_HOME, else the one in pyspark. Raises JobRefused."""
-    named = os.environ.get("HEADRACE_SPARK_HOME")
+    named = os.environ.get(HOME_VARIABLE)
     if named:
         if not (Path(named) / "bin" / "spark-submit").is_file():
             raise JobRefused(f"HEADRACE_SPARK_HOME ({named}) has no bin/spark-submit.")
@@ -47,7 +49,7 @@ def find_newest_spark_home() -> Path:
 
     HEADRACE_SPARK_HOME has priority; else it is the installed one, or one that was created for a label.
     """
-    here = () if os.environ.get("HEADRACE_SPARK_HOME") else list_complete()
+    here = () if os.environ.get(HOME_VARIABLE) else list_complete()
     try:
         installed = find_spark_home()
     except JobRefused:
@@ -66,7 +68,7 @@ def why_no_spark(*, installed: bool) -> str | None:
         installed: whether jobs run with the installed Spark; else with the label's, which is created when needed.
     """
     try:
-        if installed or os.environ.get("HEADRACE_SPARK_HOME"):
+        if installed or os.environ.get(HOME_VARIABLE):
             find_spark_home()
         find_java()
     except JobRefused as error:

@@ -61,6 +61,11 @@ class SparkTraits:
     has_log4j2: bool
     loads_defaults: bool
 
+    @property
+    def logging_classification(self) -> str:
+        """The classification of EMR that configures its logging."""
+        return "spark-log4j2" if self.has_log4j2 else "spark-log4j"
+
 
 @functools.cache
 def traits_of(spark: Minor) -> SparkTraits:

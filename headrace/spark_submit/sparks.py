@@ -23,7 +23,7 @@ from headrace.spark_submit.environments import (
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_home import find_spark_home, java_for
+from headrace.spark_submit.spark_home import HOME_VARIABLE, find_spark_home, java_for
 from headrace.spark_submit.spark_versions import SparkTraits, traits_of, version_at
 
 # The note on release labels in the fidelity report.
@@ -106,7 +106,7 @@ class Sparks:
     @property
     def takes_installed(self) -> bool:
         """Whether every job runs with the installed Spark, by option or because HEADRACE_SPARK_HOME is set."""
-        return self.installed or bool(os.environ.get("HEADRACE_SPARK_HOME"))
+        return self.installed or bool(os.environ.get(HOME_VARIABLE))
 
     def release_of(self, label: str | None) -> Release | None:
         """Return the release whose Spark runs a label's jobs; None for the installed Spark or an unknown label."""

@@ -77,7 +77,7 @@ class Sequence:
 
 
 # Cached: a consumer that waits at the end of a shard sends the same position again and again.
-@functools.lru_cache(maxsize=10_000)
+@functools.lru_cache(maxsize=1_000)
 def parse(text: str) -> Sequence:
     """Return a number's parts. Raises InvalidSequence."""
     if not text.isascii() or not text.isdigit() or len(text) > 129:

@@ -302,15 +302,15 @@ class InProcessEnvironment:
     @contextlib.contextmanager
     def _entered(self, request_id: str) -> Generator[None]:
         """Install this environment's modules, variables, output and log level inside the block."""
-        root = logging.getLogger()
-        level_before, handler = root.level, self._log_handler
-        output_before = sys.stdout
+        root, handler = logging.getLogger(), self._log_handler
         with (
             _RUNNING,
             self._modules.entered(),
             self._variables.entered(),
             default_session_of(self._session),
         ):
+            # Only now, because a function that ran until now had its own.
+            level_before, output_before = root.level, sys.stdout
             handler.begin(request_id)
             root.addHandler(handler)
             _set_level(root, self._root_level)

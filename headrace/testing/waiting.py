@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
 # The pages that list what waits.
-MAPPINGS, DELIVERIES, QUEUES = "lambda/mappings", "firehose", "kinesis/queues"
+MAPPINGS, DELIVERIES = "lambda/mappings", "firehose"
+QUEUES, CHANNELS = "kinesis/queues", "kinesis/channels"
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
 # How far to move a cloud's time when everything left only waits for time to pass.
@@ -90,11 +91,11 @@ def until(
 def until_drained(
     cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S, may_lose: int = 0
 ) -> None:
-    """Wait until the account's mappings, delivery streams and queues' consumers have handled all records put so far.
+    """Wait until the account's mappings, delivery streams, channels and queues have handled all records put so far.
 
-    Of mappings the enabled ones count, of queues those that somebody has received from: their records must be
-    acknowledged, or become dead letters. If the cloud's time can be moved, buffers need not reach their interval: the
-    time is moved forward. Needs headrace; on other clouds use `until`.
+    Of mappings the enabled ones count, of channels those that deliver (not FAILED), of queues those that somebody has
+    received from: their records must be acknowledged, or become dead letters. If the cloud's time can be moved, buffers
+    need not reach their interval: the time is moved forward. Needs headrace; on other clouds use `until`.
 
     Args:
         cloud: the cloud to wait for.
@@ -128,8 +129,13 @@ def until_drained(
 
 
 def still_waiting(cloud: Watched) -> list[str]:
-    """Return a sentence for each mapping, delivery stream and queue of the account that still has records waiting."""
-    return [*mappings_waiting(cloud), *deliveries_waiting(cloud), *queues_waiting(cloud)]
+    """Return a sentence for each mapping, delivery stream, channel and queue of the account with records waiting."""
+    return [
+        *mappings_waiting(cloud),
+        *deliveries_waiting(cloud),
+        *channels_waiting(cloud),
+        *queues_waiting(cloud),
+    ]
 
 
 def queues_waiting(cloud: Watched) -> list[str]:
@@ -203,11 +209,21 @@ def _result_of(mapping: dict[str, Any]) -> str:
 
 def deliveries_waiting(cloud: Watched) -> list[str]:
     """Return a sentence for each delivery stream of the account that still has records waiting."""
+    return _describe_deliveries(cloud, DELIVERIES, "delivery stream")
+
+
+def channels_waiting(cloud: Watched) -> list[str]:
+    """Return a sentence for each channel of the account that still has records waiting."""
+    return _describe_deliveries(cloud, CHANNELS, "channel")
+
+
+def _describe_deliveries(cloud: Watched, path: str, kind: str) -> list[str]:
     return [
-        f"{one['buffered_records']} records wait in delivery stream {one['name']}"
+        f"{one['buffered_records']} records wait in {kind} {one['name']}"
         + (f" ({one['last_error']})" if one["last_error"] else "")
-        for one in _page(cloud, DELIVERIES)
-        if not one["is_drained"] and one["account"] == cloud.account
+        for one in _page(cloud, path)
+        # A channel that does not deliver has no figures.
+        if not one.get("is_drained", True) and one["account"] == cloud.account
     ]
 
 

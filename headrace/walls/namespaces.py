@@ -62,14 +62,14 @@ def bind(source: str, target: str, attributes: int) -> None:
     restrict(target, attributes)
 
 
-def restrict(target: str, attributes: int) -> None:
-    """Add restrictions to a mount and to all mounts below it; restrictions that they already have stay."""
+def restrict(target: str, attributes: int, *, recursive: bool = True) -> None:
+    """Add restrictions to a mount and, if `recursive`, to all mounts below it; those that they have stay."""
     wanted = _MountAttributes(attr_set=attributes)
     result = libc.syscall(
         _SYS_MOUNT_SETATTR,
         _AT_FDCWD,
         os.fsencode(target),
-        _AT_RECURSIVE,
+        _AT_RECURSIVE if recursive else 0,
         ctypes.byref(wanted),
         ctypes.sizeof(wanted),
     )

@@ -33,25 +33,19 @@ def _lay_out(plan: Mapping[str, Any]) -> None:
     for path in ("/proc", "/tmp", _MEMORY):
         os.makedirs(stage + path, exist_ok=True)
     devices = ns.make_devices(stage)
-    seen = [each for each in plan["seen"] if not _is_in_memory(each[0])]
-    folders = [path for path in plan["folders"] if not _is_in_memory(path)]
-    _bind_seen(stage, seen)
-    places = [(path, ns.make_place(stage, path, path)) for path in folders]
-    ns.restrict(stage, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
-    ns.bind_devices(stage, devices)
     flags = ns.MS_NOSUID | ns.MS_NODEV | ns.MS_NOEXEC
+    # First, because it would hide what was mounted below it before.
     ns.mount("own", stage + _MEMORY, "tmpfs", flags, f"size={plan['memory_mib']}m,mode=1777")
-    # Only now, because its own /dev/shm hides what was there before.
-    _bind_seen(stage, [each for each in plan["seen"] if _is_in_memory(each[0])])
-    in_memory = [path for path in plan["folders"] if _is_in_memory(path)]
-    places += [(path, ns.make_place(stage, path, path)) for path in in_memory]
+    for path, source in plan["seen"]:
+        place = ns.make_place(stage, path, source)
+        ns.bind(source, place, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
+    places = [(path, ns.make_place(stage, path, path)) for path in plan["folders"]]
     _close_folders(stage + _MEMORY, [place for _, place in places])
+    # Not what is mounted below it: its /dev/shm stays writable, and the rest has its own restrictions.
+    ns.restrict(stage, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV, recursive=False)
+    ns.bind_devices(stage, devices)
     for path, place in places:
         ns.bind(path, place, ns.ATTR_NOSUID | ns.ATTR_NODEV | ns.ATTR_NOEXEC)
-
-
-def _is_in_memory(path: str) -> bool:
-    return path.startswith(f"{_MEMORY}/")
 
 
 def _close_folders(top: str, places: Sequence[str]) -> None:
@@ -61,12 +55,6 @@ def _close_folders(top: str, places: Sequence[str]) -> None:
         while folder.startswith(f"{top}/"):
             os.chmod(folder, 0o555)
             folder = os.path.dirname(folder)
-
-
-def _bind_seen(stage: str, seen: Sequence[tuple[str, str]]) -> None:
-    for path, source in seen:
-        place = ns.make_place(stage, path, source)
-        ns.bind(source, place, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
 
 
 def _run(plan: Mapping[str, Any]) -> NoReturn:

@@ -32,6 +32,7 @@ from headrace.spark.get_records import parse_page, parse_records
 from headrace.spark.offsets import TrimHorizon
 from headrace.spark.options import Options
 from headrace.spark.spool import ShardSpool
+from headrace.spark_submit.emr_releases import DEFAULT_LABEL
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_spark_home
 from scripts.benchmarks.servers import running
@@ -108,7 +109,16 @@ def step_s(endpoint_url: str) -> tuple[float, float, float]:
     s3.create_bucket(Bucket="bench")
     s3.put_object(Bucket="bench", Key="job.py", Body=JOB.encode())
     cluster = emr.run_job_flow(
-        Name="bench", LogUri="s3://bench/logs/", Instances={"KeepJobFlowAliveWhenNoSteps": True}
+        Name="bench",
+        LogUri="s3://bench/logs/",
+        ReleaseLabel=DEFAULT_LABEL,
+        ServiceRole="EMR_DefaultRole",
+        JobFlowRole="EMR_EC2_DefaultRole",
+        Instances={
+            "MasterInstanceType": "m5.xlarge",
+            "InstanceCount": 1,
+            "KeepJobFlowAliveWhenNoSteps": True,
+        },
     )["JobFlowId"]
     emr.get_waiter("cluster_running").wait(ClusterId=cluster, WaiterConfig={"Delay": 1})
     jar = {"Jar": "command-runner.jar", "Args": ["spark-submit", "s3://bench/job.py"]}

@@ -15,6 +15,7 @@ from headrace.aws.calls.http import HttpRequest
 from headrace.aws.protocols.service import ServiceApi
 from headrace.aws.protocols.strictness import Strictness
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import cluster_request
 from tests.support.strict_calls import ignored_of, not_refused
 
 
@@ -34,7 +35,7 @@ def refused(call: Any, **params: Any) -> tuple[str, int, str]:
 
 def test_json_services_name_the_parameter(strict: InProcessCloud):
     code, status, sentence = refused(
-        strict.client("emr").run_job_flow, Name="c", Instances={}, AdditionalInfo="{}"
+        strict.client("emr").run_job_flow, **cluster_request(AdditionalInfo="{}")
     )
     assert (code, status) == ("ValidationException", 400)
     assert sentence == (

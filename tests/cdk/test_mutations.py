@@ -23,6 +23,7 @@ from headrace.permissions.decisions.report import report_of
 from headrace.testing.served import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 from tests.cdk.test_permissions import Ran, mutations, own_policies, short
+from tests.support.emr import cluster_request
 from tests.support.server import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -248,8 +249,7 @@ class Starting:
     def begin(self) -> None:
         """Make it."""
         emr = self.app.cloud.client("emr")
-        instances = {"KeepJobFlowAliveWhenNoSteps": True}
-        made = emr.run_job_flow(Name="like", Instances=instances, **self._like)
+        made = emr.run_job_flow(**cluster_request(Name="like", **self._like))
         self._id = made["JobFlowId"]
 
     def done(self) -> bool:

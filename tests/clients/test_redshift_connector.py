@@ -16,6 +16,7 @@ import psycopg
 import pytest
 import redshift_connector
 
+from tests.api.kinesis.live import LiveCloud
 from tests.support.cloud import InProcessCloud
 
 PASSWORD = "Secret123"
@@ -175,9 +176,49 @@ def test_a_login_that_is_none(connect: Connect, wrong: dict[str, str], state: st
 
 # The driver's own call of Python's ssl.
 @pytest.mark.filterwarnings("ignore:ssl:DeprecationWarning")
-def test_tls_is_refused(connect: Connect) -> None:
-    with pytest.raises(redshift_connector.InterfaceError, match="Server refuses SSL"):
-        connect(ssl=True)
+@pytest.mark.parametrize("mode", ["verify-ca", "verify-full"])
+def test_tls_with_the_clouds_certificate(
+    cloud: InProcessCloud, connect: Connect, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    with pytest.raises(redshift_connector.InterfaceError, match="CERTIFICATE_VERIFY_FAILED"):
+        connect(ssl=True, sslmode=mode)
+    monkeypatch.setenv("SSL_CERT_FILE", str(cloud.cloud.tls.trust_file()))
+    cursor = connect(ssl=True, sslmode=mode).cursor()
+    cursor.execute("select repeat('x', 60000) from generate_series(1, 20)")
+    assert cursor.fetchall() == ([("x" * 60000)],) * 20
+
+
+@pytest.mark.filterwarnings("ignore:ssl:DeprecationWarning")
+def test_a_login_by_iam(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with LiveCloud(tmp_path / "data") as live:
+        live.client("redshift").create_cluster(
+            ClusterIdentifier="c",
+            NodeType="ra3.large",
+            MasterUsername="boss",
+            MasterUserPassword=PASSWORD,
+            Port=5620,
+        )
+        monkeypatch.setenv("SSL_CERT_FILE", str(live.cloud.tls.trust_file()))
+        data = live.client("redshift-data")
+        begun = data.execute_statement(
+            ClusterIdentifier="c", Database="dev", DbUser="boss", Sql="select 1"
+        )
+        assert data.describe_statement(Id=begun["Id"], WaitTimeSeconds=30)["Status"] == "FINISHED"
+        connection = redshift_connector.connect(
+            iam=True,
+            cluster_identifier="c",
+            db_user="reader",
+            auto_create=True,
+            database="dev",
+            endpoint_url=f"http://127.0.0.1:{live.port}",
+            region="us-east-1",
+            access_key_id="test",
+            secret_access_key="test",
+        )
+        cursor = connection.cursor()
+        cursor.execute("select current_user")
+        assert cursor.fetchall() == (["reader"],)
+        connection.close()
 
 
 def test_the_password_of_get_cluster_credentials(cloud: InProcessCloud, connect: Connect) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.scenarios import Scenario, World, play
+from tests.support.clock import ShiftedClock
 from tests.support.cloud import InProcessCloud
 
 
@@ -14,13 +15,15 @@ class SharedCloud:
     def __init__(self, service: str, factory: pytest.TempPathFactory) -> None:
         self._service = service
         self._factory = factory
+        self._clock = ShiftedClock()
         self._cloud: InProcessCloud | None = None
 
     def play(self, scenario: Scenario) -> list[str]:
         """Play a scenario; return what was answered differently."""
         if self._cloud is None:
-            self._cloud = InProcessCloud(self._factory.mktemp(self._service))
-        world = World(self._service, self._cloud.client, lambda _: None, self._cloud.handle)
+            folder = self._factory.mktemp(self._service)
+            self._cloud = InProcessCloud(folder, clock=self._clock)
+        world = World(self._service, self._cloud.client, self._clock.advance, self._cloud.handle)
         wrong = ["it was not played to its end"]
         try:
             wrong = play(scenario, world)

@@ -31,6 +31,7 @@ from tests.fuzz.requests import Requests
 from tests.fuzz.sending import check_answer, model_of, request_of
 from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import cluster_request
 
 REQUESTS = 10
 NIGHTLY_REQUESTS = 10_000
@@ -112,7 +113,7 @@ class Target:
             {"InstanceRole": "CORE", "InstanceType": "m5.xlarge", "InstanceCount": 2},
         ]
         instances = {"KeepJobFlowAliveWhenNoSteps": True, "InstanceGroups": groups}
-        made = emr.run_job_flow(Name="c", Instances=instances)
+        made = emr.run_job_flow(**cluster_request(Instances=instances))
         self.cluster = made["JobFlowId"]
         found = emr.list_instance_groups(ClusterId=self.cluster)["InstanceGroups"]
         self.group = found[1]["Id"]

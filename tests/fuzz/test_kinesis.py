@@ -20,6 +20,7 @@ from botocore import parsers
 from botocore.eventstream import EventStreamBuffer
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.server.waiting import when_done
 from tests.fuzz.requests import Known, Requests, cbor_ready, json_ready
 from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud
@@ -32,7 +33,16 @@ REQUESTS = 100
 NIGHTLY_REQUESTS = 10_000
 ACCOUNT = "000000000000"
 NAMES = ("flights", "gates", "delays")
+# The stream of a queue and a channel.
+FEED = "feed"
+# So many that a receive seldom waits.
+FED = 300
 MOST_STREAMS = 12
+
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/delivery"
+# The lowest botocore that headrace takes does not know them.
+HAS_QUEUES = "CreateChannel" in MODEL.operation_names and "CreateQueue" in MODEL.operation_names
 
 
 def arn_of(name: str) -> str:
@@ -50,11 +60,14 @@ class Target:
         self.stream_ids: list[str] = []
         self.tokens: list[str] = []
         self.number = ""
+        self.queues: list[str] = []
+        self.channels: list[str] = []
+        self.handles: list[str] = []
 
     def put_right(self) -> None:
         """Make the streams that are not there; delete those that requests made."""
         names = set(self.client.list_streams(Limit=1000)["StreamNames"])
-        for name in names - set(NAMES):
+        for name in names - {*NAMES, FEED}:
             if len(names) > MOST_STREAMS:
                 self.client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
         for name in NAMES:
@@ -65,6 +78,42 @@ class Target:
                 self.client.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
             self.client.create_stream(StreamName=name, ShardCount=2)
         self._renew()
+        if HAS_QUEUES:
+            self._renew_feed(names)
+
+    def _renew_feed(self, names: set[str]) -> None:
+        """Make the on-demand stream with a queue that has records, and with a channel."""
+        client, arn = self.client, arn_of(FEED)
+        if FEED not in names:
+            client.create_stream(StreamName=FEED, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        queues = client.list_queues()["QueueSummaries"]
+        for one in queues[4:]:
+            client.delete_queue(QueueARN=one["QueueARN"])
+        if not queues:
+            client.create_queue(QueueName="jobs", StreamConfigurationList=[{"StreamARN": arn}])
+            queues = client.list_queues()["QueueSummaries"]
+        self.queues = [one["QueueARN"] for one in queues]
+        records = [{"Data": b"x", "PartitionKey": str(n)} for n in range(FED)]
+        client.put_records(StreamName=FEED, Records=records)
+        received = client.receive_queue_records(QueueARN=self.queues[0])["QueueRecords"]
+        self.handles = [record["ReceiptHandle"] for record in received] or ["none"]
+        if not client.list_channels()["ChannelSummaries"]:
+            client.create_channel(
+                ChannelName="delivery",
+                ServiceExecutionRoleARN=ROLE,
+                StreamConfigurationList=[
+                    {"StreamARN": arn, "RecordConfiguration": {"RecordFormatType": "JSON"}}
+                ],
+                S3DestinationConfiguration={
+                    "StorageConfiguration": {
+                        "BucketARN": "arn:aws:s3:::lake",
+                        "ExpectedBucketOwner": ACCOUNT,
+                        "CompressionType": "NONE",
+                    }
+                },
+            )
+        channels = client.list_channels()["ChannelSummaries"]
+        self.channels = [one["ChannelARN"] for one in channels]
 
     def _renew(self) -> None:
         stream = NAMES[0]
@@ -98,11 +147,25 @@ class Target:
             return lambda random: random.choice(values)
 
         def resource(random: Random) -> str:
-            return random.choice([arn_of(random.choice(NAMES)), *self.consumers])
+            others = [*self.consumers, *self.queues, *self.channels]
+            return random.choice([arn_of(random.choice(NAMES)), *others])
 
         return {
             "StreamName": one_of(*NAMES),
-            "StreamARN": lambda random: arn_of(random.choice(NAMES)),
+            "StreamARN": lambda random: arn_of(random.choice((*NAMES, FEED))),
+            "QueueARN": one_of(
+                *self.queues, f"{arn_of('none').partition(':stream')[0]}:queue/none"
+            ),
+            "ChannelARN": one_of(
+                *self.channels, f"{arn_of('none').partition(':stream')[0]}:channel/none"
+            ),
+            "ReceiptHandle": one_of(*self.handles, "none"),
+            "WaitTimeSeconds": one_of(1, 1, 21),
+            "ServiceExecutionRoleARN": one_of(ROLE),
+            "BucketARN": one_of("arn:aws:s3:::lake", "arn:aws:s3:::nowhere"),
+            "ExpectedBucketOwner": one_of(ACCOUNT, "111111111111"),
+            "OutputKeyTemplate": one_of("a/!{yyyy}!{extension}", "!{HH", "/a", "a/../b"),
+            "DataFreshnessInSeconds": one_of(300, 900, 1),
             "ResourceARN": resource,
             "ConsumerARN": lambda random: random.choice(self.consumers),
             "ConsumerName": one_of("fuzzed", "another"),
@@ -130,12 +193,14 @@ class Target:
     def answer(self, operation: str, body: bytes, content_type: str) -> HttpResponse:
         headers = {"x-amz-target": f"Kinesis_20131202.{operation}", "content-type": content_type}
         answer = self.cloud.cloud.handle(HttpRequest("POST", "/", "", headers, body))
-        return answer.result(30) if isinstance(answer, Future) else answer
+        response = answer.result(30) if isinstance(answer, Future) else answer
+        return when_done(response).result(30)
 
 
 @pytest.fixture(scope="module")
 def target(place: Path) -> Iterator[Target]:
     with InProcessCloud(place / "data") as cloud:
+        Caller("s3", "s3", cloud.handle).create_bucket(Bucket="lake")
         yield Target(cloud)
 
 
@@ -226,6 +291,16 @@ def test_sound_requests_reach_what_they_are_about(target: Target):
         for _ in range(200)
     ]
     assert 10 < statuses.count(200) < 190
+
+
+@pytest.mark.skipif(not HAS_QUEUES, reason="this botocore knows no queues")
+@pytest.mark.parametrize("operation", ["ReceiveQueueRecords", "DescribeChannel", "UpdateChannel"])
+def test_sound_requests_reach_queues_and_channels(target: Target, operation: str):
+    target.put_right()
+    made = Requests("sound", target.known())
+    model = MODEL.operation_model(operation)
+    answers = [target.answer(operation, encoded(made.of(model), JSON), JSON) for _ in range(60)]
+    assert any(answer.status == 200 for answer in answers)
 
 
 def test_the_check_finds_an_answer_that_is_none(tmp_path: Path):

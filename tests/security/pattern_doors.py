@@ -1,13 +1,15 @@
 """Every door through which a client's pattern, or text for a pattern of ours, comes in: held against evil ones.
 
 Run by test_patterns.py in a process of its own, which a pattern that freezes it cannot take the tests with. Prints a
-JSON line for each door: its name, the seconds it took, and what was answered to the first evil pattern.
+JSON line for each door: its name, the seconds of processor time that it took, and what was answered to the first evil
+pattern.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import sys
 import time
@@ -599,15 +601,20 @@ def query_parameters(cloud: InProcessCloud) -> Any:
     return said
 
 
+def processor_s() -> float:
+    """Return the processor time of this process and its ended children: waiting beside other work does not count."""
+    return sum(os.times()[:4])
+
+
 def main(data_dir: str) -> None:
     with InProcessCloud(Path(data_dir)) as cloud:
         cloud.cloud.moto.warm_up()
         sys.stdout.write(json.dumps({"doors": list(DOORS)}) + "\n")
         sys.stdout.flush()
         for name, function in DOORS.items():
-            began = time.monotonic()
+            began_s = processor_s()
             said = function(cloud)
-            row = {"door": name, "seconds": time.monotonic() - began, "said": str(said)}
+            row = {"door": name, "seconds": processor_s() - began_s, "said": str(said)}
             sys.stdout.write(json.dumps(row) + "\n")
             sys.stdout.flush()
 

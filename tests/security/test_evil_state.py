@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import os
 import pickle
@@ -9,6 +10,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import zlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +233,36 @@ def test_an_honest_directory_is_named_sound(old: Path) -> None:
     assert {service: list(foreign_names(state)) for service, state in states} == {
         service: [] for service, _ in states
     }
+
+
+def test_state_with_classes_of_headrace_is_named_sound(tmp_path: Path) -> None:
+    """Their stand-ins in the bytes (`named`) are classes, of which the state makes objects."""
+    with MotoLab(tmp_path / "data") as lab:
+        iam = lab.client("iam")
+        trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+        allow = {"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}
+        trusted, allowed = (
+            json.dumps({"Version": "2012-10-17", "Statement": [each]}) for each in (trust, allow)
+        )
+        iam.create_role(RoleName="r", AssumeRolePolicyDocument=trusted)
+        arn = iam.create_policy(PolicyName="p", PolicyDocument=allowed)["Policy"]["Arn"]
+        iam.attach_role_policy(RoleName="r", PolicyArn=arn)
+        lab.client("sts").assume_role(
+            RoleArn="arn:aws:iam::000000000000:role/r", RoleSessionName="s"
+        )
+        lab.client("sqs").create_queue(QueueName="q")
+        lab.client("ssm").put_parameter(Name="p", Value="v", Type="String")
+    with sqlite3.connect(tmp_path / "data" / "state.sqlite") as connection:
+        query = "SELECT service, is_compressed, state FROM fallback_services"
+        states = {
+            service: zlib.decompress(state) if is_compressed else state
+            for service, is_compressed, state in connection.execute(query)
+        }
+    assert all(b"headrace_state" in states[name] for name in ("iam", "sts", "sqs", "ssm"))
+    assert {name: list(foreign_names(state)) for name, state in states.items()} == {
+        name: [] for name in states
+    }
+    assert not [line for line in checked(tmp_path / "data") if "does not belong" in line]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
+from tests.support.emr import cluster_request
 from tests.support.server import REGION, ServerProcess, wait_until
 
 
@@ -85,9 +86,7 @@ def test_a_spark_on_this_machine_is_not_needed_for_aws(
     monkeypatch.setenv("HEADRACE_SPARK_HOME", "/none")
     s3, emr = server.client("s3"), server.client("emr")
     s3.create_bucket(Bucket="mine")
-    cluster_id = emr.run_job_flow(Name="c", Instances={"KeepJobFlowAliveWhenNoSteps": True})[
-        "JobFlowId"
-    ]
+    cluster_id = emr.run_job_flow(**cluster_request())["JobFlowId"]
     wait_until(
         lambda: (
             emr.describe_cluster(ClusterId=cluster_id)["Cluster"]["Status"]["State"] == "WAITING"
@@ -123,9 +122,7 @@ def test_what_is_not_there_is_said_before_anything_is_made(
 
 def test_a_cluster_that_has_ended_is_named(able: ServerProcess, job: str) -> None:
     emr = able.client("emr")
-    cluster_id = emr.run_job_flow(Name="c", Instances={"KeepJobFlowAliveWhenNoSteps": False})[
-        "JobFlowId"
-    ]
+    cluster_id = emr.run_job_flow(**cluster_request(kept=False))["JobFlowId"]
     wait_until(
         lambda: (
             emr.describe_cluster(ClusterId=cluster_id)["Cluster"]["Status"]["State"] == "TERMINATED"

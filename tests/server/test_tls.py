@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import os
 import socket
@@ -10,8 +11,10 @@ import stat
 from pathlib import Path
 
 import boto3
+import pytest
 from botocore.config import Config
 
+from headrace.aws.server.tls import Tls
 from tests.api.kinesis.live import LiveCloud
 from tests.support.server import wait_until
 
@@ -76,3 +79,37 @@ def test_a_handshake_that_comes_to_nothing_leaves_nothing(tmp_path: Path) -> Non
         assert len(live._server._connections) == 1
         web.close()
         wait_until(lambda: not live._server._connections, what="the end of the connection")
+
+
+def test_what_has_not_changed_is_not_written_again(tmp_path: Path) -> None:
+    def start(host: str = "127.0.0.1") -> dict[str, tuple[int, int, str]]:
+        tls = Tls(tmp_path / "tls", lambda: host)
+        tls.context()
+        tls.trust_file()
+        return {
+            path.name: (path.stat().st_ino, path.stat().st_mtime_ns, path.read_text())
+            for path in tmp_path.joinpath("tls").iterdir()
+        }
+
+    first = start()
+    assert sorted(first) == ["127.0.0.1.pem", "trusted.pem"]
+    # A copy whose writing was broken off does not stay.
+    tmp_path.joinpath("tls", "trusted.part").write_text("half")
+    assert start() == first
+    other = start("build.lan")
+    assert other["127.0.0.1.pem"] == first["127.0.0.1.pem"]
+    assert other["trusted.pem"][2] != first["trusted.pem"][2]
+
+
+def test_a_full_disk_keeps_the_trust_file_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Tls(tmp_path, lambda: "127.0.0.1").trust_file()
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("headrace.aws.server.tls.os.open", refuse)
+    assert Tls(tmp_path, lambda: "127.0.0.1").trust_file().read_text()
+    with pytest.raises(OSError, match="No space left"):
+        Tls(tmp_path, lambda: "build.lan").trust_file()

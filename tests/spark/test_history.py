@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.spark_submit.process import JobProcess
+from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -58,11 +59,8 @@ def test_a_step_s_spark_ui_and_history_are_reached_from_the_status_page(data_dir
         s3.put_object(Bucket=BUCKET, Key="job.py", Body=JOB.encode())
         arguments = ["spark-submit", f"s3://{BUCKET}/job.py"]
         made = {"Jar": "command-runner.jar", "Args": arguments}
-        emr.run_job_flow(
-            Name="c",
-            Instances={"KeepJobFlowAliveWhenNoSteps": True},
-            Steps=[{"Name": "long", "ActionOnFailure": "CONTINUE", "HadoopJarStep": made}],
-        )
+        step = {"Name": "long", "ActionOnFailure": "CONTINUE", "HadoopJarStep": made}
+        emr.run_job_flow(**cluster_request(Steps=[step]))
         live = wait_until(
             lambda: _step(server)["spark"]["live"], within_s=90, what="the live UI's address"
         )

@@ -78,6 +78,25 @@ def test_without_new_records_the_end_is_the_start() -> None:
         assert planner.plan(end, None) == end
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_empty_plan_has_asked_every_shard(at: int) -> None:
+    reads = FakeReads(2)
+    with planner_of(reads, replace(OPTIONS, fetch_interval_ms=100)) as planner:
+        offset = planner.plan(BEGIN, None)
+        for count in range(1, 4):
+            reads.put(reads.open_shards[at], 1)
+            offset = planner.plan(offset, None)
+            assert offset.count(reads.open_shards[at]) == count
+
+
+def test_a_shard_that_was_just_read_delays_no_batch() -> None:
+    reads = FakeReads(2)
+    reads.put(reads.open_shards[0], 20)
+    with planner_of(reads, replace(OPTIONS, fetch_interval_ms=3_600_000)) as planner:
+        offset = planner.plan(BEGIN, 10)
+        assert planner.plan(offset, 10).count(reads.open_shards[0]) == 20
+
+
 def test_no_record_is_fetched_twice_to_plan() -> None:
     reads = FakeReads(1, page_size=7)
     shard = reads.open_shards[0]

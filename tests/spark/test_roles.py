@@ -17,6 +17,7 @@ from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.spark_home import find_spark_home
 from headrace.spark_submit.spark_versions import traits_of
 from headrace.testing.served import ServedCloud
+from tests.support.emr import cluster_request
 from tests.support.iam import ACCOUNT, REGION, allow, statements, trust
 from tests.support.server import wait_until
 
@@ -115,21 +116,22 @@ def run_step(cloud: ServedCloud, role: str) -> dict[str, Any]:
     """Run the job as a step of a cluster of the role; return the step's status at its end."""
     emr = cloud.client("emr")
     cluster = emr.run_job_flow(
-        Name="c",
-        LogUri="s3://logs/",
-        JobFlowRole=role,
-        ServiceRole=SERVICE_ROLE,
-        Instances={"KeepJobFlowAliveWhenNoSteps": False},
-        Steps=[
-            {
-                "Name": "job",
-                "ActionOnFailure": "CONTINUE",
-                "HadoopJarStep": {
-                    "Jar": "command-runner.jar",
-                    "Args": ["spark-submit", "s3://lake/job.py"],
-                },
-            }
-        ],
+        **cluster_request(
+            kept=False,
+            LogUri="s3://logs/",
+            JobFlowRole=role,
+            ServiceRole=SERVICE_ROLE,
+            Steps=[
+                {
+                    "Name": "job",
+                    "ActionOnFailure": "CONTINUE",
+                    "HadoopJarStep": {
+                        "Jar": "command-runner.jar",
+                        "Args": ["spark-submit", "s3://lake/job.py"],
+                    },
+                }
+            ],
+        )
     )["JobFlowId"]
 
     def ended() -> Any:

@@ -48,6 +48,20 @@ def numbers(spark: Any, out: str) -> list[int]:
     return sorted(int(bytes(row.data)) for row in spark.read.parquet(out).select("data").collect())
 
 
+def test_what_was_just_put_is_processed_when_all_that_is_available_is(
+    spark: Any, make_stream: Any
+) -> None:
+    stream = make_stream(2)
+    query = stream_of(spark, stream).writeStream.format("memory").queryName("just_put").start()
+    try:
+        for count in range(1, 6):
+            stream.put(1)
+            query.processAllAvailable()
+            assert spark.table("just_put").count() == count
+    finally:
+        query.stop()
+
+
 def test_every_column_is_what_kinesis_says(spark: Any, make_stream: Any) -> None:
     stream = make_stream(1)
     answer = stream.kinesis.put_record(StreamName=stream.name, Data=b"\x00\xff", PartitionKey="kéy")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.spark.conftest import Stream
+from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -41,11 +42,9 @@ class Steps:
         self.bucket = f"work-{stream.name[-20:]}".replace("_", "-").lower()
         self.s3.create_bucket(Bucket=self.bucket)
         self.s3.upload_file(str(JOB), self.bucket, "jobs/copy_stream.py")
-        self.cluster = self.emr.run_job_flow(
-            Name="c",
-            LogUri=f"s3://{self.bucket}/logs/",
-            Instances={"KeepJobFlowAliveWhenNoSteps": True},
-        )["JobFlowId"]
+        self.cluster = self.emr.run_job_flow(**cluster_request(LogUri=f"s3://{self.bucket}/logs/"))[
+            "JobFlowId"
+        ]
 
     def add(self, *arguments: str) -> str:
         step = {

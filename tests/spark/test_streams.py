@@ -87,6 +87,20 @@ def test_a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_
     assert numbers(spark, places[0]) == list(range(1300))
 
 
+def test_what_was_just_put_is_processed_when_all_that_is_available_is(
+    spark: Any, make_stream: Any
+) -> None:
+    stream = make_stream(2)
+    query = frame_of(spark, stream).writeStream.format("memory").queryName("just_put").start()
+    try:
+        for count in range(1, 6):
+            stream.put(1)
+            query.processAllAvailable()
+            assert spark.table("just_put").count() == count
+    finally:
+        query.stop()
+
+
 def test_the_rows_are_what_kinesis_has(spark: Any, make_stream: Any) -> None:
     stream = make_stream(1)
     answer = stream.kinesis.put_record(StreamName=stream.name, Data=b"\x00\xff", PartitionKey="kéy")

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.spark_jobs.feed import Event
+from tests.support.emr import cluster_request
 from tests.support.environments import cloud_python
 from tests.support.server import REGION, ServerProcess, wait_until
 
@@ -74,10 +75,7 @@ class Steps:
             f"s3://{BUCKET}/spark_jobs.zip,s3://{BUCKET}/headrace_spark.zip",
         ]
         self.cluster = self.emr.run_job_flow(
-            Name="jobs",
-            ReleaseLabel=RELEASE,
-            LogUri=f"s3://{BUCKET}/logs/",
-            Instances={"KeepJobFlowAliveWhenNoSteps": True},
+            **cluster_request(Name="jobs", ReleaseLabel=RELEASE, LogUri=f"s3://{BUCKET}/logs/")
         )["JobFlowId"]
 
     def upload(self, key: str, body: bytes) -> str:

@@ -50,6 +50,7 @@ class MemoryObjects:
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
         kms_key: str = "",
+        storage_class: str = "",
     ) -> str:
         if bucket in self.missing:
             raise BucketNotFound(bucket)
@@ -63,6 +64,11 @@ class MemoryObjects:
         if fate == "die after":
             raise Killed
         return "etag"
+
+    def owner(self, bucket: str) -> str:
+        if bucket in self.missing:
+            raise BucketNotFound(bucket)
+        return "000000000000"
 
     def get(self, bucket: str, key: str) -> bytes:
         try:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import functools
 import shutil
+import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 
+from headrace.aws.server.tls import Tls
 from headrace.services.redshift.clusters.ports import HOST
 from headrace.services.redshift.clusters.postgres import SUPERUSER, PostgresServer
+
+
+def tls_in(folder: Path) -> Callable[[], ssl.SSLContext]:
+    """Return what makes a server's TLS, whose certificate and `trusted.pem` lie in the folder."""
+    tls = Tls(folder, lambda: HOST)
+    return tls.context
 
 
 class SharedPostgres:
@@ -18,7 +27,7 @@ class SharedPostgres:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
-        self._server = PostgresServer(self._folder / "server", 25439)
+        self._server = PostgresServer(self._folder / "server", 25439, tls_in(self._folder / "tls"))
 
     @functools.cached_property
     def url(self) -> str:

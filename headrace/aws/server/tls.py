@@ -44,26 +44,29 @@ class Tls:
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return the server's context. Raises OSError when the certificate cannot be stored."""
+        """Return the server's context; `trust_file` exists then. Raises OSError when a file cannot be stored."""
         with self._lock:
             if self._context is None:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.set_alpn_protocols(["http/1.1"])
                 context.load_cert_chain(self._identity())
+                self._write_trust()
                 self._context = context
             return self._context
 
     def trust_file(self) -> Path:
         """Return a file with this cloud's certificate and the machine's authorities. Raises OSError."""
         with self._lock:
-            path = self._folder / "trusted.pem"
-            if self._trusts:
-                return path
+            return self._write_trust()
+
+    def _write_trust(self) -> Path:
+        path = self._folder / "trusted.pem"
+        if not self._trusts:
             identity = self._identity().read_text()
             own = identity[identity.index("-----BEGIN CERTIFICATE") :]
             _write(path, "\n".join([own, *_authorities()]), mode=0o644)
             self._trusts = True
-            return path
+        return path
 
     def _identity(self) -> Path:
         """Return the file with the key and the certificate for the present host; make it if it is missing or old."""

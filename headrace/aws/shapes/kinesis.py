@@ -47,10 +47,67 @@ class AddTagsToStreamInput(TypedDict):
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
 
+class ChannelDescription(TypedDict):
+    ChannelName: str
+    ChannelARN: str
+    ChannelId: str
+    ChannelStatus: str
+    ChannelStatusReason: NotRequired[str]
+    ChannelCreationTimestamp: datetime
+    ServiceExecutionRoleARN: str
+    StreamConfigurationList: list["ChannelStreamDescription"]
+    S3DestinationConfiguration: NotRequired["S3DestinationDescription"]
+    S3TablesDestinationConfiguration: NotRequired["S3TablesDestinationDescription"]
+    EncryptionConfiguration: NotRequired["ChannelEncryptionConfiguration"]
+    LoggingConfiguration: "ChannelLoggingConfiguration"
+
+class ChannelEncryptionConfiguration(TypedDict):
+    EncryptionType: str
+    KeyId: str
+
+class ChannelLoggingConfiguration(TypedDict):
+    CloudWatchLogs: "CloudWatchLogs"
+
+class ChannelLoggingUpdateInput(TypedDict):
+    CloudWatchLogs: "CloudWatchLogsUpdateInput"
+
+class ChannelStreamConfiguration(TypedDict):
+    StreamARN: str
+    RecordConfiguration: "RecordConfiguration"
+
+class ChannelStreamDescription(TypedDict):
+    StreamARN: str
+    StreamCreationTimestamp: datetime
+    RecordConfiguration: "RecordConfiguration"
+
+class ChannelStreamIdentifier(TypedDict):
+    StreamARN: str
+    StreamCreationTimestamp: datetime
+
+class ChannelSummary(TypedDict):
+    ChannelName: str
+    ChannelARN: str
+    ChannelId: str
+    ChannelStatus: str
+    ChannelStatusReason: NotRequired[str]
+    ChannelCreationTimestamp: datetime
+    ChannelDestinationType: str
+    Streams: list["ChannelStreamIdentifier"]
+
 class ChildShard(TypedDict):
     ShardId: str
     ParentShards: list[str]
     HashKeyRange: "HashKeyRange"
+
+class CloudWatchLogs(TypedDict):
+    Enabled: bool
+    LogGroupName: NotRequired[str]
+    LogStreamName: NotRequired[str]
+
+class CloudWatchLogsUpdateInput(TypedDict):
+    Enabled: bool
+    LogGroupName: NotRequired[str]
+    LogStreamName: NotRequired[str]
 
 class Consumer(TypedDict):
     ConsumerName: str
@@ -64,6 +121,19 @@ class ConsumerDescription(TypedDict):
     ConsumerStatus: str
     ConsumerCreationTimestamp: datetime
     StreamARN: str
+
+class CreateChannelInput(TypedDict):
+    ChannelName: str
+    ServiceExecutionRoleARN: str
+    StreamConfigurationList: list["ChannelStreamConfiguration"]
+    S3DestinationConfiguration: NotRequired["S3DestinationConfiguration"]
+    S3TablesDestinationConfiguration: NotRequired["S3TablesDestinationConfiguration"]
+    EncryptionConfiguration: NotRequired["ChannelEncryptionConfiguration"]
+    Tags: NotRequired[dict[str, str]]
+    LoggingConfiguration: NotRequired["ChannelLoggingConfiguration"]
+
+class CreateChannelOutput(TypedDict):
+    ChannelDescription: "ChannelDescription"
 
 class CreateQueueInput(TypedDict):
     QueueName: str
@@ -87,11 +157,19 @@ class DeadLetterConfiguration(TypedDict):
     TargetType: str
     MaxReceiveCount: NotRequired[int]
 
+class DeadLetterQueueS3Configuration(TypedDict):
+    BucketARN: str
+    ExpectedBucketOwner: str
+    ErrorOutputPrefix: NotRequired[str]
+
 class DecreaseStreamRetentionPeriodInput(TypedDict):
     StreamName: NotRequired[str]
     RetentionPeriodHours: int
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
+
+class DeleteChannelInput(TypedDict):
+    ChannelARN: str
 
 class DeleteQueueInput(TypedDict):
     QueueARN: str
@@ -116,6 +194,12 @@ class DescribeAccountSettingsInput(TypedDict): ...
 
 class DescribeAccountSettingsOutput(TypedDict, total=False):
     MinimumThroughputBillingCommitment: "MinimumThroughputBillingCommitmentOutput"
+
+class DescribeChannelInput(TypedDict):
+    ChannelARN: str
+
+class DescribeChannelOutput(TypedDict):
+    ChannelDescription: "ChannelDescription"
 
 class DescribeLimitsInput(TypedDict): ...
 
@@ -224,6 +308,15 @@ class IncreaseStreamRetentionPeriodInput(TypedDict):
     StreamARN: NotRequired[str]
     StreamId: NotRequired[str]
 
+class ListChannelsInput(TypedDict, total=False):
+    StreamFilter: list["StreamFilter"]
+    MaxResults: int
+    NextToken: str
+
+class ListChannelsOutput(TypedDict):
+    ChannelSummaries: list["ChannelSummary"]
+    NextToken: NotRequired[str]
+
 class ListQueuesInput(TypedDict, total=False):
     MaxResults: int
     NextToken: str
@@ -302,6 +395,13 @@ class MinimumThroughputBillingCommitmentOutput(TypedDict):
     StartedAt: NotRequired[datetime]
     EndedAt: NotRequired[datetime]
     EarliestAllowedEndAt: NotRequired[datetime]
+
+class PartitionField(TypedDict):
+    Transform: str
+    SourceName: str
+
+class PartitionSpec(TypedDict):
+    PartitionFields: list["PartitionField"]
 
 class PutRecordInput(TypedDict):
     StreamName: NotRequired[str]
@@ -415,6 +515,10 @@ class Record(TypedDict):
     PartitionKey: NotRequired[str]
     EncryptionType: NotRequired[str]
 
+class RecordConfiguration(TypedDict):
+    RecordFormatType: str
+    GSRSchemaARN: NotRequired[str]
+
 class RegisterStreamConsumerInput(TypedDict):
     StreamARN: str
     ConsumerName: str
@@ -448,6 +552,46 @@ class RestoreDeadLetterQueueRecordsRequestEntry(TypedDict):
 
 class RestoreDeadLetterQueueRecordsResultEntry(TypedDict):
     ReceiptHandle: str
+
+class S3DestinationConfiguration(TypedDict):
+    DataFreshnessInSeconds: NotRequired[int]
+    DeadLetterQueueS3Configuration: NotRequired["DeadLetterQueueS3Configuration"]
+    StorageConfiguration: "S3StorageConfiguration"
+
+class S3DestinationDescription(TypedDict):
+    DataFreshnessInSeconds: int
+    DeadLetterQueueS3Configuration: "DeadLetterQueueS3Configuration"
+    StorageConfiguration: "S3StorageConfiguration"
+
+class S3DestinationUpdateInput(TypedDict):
+    DataFreshnessInSeconds: int
+
+class S3StorageConfiguration(TypedDict):
+    BucketARN: str
+    ExpectedBucketOwner: str
+    OutputKeyTemplate: NotRequired[str]
+    StorageClass: NotRequired[str]
+    CompressionType: str
+
+class S3TablesConfiguration(TypedDict):
+    TableBucketARN: str
+    Namespace: str
+    TableName: str
+    CompressionType: str
+    PartitionSpec: NotRequired["PartitionSpec"]
+
+class S3TablesDestinationConfiguration(TypedDict):
+    DataFreshnessInSeconds: NotRequired[int]
+    DeadLetterQueueS3Configuration: "DeadLetterQueueS3Configuration"
+    S3TablesConfigurationList: list["S3TablesConfiguration"]
+
+class S3TablesDestinationDescription(TypedDict):
+    DataFreshnessInSeconds: int
+    DeadLetterQueueS3Configuration: "DeadLetterQueueS3Configuration"
+    S3TablesConfigurationList: list["S3TablesConfiguration"]
+
+class S3TablesDestinationUpdateInput(TypedDict):
+    DataFreshnessInSeconds: int
 
 class SequenceNumberRange(TypedDict):
     StartingSequenceNumber: str
@@ -523,6 +667,10 @@ class StreamDescriptionSummary(TypedDict):
     RecordDistributionStrategy: NotRequired[str]
     QueueCount: NotRequired[int]
 
+class StreamFilter(TypedDict):
+    StreamARN: str
+    StreamCreationTimestamp: NotRequired[datetime]
+
 class StreamModeDetails(TypedDict):
     StreamMode: str
 
@@ -559,6 +707,15 @@ class UpdateAccountSettingsInput(TypedDict):
 
 class UpdateAccountSettingsOutput(TypedDict, total=False):
     MinimumThroughputBillingCommitment: "MinimumThroughputBillingCommitmentOutput"
+
+class UpdateChannelInput(TypedDict):
+    ChannelARN: str
+    S3DestinationConfiguration: NotRequired["S3DestinationUpdateInput"]
+    S3TablesDestinationConfiguration: NotRequired["S3TablesDestinationUpdateInput"]
+    LoggingConfiguration: NotRequired["ChannelLoggingUpdateInput"]
+
+class UpdateChannelOutput(TypedDict):
+    ChannelDescription: "ChannelDescription"
 
 class UpdateDeadLetterQueueRecordsVisibilityErrorEntry(TypedDict):
     ReceiptHandle: str

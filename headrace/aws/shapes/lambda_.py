@@ -225,6 +225,10 @@ class DeleteProvisionedConcurrencyConfigInput(TypedDict):
     FunctionName: str
     Qualifier: str
 
+class DeleteResourcePolicyInput(TypedDict):
+    ResourceArn: str
+    RevisionId: NotRequired[str]
+
 class DestinationConfig(TypedDict, total=False):
     OnSuccess: "OnSuccess"
     OnFailure: "OnFailure"
@@ -522,6 +526,13 @@ class GetProvisionedConcurrencyConfigOutput(TypedDict, total=False):
     StatusReason: str
     LastModified: str
 
+class GetResourcePolicyInput(TypedDict):
+    ResourceArn: str
+
+class GetResourcePolicyOutput(TypedDict, total=False):
+    Policy: str
+    RevisionId: str
+
 class GetRuntimeManagementConfigInput(TypedDict):
     FunctionName: str
     Qualifier: NotRequired[str]
@@ -815,6 +826,15 @@ class PutProvisionedConcurrencyConfigOutput(TypedDict, total=False):
     Status: str
     StatusReason: str
     LastModified: str
+
+class PutResourcePolicyInput(TypedDict):
+    ResourceArn: str
+    Policy: str
+    RevisionId: NotRequired[str]
+
+class PutResourcePolicyOutput(TypedDict, total=False):
+    Policy: str
+    RevisionId: str
 
 class PutRuntimeManagementConfigInput(TypedDict):
     FunctionName: str

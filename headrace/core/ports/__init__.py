@@ -7,6 +7,13 @@ Each file holds the ports of one subject; all are imported from here.
 """
 
 from headrace.core.ports.control import ControlPlane, FidelityLevel, JobCredentials, any_credentials
+from headrace.core.ports.deliveries import (
+    BucketTarget,
+    DeliveredObjects,
+    NoDeliveries,
+    ObjectDeliveries,
+    ObjectOrder,
+)
 from headrace.core.ports.functions import (
     FunctionInvoker,
     FunctionNotFound,
@@ -62,9 +69,11 @@ __all__ = [
     "AtSequence",
     "AtTimestamp",
     "BucketNotFound",
+    "BucketTarget",
     "BusEvent",
     "CallerIdentity",
     "ControlPlane",
+    "DeliveredObjects",
     "EventBusSender",
     "FidelityLevel",
     "FunctionInvoker",
@@ -82,9 +91,12 @@ __all__ = [
     "MessageQueues",
     "Metric",
     "MetricSink",
+    "NoDeliveries",
     "NoGuard",
+    "ObjectDeliveries",
     "ObjectInfo",
     "ObjectNotFound",
+    "ObjectOrder",
     "ObjectStore",
     "Position",
     "PrincipalCheck",

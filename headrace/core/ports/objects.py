@@ -52,12 +52,17 @@ class ObjectStore(Protocol):
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
         kms_key: str = "",
+        storage_class: str = "",
     ) -> str:
         """Write an object whole or not at all; return its ETag. A `Path` body is copied.
 
-        `kms_key` names the KMS key that encrypts the object; with "" the bucket's default encryption applies. Raises
-        BucketNotFound, KeyRefused.
+        `kms_key` names the KMS key that encrypts the object; with "" the bucket's default encryption applies. With
+        `storage_class` "" it is S3's default. Raises BucketNotFound, KeyRefused.
         """
+        ...
+
+    def owner(self, bucket: str) -> str:
+        """Return the account that owns a bucket. Raises BucketNotFound."""
         ...
 
     def get(self, bucket: str, key: str) -> bytes:

@@ -87,6 +87,17 @@ WORDINGS: dict[str, Wording] = {
         "Invalid parameter at 'PolicyText' failed to satisfy constraint: 'Invalid repository policy provided'",
         needs_whole_statements=False,
     ),
+    # Lambda: PutResourcePolicy's reference has the codes; the sentences are assumed.
+    "lambda": Wording(
+        "InvalidParameterValueException",
+        "The policy document is not valid.",
+        "The provided principal was invalid. Please check the principal and try again.",
+        "lambda",
+        "Every Action of the policy must be one of Lambda's.",
+        20 * 1024,
+        "The final policy size is bigger than the limit (20480).",
+        "PolicyLengthExceededException",
+    ),
     "dynamodb": Wording(
         "ValidationException",
         _DYNAMODB + "Syntax errors in policy.",

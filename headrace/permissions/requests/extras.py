@@ -19,6 +19,7 @@ _TAGS_ONLY = ("Tag", "AddTags", "CreateTags", "PutBucketTagging")
 # (CreateStream: "you must also have the kinesis:AddTagsToStream permission").
 _TAGGING: dict[tuple[str, str], str] = {
     ("kinesis", "CreateStream"): "kinesis:AddTagsToStream",
+    ("kinesis", "CreateChannel"): "kinesis:TagResource",
     ("kinesis", "CreateQueue"): "kinesis:TagResource",
     ("kinesis", "RegisterStreamConsumer"): "kinesis:TagResource",
     ("firehose", "CreateDeliveryStream"): "firehose:TagDeliveryStream",
@@ -90,6 +91,7 @@ def tag_permissions(request: Request, resources: tuple[str, ...]) -> Iterator[Re
 def _list_tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ARNs of the tagged resources, with `*` for ids that new resources do not have yet."""
     made = {
+        ("kinesis", "CreateChannel"): request.arn("kinesis", "channel/*"),
         ("kinesis", "CreateQueue"): request.arn("kinesis", "queue/*"),
         ("kinesis", "RegisterStreamConsumer"): f"{request.text('StreamARN')}/consumer/{request.text('ConsumerName')}:*",
         ("lambda", "CreateEventSourceMapping"): request.arn("lambda", "event-source-mapping:*"),

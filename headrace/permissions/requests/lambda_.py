@@ -118,11 +118,14 @@ def kinesis_permissions(request: Request) -> tuple[RequiredPermission, ...] | No
                 action, (request.find("kinesis", "consumer", consumer) or f"{consumer}:*",)
             ),
         )
-    if operation == "CreateQueue":
+    if operation in ("CreateQueue", "CreateChannel"):
+        kind = operation.removeprefix("Create")
+        # The id, which ends the ARN, does not exist yet. data-delivery-iam.html names the stream for CreateChannel; the
+        # service authorization reference names the channel, as AWS's policy checks do.
+        created = request.arn("kinesis", f"{kind.lower()}/*")
         return (
-            # The id, which ends the ARN, does not exist yet.
-            RequiredPermission(action, (request.arn("kinesis", "queue/*"),)),
-            RequiredPermission("kinesis:AssociateStreamsWithQueue", _streams_of_queue(request)),
+            RequiredPermission(action, (created,)),
+            RequiredPermission(f"kinesis:AssociateStreamsWith{kind}", _list_streams(request)),
         )
     if operation in ("StartStreamEncryption", "StopStreamEncryption"):
         return _encryption_permissions(request, action, stream)
@@ -132,8 +135,8 @@ def kinesis_permissions(request: Request) -> tuple[RequiredPermission, ...] | No
     return None
 
 
-def _streams_of_queue(request: Request) -> tuple[str, ...]:
-    """Return the ARNs of the streams that a new queue is to read."""
+def _list_streams(request: Request) -> tuple[str, ...]:
+    """Return the ARNs of the streams that a new queue or channel is to read."""
     listed: Any = request.parameters.get("StreamConfigurationList")
     entries = cast("list[Any]", listed) if isinstance(listed, list) else []
     given = [cast("Mapping[str, Any]", one) for one in entries if isinstance(one, Mapping)]

@@ -94,11 +94,29 @@ class CloudControl:
         return [found[identifier] for identifier in sorted(found)]
 
     def get(self, call: Call, kind: str, identifier: str) -> KnownResource:
-        """Return a resource by its physical id or ARN. Raises AwsError."""
-        for resource in self.resources(call, kind):
-            if identifier in (resource.identifier, resource.attributes.get("Arn")):
-                return resource
-        raise errors.not_found(kind, identifier, self._ids.uuid())
+        """Return a resource by its physical id or ARN, as its service has it now. Raises AwsError."""
+        known = next(
+            (
+                resource
+                for resource in self.resources(call, kind)
+                if identifier in (resource.identifier, resource.attributes.get("Arn"))
+            ),
+            None,
+        )
+        live = self.read(call, kind, identifier, known)
+        if live is None:
+            raise errors.not_found(kind, identifier, self._ids.uuid())
+        return live
+
+    def read(
+        self, call: Call, kind: str, identifier: str, known: KnownResource | None
+    ) -> KnownResource | None:
+        """Return a resource as its service has it now; None: it is gone. Raises AwsError."""
+        place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
+        try:
+            return self.types.read(place, kind, identifier, known)
+        except ResourceRefused as error:
+            raise errors.invalid(str(error)) from error
 
     # --- requests -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
@@ -16,6 +17,7 @@ from headrace.core.resource_types import (
     ResourcePlace,
     ResourceRefused,
 )
+from headrace.services.cloudformation.changes import stack_tags
 from headrace.services.cloudformation.changes.existing_resources import means_existing
 from headrace.services.cloudformation.errors import (
     Cancelled,
@@ -31,6 +33,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     list_changed_properties,
 )
+from headrace.services.cloudformation.resources.live_models import read_model, read_tags
 from headrace.services.cloudformation.store import Stacks
 
 # These exist only in a stack, or have nothing behind them.
@@ -38,6 +41,7 @@ _OF_STACKS = (
     *("Custom::", "AWS::CloudFormation::", "AWS::CDK::"),
     *("AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"),
 )
+_ARNS = ("Arn", "TopicArn", "StreamARN")
 # The prefix of generated names, in place of a stack's name.
 _NAME = "cloudcontrol"
 
@@ -72,6 +76,29 @@ class SingleResources:
             if existing:
                 raise _exists(kind, existing)
             return self._build_known_resource(kind_found, kind_found.create(context, new), new)
+
+    def read(
+        self, place: ResourcePlace, kind: str, identifier: str, known: KnownResource | None
+    ) -> KnownResource | None:
+        """See `ResourceTypes.read`."""
+        kind_found, context = self._type(kind), self._context(place, kind)
+        reading = kind_found.reading
+        if known is None and (reading is None or not reading.named):
+            return None
+        with _refusals(kind, identifier):
+            if known is None:
+                known = _adopt(kind_found, context, identifier)
+            if known is None:
+                return None
+            model = read_model(kind_found, context, known.identifier, known.properties)
+            if model is None:
+                return None
+            arn = next((known.attributes[n] for n in _ARNS if n in known.attributes), None)
+            if "Tags" in kind_found.properties and stack_tags.follows(kind) and arn:
+                tags = read_tags(context, str(arn))
+                if tags or "Tags" in known.properties:
+                    model["Tags"] = tags
+            return replace(known, properties=model)
 
     def update(
         self,
@@ -152,6 +179,14 @@ class SingleResources:
             stop=place.stop,
             note_made=place.note_made,
         )
+
+
+def _adopt(kind: ResourceType, context: Context, identifier: str) -> KnownResource | None:
+    """Return a resource that neither a stack nor Cloud Control made; None: it does not exist."""
+    assert kind.reading is not None
+    name = {kind.named_by[0]: identifier} if len(kind.named_by) == 1 else {}
+    result = kind.reading.adopt(context, identifier, name)
+    return None if result is None else KnownResource(result.physical_id, {}, result.attributes)
 
 
 def _exists(kind: str, identifier: str) -> ResourceRefused:

@@ -29,3 +29,5 @@ MOST_TASK_GROUPS = 48
 INSTANCES_PER_PAGE = 2000
 # Documented: "metrics are updated every five minutes" (Monitoring Amazon EMR metrics with CloudWatch).
 METRICS_EVERY_S = 300.0
+# Observed (mrjob): "No more than 3 digits are allowed after decimal place in bid price".
+MOST_DECIMALS_OF_A_BID = 3

@@ -8,13 +8,16 @@ from pathlib import Path
 from headrace.aws.shapes.emr_serverless import SparkSubmit
 from headrace.core.values import get_list, get_mapping
 from headrace.services.emr_serverless.state import Application, JobRun
-from headrace.spark_submit.arguments import Submission, parse_submission, properties_of
+from headrace.spark_submit.arguments import (
+    Submission,
+    parse_submission,
+    properties_of,
+    with_file_options,
+)
 from headrace.spark_submit.commands import spark_command
-from headrace.spark_submit.containers import unpack_archives
 from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job_environment import job_environment, make_folders
-from headrace.spark_submit.local_files import fetch
 from headrace.spark_submit.making import with_spark
 from headrace.spark_submit.sparks import python_settings
 
@@ -85,14 +88,12 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
     spark = context.sparks.of(run.release_label, python_settings(settings, driver))
     arguments, more, spark = spark_command(
         context,
-        submission,
+        with_file_options(submission, defaults, yarn=False),
         folder,
         spark,
         defaults=defaults,
         logging=classification(application, run, "spark-driver-log4j2"),
     )
-    # Executors and the driver find the job's archives unpacked in their working directory.
-    unpack_archives(submission, settings, work, lambda uri: fetch(context.objects, uri, work))
     limits = get_mapping(run.request, "executionIamPolicy")
     environment = {
         **job_environment(

@@ -39,7 +39,7 @@ def patch(bus: Any, handler: Any) -> None:
 def _policy(bus: Any) -> str | None:
     """Return a bus's policy as JSON; None without one."""
     document = _document(bus)
-    return json.dumps(document) if document["Statement"] else None
+    return json.dumps(document, separators=(",", ":")) if document["Statement"] else None
 
 
 def _document(bus: Any) -> dict[str, Any]:

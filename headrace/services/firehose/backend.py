@@ -19,6 +19,7 @@ from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_glue import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
 from headrace.services.firehose.errors import busy, invalid, not_found
+from headrace.services.firehose.orders import Orders
 from headrace.services.firehose.output import check_schema
 from headrace.services.firehose.permits import check_domain, find_domain, no_domain
 from headrace.services.firehose.ports import Ports
@@ -84,6 +85,8 @@ class Firehose:
         self.guard = ports.guard
         self.keys = ports.keys
         self._running: dict[Key, _Running] = {}
+        # The deliveries of other services.
+        self.orders = Orders(store, ports, streams, supervisor)
 
     # --- life ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Compresses delivered objects: GZIP, ZIP, Snappy and Hadoop's Snappy. Pure functions.
+"""Compresses delivered objects: GZIP, ZIP, Snappy, Hadoop's Snappy and, for Kinesis' channels, ZSTD. Pure functions.
 
 The same bytes and name always give the same object, so that a repeated delivery changes nothing. Extensions, content
 encodings and containers are AWS's (observed by others, 2026: Snappy is snappy-java's stream, not Google's framing;
@@ -20,6 +20,7 @@ _ENCODINGS = {
     "ZIP": "zip",
     "Snappy": "snappy-java",
     "HADOOP_SNAPPY": "hadoop-snappy",
+    "ZSTD": "zstd",
 }
 # snappy-java's header: magic, version, and the lowest version that can read it.
 _SNAPPY_JAVA_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4) + (1).to_bytes(4)
@@ -41,6 +42,8 @@ def compress_body(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]
             )
         case "HADOOP_SNAPPY":
             compressed = b"".join(_build_hadoop_blocks(body))
+        case "ZSTD":
+            compressed = bytes(cramjam.zstd.compress(body))
         case _:
             return body, None
     return compressed, _ENCODINGS[kind]

@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 from headrace.core.ports import TableSchema
 from headrace.services.firehose.failures import FailedRecord
-from headrace.services.firehose.hive import Column, WrongValue, build_column
+from headrace.services.firehose.hive import Column, build_column
+from headrace.services.firehose.hive_values import WrongValue, mismatch
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.serde import JsonReadOptions, OrcWriting, ParquetWriteOptions
 
@@ -41,10 +42,11 @@ Item = dict[str, Any]
 
 @dataclass(slots=True)
 class ConvertedFile:
-    """A Parquet or ORC file, its rows, and the records left out."""
+    """A Parquet or ORC file, its rows, the Content-Encoding of its object, and the records left out."""
 
     data: bytes
     rows: int
+    encoding: str | None
     failed: list[FailedRecord] = field(default_factory=list[FailedRecord])
 
 
@@ -59,8 +61,7 @@ def convert(
     Unknown keys are dropped, and missing ones are null. Raises UnknownType.
     """
     reading, writing = reading or JsonReadOptions(), writing or ParquetWriteOptions()
-    formats = reading.time_formats
-    columns = [(name.lower(), build_column(kind, formats)) for name, kind in schema.columns]
+    columns = [(name.lower(), build_column(kind, reading)) for name, kind in schema.columns]
     items, owners, refused = _parse(records)
     items = _rename_keys(items, reading)
     arrays: list[Any] = []
@@ -70,12 +71,14 @@ def convert(
         array, wrong = _build_array(_read_cells(items, key), kind)
         arrays.append(array)
         for row, message in wrong.items():
-            refused.setdefault(owners[row], (DOES_NOT_FIT, f"{name}: {message}"))
+            refused.setdefault(owners[row], (DOES_NOT_FIT, message))
     table = pa.table(arrays, schema=pa.schema([(name, kind.arrow) for name, kind in columns]))
     if refused:
         table = table.filter(pa.array([owner not in refused for owner in owners], pa.bool_()))
     failed = [FailedRecord(records[owner], *refused[owner]) for owner in sorted(refused)]
-    return ConvertedFile(_write_file(table, writing), table.num_rows, failed)
+    # The label is AWS's, although the file is Parquet (observed by others, 2026-09); for ORC it is assumed.
+    encoding = "hadoop-snappy" if writing.compression == "SNAPPY" else None
+    return ConvertedFile(_write_file(table, writing), table.num_rows, encoding, failed)
 
 
 def _write_file(table: Any, writing: ParquetWriteOptions | OrcWriting) -> bytes:
@@ -129,7 +132,7 @@ def _parse(
         try:
             objects = _parse_objects(record.data)
         except (ValueError, RecursionError) as error:
-            refused[number] = (NOT_JSON, f"Encountered malformed JSON: {error}")
+            refused[number] = (NOT_JSON, f"Encountered malformed JSON. {error}")
             continue
         items += objects
         owners += [number] * len(objects)
@@ -194,7 +197,7 @@ def _build_array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
             values.append(None if cell is None else kind.convert(cell))
         except _REFUSALS as error:
             values.append(None)
-            wrong[row] = str(error) if isinstance(error, WrongValue) else f"refused: {error}"
+            wrong[row] = str(error if isinstance(error, WrongValue) else mismatch(str(error)))
     try:
         return pa.array(values, kind.arrow), wrong
     except _REFUSALS:
@@ -202,7 +205,7 @@ def _build_array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
     fits = [_fits(value, kind) for value in values]
     for row in compress(range(len(values)), [not fit for fit in fits]):
         values[row] = None
-        wrong[row] = f"a value is out of the range of {kind.name}"
+        wrong[row] = str(mismatch(f"a value is out of the range of {kind.name}"))
     return pa.array(values, kind.arrow), wrong
 
 

@@ -52,9 +52,12 @@ class Delivery:
         streams: DeliveryStreams,
         ports: Ports,
         is_current: Callable[[], bool],
+        reports: Reports | None = None,
     ) -> None:
         self.name = f"firehose {stream.name}"
-        self.reports = Reports(stream, ports.clock, ports.logs, ports.metrics, ports.guard)
+        self.reports = reports or Reports(
+            stream, ports.clock, ports.logs, ports.metrics, ports.guard
+        )
         self.wants_waking = True
         self._stream = stream
         self._source = source

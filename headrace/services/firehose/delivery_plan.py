@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.firehose.destinations.base import ObjectNames
 from headrace.services.firehose.failures import DELIVERED, PROCESSING_FAILED, SOURCE_BACKUP
 from headrace.services.firehose.partitions import LIMIT_OUTPUT, list_values
 from headrace.services.firehose.ports import Ports
@@ -34,12 +35,17 @@ def intend(
     if len(buffer.first) > 1:
         buffer.records.sort(key=lambda record: record.shard_id)
     kinds = _list_kinds(stream, partition, buffer)
-    naming, values = stream.naming, list_values(partition)
     now_ms = ports.clock.now_ms()
+    destination = DESTINATIONS[stream.destination_kind]
+    if isinstance(destination, ObjectNames):
+        keys = destination.name_objects(stream, kinds, ports)
+    else:
+        naming, values = stream.naming, list_values(partition)
+        keys = name_objects(naming, kinds, buffer.oldest_ms, ports.ids, now_ms, values)
     return Intent(
         version=stream.version,
         destination=stream.destination,
-        keys=name_objects(naming, kinds, buffer.oldest_ms, ports.ids, now_ms, values),
+        keys=keys,
         oldest_ms=buffer.oldest_ms,
         newest_ms=buffer.newest_ms,
         decided_ms=now_ms,

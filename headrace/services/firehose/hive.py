@@ -6,19 +6,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
 from typing import Any, cast
 
 import pyarrow as pa
 
-from headrace.services.firehose import joda
-
-Convert = Callable[[Any], Any]
+from headrace.services.firehose import hive_values as values
+from headrace.services.firehose.hive_values import Convert, mismatch
+from headrace.services.firehose.serde import JsonReadOptions
 
 _INTEGERS: dict[str, tuple[Any, int]] = {
     "tinyint": (pa.int8(), 8),
@@ -27,20 +22,14 @@ _INTEGERS: dict[str, tuple[Any, int]] = {
     "integer": (pa.int32(), 32),
     "bigint": (pa.int64(), 64),
 }
-_TEXTS = ("string", "varchar", "char")
 # The limit of nested types; the parser recurses for each level.
 MOST_NESTED = 50
 _NOTHING = type(None)
-# yyyy-[M]M-[d]d HH:mm:ss[.S]: the format of the OpenX SerDe that is not ISO 8601.
-_SHORT_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})([ T].*)?")
+_JSON_CLASSES = "org.openx.data.jsonserde.json."
 
 
 class UnknownType(ValueError):
     """The table has a column with an unsupported type."""
-
-
-class WrongValue(ValueError):
-    """A value does not fit its column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +50,13 @@ class Column:
     plain: frozenset[type]
 
 
-def build_column(kind: str, time_formats: Sequence[str] = ()) -> Column:
-    """Return the column for a Hive type; see `Reading` for `time_formats`. Raises UnknownType."""
+def build_column(kind: str, reading: JsonReadOptions) -> Column:
+    """Return the column for a Hive type, as a SerDe with the options `reading` fills it. Raises UnknownType."""
     text = kind.strip().lower()
-    arrow, convert = _parse_type(text)
-    if time_formats and text == "timestamp":
-        convert = _build_time_converter(time_formats)
+    arrow, convert = _parse_type(text, reading)
     base = text.partition("(")[0]
     plain: tuple[type, ...] = ()
-    if base in _TEXTS:
+    if base in values.TEXTS:
         plain = (str,)
     elif base in _INTEGERS:
         plain = (int,)
@@ -80,69 +67,135 @@ def build_column(kind: str, time_formats: Sequence[str] = ()) -> Column:
     return Column(text, arrow, convert, frozenset((*plain, _NOTHING)))
 
 
-def _parse_type(text: str, depth: int = 0) -> tuple[pa.DataType, Convert]:
+def _parse_type(text: str, reading: JsonReadOptions, depth: int = 0) -> tuple[pa.DataType, Convert]:
     if depth > MOST_NESTED:
         raise UnknownType(f"types nest {MOST_NESTED} deep at most")
     text = text.strip()
     base = text.partition("(")[0]
-    if base in _TEXTS:
-        return pa.string(), _convert_text
+    if base in values.TEXTS:
+        return pa.string(), values.build_text_converter(reading)
     if base in _INTEGERS:
         arrow, bits = _INTEGERS[base]
-        return arrow, _build_integer_converter(bits)
+        return arrow, values.build_integer_converter(bits, reading)
     if base in ("double", "float"):
-        return (pa.float64() if base == "double" else pa.float32()), _convert_float
+        arrow = pa.float64() if base == "double" else pa.float32()
+        return arrow, values.build_float_converter(reading)
     if base == "boolean":
-        return pa.bool_(), _convert_boolean
+        return pa.bool_(), values.convert_boolean
     if base == "timestamp":
-        return pa.timestamp("ns"), _convert_timestamp
+        return pa.timestamp("ns"), values.build_time_converter(reading)
     if base == "date":
-        return pa.date32(), _convert_date
+        return pa.date32(), values.convert_date
     if base == "binary":
-        return pa.binary(), lambda value: _convert_text(value).encode()
+        convert_text = values.build_text_converter(reading)
+        return pa.binary(), lambda value: convert_text(value).encode()
     if base == "decimal":
-        return _build_decimal(text)
-    return _parse_nested(text, depth + 1)
+        return _build_decimal(text, reading)
+    return _parse_nested(text, reading, depth + 1)
 
 
-def _parse_nested(text: str, depth: int) -> tuple[pa.DataType, Convert]:
+def _build_decimal(text: str, reading: JsonReadOptions) -> tuple[pa.DataType, Convert]:
+    numbers = text.partition("(")[2].rstrip(")").split(",")
+    precision = int(numbers[0]) if numbers[0] else 10
+    scale = int(numbers[1]) if len(numbers) > 1 else 0
+    arrow = cast("pa.DataType", pa.decimal128(precision, scale))
+    return arrow, values.build_decimal_converter(scale, reading)
+
+
+def _parse_nested(text: str, reading: JsonReadOptions, depth: int) -> tuple[pa.DataType, Convert]:
     name, _, inner = text.partition("<")
     name = name.strip()
     if not inner.endswith(">"):
         raise UnknownType(text)
     parts = _split(inner[:-1])
     if name == "array" and len(parts) == 1:
-        arrow, convert = _parse_type(parts[0], depth)
-        return pa.list_(arrow), lambda value: [
-            _convert_or_none(convert, v) for v in _is(list, value)
-        ]
+        arrow, convert = _parse_type(parts[0], reading, depth)
+        return pa.list_(arrow), _build_list_converter(convert, reading)
     if name == "map" and len(parts) == 2:
-        key_arrow, key_convert = _parse_type(parts[0], depth)
-        arrow, convert = _parse_type(parts[1], depth)
-
-        def as_map(value: Any) -> Any:
-            return [
-                (key_convert(key), _convert_or_none(convert, v))
-                for key, v in _is(dict, value).items()
-            ]
-
-        return pa.map_(key_arrow, arrow), as_map
+        key_arrow, key_convert = _parse_map_key(parts[0], reading, depth)
+        arrow, convert = _parse_type(parts[1], reading, depth)
+        return pa.map_(key_arrow, arrow), _build_map_converter(key_convert, convert, reading)
     if name == "struct":
-        fields = [
-            (part.partition(":")[0].strip(), _parse_type(part.partition(":")[2], depth))
+        members = {
+            part.partition(":")[0].strip(" `"): _parse_type(part.partition(":")[2], reading, depth)
             for part in parts
-        ]
-        arrow = pa.struct([(field, kind) for field, (kind, _) in fields])
-
-        def as_struct(value: Any) -> Any:
-            members = {key.lower(): item for key, item in _is(dict, value).items()}
-            return {
-                field: _convert_or_none(convert, members.get(field))
-                for field, (_, convert) in fields
-            }
-
-        return arrow, as_struct
+        }
+        arrow = pa.struct([(member, kind) for member, (kind, _) in members.items()])
+        converters = {member: convert for member, (_, convert) in members.items()}
+        return arrow, _build_struct_converter(converters, reading)
     raise UnknownType(text)
+
+
+def _parse_map_key(text: str, reading: JsonReadOptions, depth: int) -> tuple[pa.DataType, Convert]:
+    # A key is text in JSON, whatever its column's type: no SerDe refuses it for that.
+    if "<" in text:
+        raise UnknownType(f"a key of a map has a plain type, not {text}")
+    return _parse_type(text, JsonReadOptions(), depth)
+
+
+def _build_list_converter(convert: Convert, reading: JsonReadOptions) -> Convert:
+    def convert_list(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            if reading.hive:
+                raise mismatch("java.io.IOException: Start of Array expected")
+            value = [value]
+        return [_convert_or_none(convert, item) for item in value]
+
+    return convert_list
+
+
+def _build_map_converter(
+    convert_key: Convert, convert: Convert, reading: JsonReadOptions
+) -> Convert:
+    def convert_map(value: Any) -> list[tuple[Any, Any]]:
+        if not isinstance(value, dict):
+            raise _refuse_map(value, reading)
+        entries = {key.lower() if reading.lowers_keys else key: item for key, item in value.items()}
+        return [(convert_key(key), _convert_or_none(convert, v)) for key, v in entries.items()]
+
+    return convert_map
+
+
+def _build_struct_converter(converters: dict[str, Convert], reading: JsonReadOptions) -> Convert:
+    def convert_struct(value: Any) -> dict[str, Any]:
+        if isinstance(value, list) and not reading.hive:
+            # By position; what is missing is null, and what is too much is dropped.
+            value = dict(zip(converters, value, strict=False))
+        if not isinstance(value, dict):
+            raise _refuse_struct(value, reading)
+        if reading.case_insensitive:
+            lower: dict[str, Any] = {}
+            for key, item in value.items():
+                lower.setdefault(key.lower(), item)
+            value = lower
+        return {
+            member: _convert_or_none(convert, value.get(member))
+            for member, convert in converters.items()
+        }
+
+    return convert_struct
+
+
+def _refuse_map(value: Any, reading: JsonReadOptions) -> ValueError:
+    if reading.hive:
+        return mismatch("java.io.IOException: Start of Object expected")
+    # A cast error (observed by others); its classes are those of the SerDe's source (assumed).
+    kind = f"{_JSON_CLASSES}JSONArray" if isinstance(value, list) else _name_java_class(value)
+    return mismatch(f"{kind} cannot be cast to {_JSON_CLASSES}JSONObject")
+
+
+def _refuse_struct(value: Any, reading: JsonReadOptions) -> ValueError:
+    if reading.hive:
+        return mismatch("java.io.IOException: Start of Object expected")
+    text = value if isinstance(value, str) else values.render_value(value)
+    return mismatch(
+        f"Data is not JSONObject  but {_name_java_class(value)} with value {text[:100]}"
+    )
+
+
+def _name_java_class(value: Any) -> str:
+    names = {bool: "Boolean", int: "Long", float: "Double"}
+    return f"java.lang.{names.get(type(value), 'String')}"
 
 
 def _split(text: str) -> list[str]:
@@ -157,127 +210,3 @@ def _split(text: str) -> list[str]:
 
 def _convert_or_none(convert: Convert, value: Any) -> Any:
     return None if value is None else convert(value)
-
-
-def _is(kind: type, value: Any) -> Any:
-    if not isinstance(value, kind):
-        raise WrongValue(
-            f"{_render_value(value)} is not {'a list' if kind is list else 'an object'}"
-        )
-    return value
-
-
-def _render_value(value: Any) -> str:
-    return json.dumps(value, default=str)[:100]
-
-
-def _convert_text(value: Any) -> str:
-    # As in the OpenX SerDe, a value that is not text becomes its JSON.
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def _build_integer_converter(bits: int) -> Convert:
-    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-
-    def convert(value: Any) -> int:
-        if type(value) is int and low <= value <= high:
-            return value
-        try:
-            number = float(value) if not isinstance(value, bool) else None
-            if number is not None and number == int(number) and low <= number <= high:
-                return int(number)
-        except (TypeError, ValueError, OverflowError):
-            pass
-        raise WrongValue(f"{_render_value(value)} is not an integer of {bits} bits")
-
-    return convert
-
-
-def _convert_float(value: Any) -> float:
-    if isinstance(value, bool):
-        raise WrongValue(f"{_render_value(value)} is not a number")
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise WrongValue(f"{_render_value(value)} is not a number") from error
-
-
-def _convert_boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise WrongValue(f"{_render_value(value)} is not a boolean")
-
-
-def _convert_timestamp(value: Any) -> datetime:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        # Epoch seconds, or milliseconds when the number is too large for seconds.
-        seconds = value / 1000 if abs(value) >= 10**11 else float(value)
-        try:
-            return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
-        except (ValueError, OverflowError, OSError) as error:
-            raise WrongValue(f"{_render_value(value)} is not a timestamp") from error
-    text = str(value).strip()
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = _parse_short_time(text)
-    if at.tzinfo is None or at.tzinfo is UTC:
-        return at.replace(tzinfo=None)
-    return at.astimezone(UTC).replace(tzinfo=None)
-
-
-def _build_time_converter(formats: Sequence[str]) -> Convert:
-    """Return a converter that tries the Hive SerDe's formats and then the default."""
-    read = [joda.build_reader(pattern) for pattern in formats if pattern != joda.MILLIS]
-    in_millis = joda.MILLIS in formats
-
-    def convert(value: Any) -> datetime:
-        if in_millis and isinstance(value, int | float | str) and not isinstance(value, bool):
-            try:
-                at = datetime.fromtimestamp(float(value) / 1000, UTC)
-                return at.replace(tzinfo=None)
-            except (ValueError, OverflowError, OSError):
-                pass  # Not a number: another format may fit.
-        for reader in read:
-            at = reader(str(value))
-            if at is not None:
-                return at
-        return _convert_timestamp(value)
-
-    return convert
-
-
-def _parse_short_time(text: str) -> datetime:
-    match = _SHORT_TIME.fullmatch(text)
-    try:
-        if match is None:
-            raise ValueError(text)
-        year, month, day, rest = match.groups(default="")
-        return datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{rest}")
-    except ValueError as error:
-        raise WrongValue(f"{_render_value(text)} is not a timestamp") from error
-
-
-def _convert_date(value: Any) -> date:
-    try:
-        return date.fromisoformat(str(value)[:10])
-    except ValueError as error:
-        raise WrongValue(f"{_render_value(value)} is not a date") from error
-
-
-def _build_decimal(text: str) -> tuple[pa.DataType, Convert]:
-    numbers = text.partition("(")[2].rstrip(")").split(",")
-    precision = int(numbers[0]) if numbers[0] else 10
-    scale = int(numbers[1]) if len(numbers) > 1 else 0
-
-    def convert(value: Any) -> Decimal:
-        try:
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-scale))
-        except (InvalidOperation, ValueError) as error:
-            raise WrongValue(f"{_render_value(value)} is not a decimal") from error
-
-    return cast("pa.DataType", pa.decimal128(precision, scale)), convert

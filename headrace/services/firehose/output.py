@@ -54,6 +54,14 @@ class NotPut(Exception):
         self.cause, self.s3, self.is_backup = cause, s3, is_backup
 
 
+class WrongOwner(Exception):
+    """A bucket belongs to another account than its configuration expects; `bucket` names it."""
+
+    def __init__(self, bucket: str) -> None:
+        super().__init__(f"Bucket {bucket} does not belong to the expected account.")
+        self.bucket = bucket
+
+
 def put_beside(
     ports: Ports,
     s3: Mapping[str, Any],
@@ -73,16 +81,24 @@ def put_beside(
 def put(
     ports: Ports, s3: Mapping[str, Any], key: str, body: bytes, encoding: str | None = None
 ) -> None:
-    """Put an object with an S3 configuration's role and encryption. Raises RoleDenied, BucketNotFound, OSError."""
+    """Put an object with an S3 configuration's role and encryption.
+
+    Raises RoleDenied, BucketNotFound, WrongOwner, OSError.
+    """
+    bucket = str(s3["BucketARN"]).rpartition(":")[2]
+    owner = s3.get("ExpectedBucketOwner")
+    if owner and ports.objects.owner(bucket) != owner:
+        raise WrongOwner(bucket)
     check_object(ports.guard, s3, key)
     try:
         ports.objects.put(
-            str(s3["BucketARN"]).rpartition(":")[2],
+            bucket,
             key,
             body,
             content_type="application/octet-stream",
             content_encoding=encoding,
             kms_key=find_key(s3),
+            storage_class=str(s3.get("StorageClass") or ""),
         )
     except KeyRefused as error:
         # Documented: monitoring-with-cloudwatch-logs.html has S3.KMS.NotFoundException; the other codes are assumed.
@@ -99,6 +115,7 @@ def describe_table(stream: DeliveryStream) -> dict[str, str]:
         "tableName": schema["TableName"],
         "region": schema.get("Region") or stream.region,
         "versionId": schema.get("VersionId") or "LATEST",
+        "roleArn": schema["RoleARN"],
     }
 
 

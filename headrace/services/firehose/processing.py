@@ -91,11 +91,10 @@ class RecordProcessor:
         return processed
 
     def _split_aggregates(self, batch: Mapping[str, Sequence[StreamRecord]]) -> list[Record]:
-        of_kinesis = bool(self._stream.source_arn)
         records: list[Record] = []
         for shard_id in sorted(batch):
             for source in batch[shard_id]:
-                users = split_aggregate(source.data) if of_kinesis else None
+                users = split_aggregate(source.data) if self._stream.has_aggregates else None
                 if users is None:
                     records.append(Record(source.data, source, shard_id))
                     continue

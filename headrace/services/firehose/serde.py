@@ -16,20 +16,27 @@ _PADDING_TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class JsonReadOptions:
-    """How keys map to columns: the OpenX SerDe's options.
+    """How keys map to columns, and which values fit: the options of the OpenX SerDe, or the Hive SerDe.
 
     Attributes:
-        case_insensitive: whether keys are converted to lower case first.
+        case_insensitive: whether the case of a key says nothing: the OpenX SerDe converts keys to lower case first.
         dots_to_underscores: whether a dot in a key becomes `_`.
         key_of: the JSON key of each column whose key differs from its name.
         time_formats: more Joda-Time patterns for timestamps as text; `millis` is a number of milliseconds. Only the
             Hive SerDe has them.
+        hive: whether this is the Hive SerDe, which converts less and keeps keys as they are.
     """
 
     case_insensitive: bool = True
     dots_to_underscores: bool = False
     key_of: Mapping[str, str] = field(default_factory=dict[str, str])
     time_formats: tuple[str, ...] = ()
+    hive: bool = False
+
+    @property
+    def lowers_keys(self) -> bool:
+        """Whether keys within values, such as a map's, become lower case."""
+        return self.case_insensitive and not self.hive
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,7 @@ def _reading(conversion: Mapping[str, Any]) -> JsonReadOptions:
             name.lower(): key for name, key in get_mapping(openx, "ColumnToJsonKeyMappings").items()
         },
         time_formats=tuple(hive.get("TimestampFormats") or ()),
+        hive="HiveJsonSerDe" in _deserializer(conversion),
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.core.ports import BucketNotFound
 from headrace.services.firehose import output
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile
@@ -92,8 +94,10 @@ def _put(
 ) -> None:
     bucket = str(s3["BucketARN"]).rpartition(":")[2]
     if body is None:
-        if again and any(item.key == key for item in ports.objects.list(bucket, key)):
-            ports.objects.delete(bucket, key)
+        # A bucket that is gone has no object of an earlier try.
+        with contextlib.suppress(BucketNotFound):
+            if again and any(item.key == key for item in ports.objects.list(bucket, key)):
+                ports.objects.delete(bucket, key)
         return
     encoding = None
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")

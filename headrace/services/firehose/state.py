@@ -112,6 +112,11 @@ class DeliveryStream:
         return self.has_own_backup or is_partitioned(self.destination)
 
     @property
+    def has_aggregates(self) -> bool:
+        """Whether records of the Kinesis Producer Library are taken apart."""
+        return bool(self.source_arn)
+
+    @property
     def arn(self) -> str:
         """The delivery stream's ARN."""
         return make_arn("firehose", self.region, self.account, f"deliverystream/{self.name}")

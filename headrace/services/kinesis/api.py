@@ -8,14 +8,22 @@ from typing import Any
 
 from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.faults.faults import Faults
-from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.service import DataPage, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
-from headrace.core.ports import KeyStates, MetricSink, PrincipalCheck, accept_principal
+from headrace.core.ports import (
+    Guard,
+    KeyStates,
+    LogSink,
+    MetricSink,
+    PrincipalCheck,
+    accept_principal,
+)
 from headrace.core.workers import Supervisor, Worker
 from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.channels.channels import Channels
 from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.consumers.subscriptions import Subscriptions
@@ -54,6 +62,8 @@ def build_kinesis(
     faults: Faults | None = None,
     keys: KeyStates | None = None,
     has_principal: PrincipalCheck = accept_principal,
+    logs: LogSink | None = None,
+    guard: Guard | None = None,
 ) -> Kinesis:
     """Return Kinesis with its parts. `Kinesis.start` opens the shard logs and starts the workers."""
     fsync = durability == "fsync"
@@ -76,6 +86,15 @@ def build_kinesis(
         pushes=Pushes(clock, registry),
         reader=KinesisReader(clock, registry, consumers),
         queues=Queues(QueueStore(database), registry, clock, ids, key=key, delay_ms=state_delay_ms),
+        channels=Channels(
+            database.documents("kinesis_channels"),
+            registry,
+            clock,
+            ids,
+            logs=logs,
+            guard=guard,
+            delay_ms=state_delay_ms,
+        ),
         supervisor=supervisor,
         workers=_workers,
         flusher=Flusher() if fsync else None,
@@ -106,7 +125,14 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         # A put writes to the page cache only; with `durability=fsync` the response waits for the disk, not the thread.
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords", *QUEUE_DATA}),
         subject=functools.partial(fault_target, kinesis),
-        pages=[queues_page(kinesis.queues, kinesis.clock)],
+        pages=[
+            queues_page(kinesis.queues, kinesis.clock),
+            DataPage(
+                "kinesis/channels",
+                "Kinesis: each channel's deliveries (JSON)",
+                lambda _: kinesis.channels.statuses(),
+            ),
+        ],
         shards_by_stream=functools.partial(shards_by_stream, kinesis),
         policy_of=kinesis.policy_of,
         key_of=lambda _, arn: (kinesis.key_of(arn.partition("/consumer/")[0]), "", ""),

@@ -13,6 +13,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import MetricSink, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, Worker, WorkerHandle
+from headrace.services.kinesis.channels.channels import Channels
 from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.consumers.subscriptions import Subscriptions
@@ -61,6 +62,7 @@ class Kinesis:
         pushes: Pushes,
         reader: KinesisReader,
         queues: Queues,
+        channels: Channels,
         supervisor: Supervisor,
         workers: Callable[[Kinesis], Sequence[Worker]],
         flusher: Flusher | None = None,
@@ -88,6 +90,7 @@ class Kinesis:
         self.pushes = pushes
         self.reader = reader
         self.queues = queues
+        self.channels = channels
         self.flusher = flusher
         self.throttle = throttle
         self.metrics = metrics

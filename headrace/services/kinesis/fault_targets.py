@@ -29,6 +29,9 @@ def fault_target(
     if "QueueARN" in params:
         opened = kinesis.queues.by_arn(str(params["QueueARN"]))
         return ("", "") if opened is None else (opened.stream.name, "")
+    if "ChannelARN" in params:
+        order = kinesis.channels.by_arn(str(params["ChannelARN"]))
+        return ("", "") if order is None else (order.stream.name, "")
     name = _stream_name(params)
     shard = ""
     if action == "PutRecord":

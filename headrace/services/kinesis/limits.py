@@ -34,6 +34,11 @@ QUEUE_IN_FLIGHT = 120_000
 QUEUE_VISIBLE_SHOWN = 1_000_000
 # Assumed: the page that ListQueues returns without MaxResults.
 LIST_QUEUES_DEFAULT = 100
+# Channels: data-delivery-quotas.md. Each stream has one to a bucket, and one to a table.
+CHANNELS_PER_STREAM = 2
+LIST_CHANNELS_MOST = 100
+MIN_FRESHNESS_S = 300
+MAX_FRESHNESS_S = 900
 SUBSCRIPTION_LIFE_MS = 300_000
 # AWS refuses a second SubscribeToShard within this time; after it, the second one takes over.
 SUBSCRIPTION_EXCLUSIVE_MS = 5_000

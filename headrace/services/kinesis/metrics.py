@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from headrace.core.ports import Metric
 from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.channels.metrics import channel_metrics
 from headrace.services.kinesis.consumers.subscriptions import SentEvent
 from headrace.services.kinesis.counters import Key, Stat
 from headrace.services.kinesis.queues.metrics import queue_metrics
@@ -50,6 +51,7 @@ class MinuteMetrics:
             self._growth.note_minute(stream, arrived, records, now_ms)
         self._growth.forget_deleted()
         self._put_of_queues(minute_ms, now_ms)
+        self._put_of_channels(minute_ms)
         return (MINUTE_MS - kinesis.clock.now_ms() % MINUTE_MS) / 1000
 
     def _put_of_queues(self, minute_ms: int, now_ms: int) -> None:
@@ -59,6 +61,13 @@ class MinuteMetrics:
             if kinesis.metrics is not None and found:
                 queue = opened.queue
                 kinesis.metrics.put(found, account=queue.account, region=queue.region)
+
+    def _put_of_channels(self, minute_ms: int) -> None:
+        kinesis = self._kinesis
+        for order in kinesis.channels.all():
+            metrics = channel_metrics(order, NAMESPACE, minute_ms)
+            if kinesis.metrics is not None and metrics:
+                kinesis.metrics.put(metrics, account=order.account, region=order.region)
 
 
 def _total(counted: Mapping[Key, Stat], name: str) -> int:

@@ -1,4 +1,4 @@
-"""The rules for tags, which are the same for streams, consumers and queues."""
+"""The rules for tags, which are the same for streams, consumers, queues and channels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_tags(
 ) -> None:
     """Raise InvalidArgumentException when a resource would have too many tags, or tags that are not valid.
 
-    `kind` is `stream`, `consumer` or `queue`. Source of the messages: kinesalite (observed).
+    `kind` is `stream`, `consumer`, `queue` or `channel`. Source of the messages: kinesalite (observed).
     """
     check_keys(more)
     if any(_FORBIDDEN.search(text) for tag in more.items() for text in tag):

@@ -43,12 +43,15 @@ class Rate(NamedTuple):
 # enhanced monitoring are from the quotas page. The rates of policies, tags by ARN and UpdateMaxRecordSize are assumed.
 RATES: Final[Mapping[str, Rate]] = {
     "AddTagsToStream": Rate(5),
+    "CreateChannel": Rate(5),
     "CreateStream": Rate(5),
     "DecreaseStreamRetentionPeriod": Rate(5, "stream"),
+    "DeleteChannel": Rate(5),
     "DeleteResourcePolicy": Rate(5),
     "DeleteStream": Rate(5),
     "DeregisterStreamConsumer": Rate(5, "stream"),
     "DescribeAccountSettings": Rate(5),
+    "DescribeChannel": Rate(5),
     "DescribeLimits": Rate(1),
     "DescribeStream": Rate(10),
     "DescribeStreamConsumer": Rate(20, "stream"),
@@ -58,6 +61,7 @@ RATES: Final[Mapping[str, Rate]] = {
     "GetResourcePolicy": Rate(5),
     "GetShardIterator": Rate(5, "shard"),
     "IncreaseStreamRetentionPeriod": Rate(5, "stream"),
+    "ListChannels": Rate(5),
     "ListShards": Rate(1000, "stream"),
     "ListStreamConsumers": Rate(5, "stream"),
     "ListStreams": Rate(5),
@@ -72,6 +76,7 @@ RATES: Final[Mapping[str, Rate]] = {
     "TagResource": Rate(5),
     "UntagResource": Rate(5),
     "UpdateAccountSettings": Rate(5),
+    "UpdateChannel": Rate(5),
     "UpdateMaxRecordSize": Rate(5, "stream"),
     "UpdateStreamWarmThroughput": Rate(5),
 }

@@ -41,10 +41,12 @@ from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.trace import Trace
+from headrace.services.lambda_.mappings.transitions import Transitions
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
+from headrace.services.lambda_.runtime.environment import trust_the_machine
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.trace_page import backlog_page, trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls
@@ -68,7 +70,7 @@ def build_lambda(
     metrics: MetricSink,
     buses: EventBusSender | None = None,
     endpoint_url: Callable[[], str] | None = None,
-    trust_file: Callable[[], Path | None] | None = None,
+    trust_file: Callable[[], Path | None] = trust_the_machine,
     sessions: RoleSessions | None = None,
     environments: MakeEnvironment | None = None,
     guard: Guard | None = None,
@@ -151,7 +153,11 @@ def build_lambda(
         ),
         permits=permits,
         invoker=invoker,
-        mappings=Mappings(ports=ports, supervisor=supervisor),
+        mappings=Mappings(
+            ports=ports,
+            supervisor=supervisor,
+            transitions=Transitions(clock, config.state_delay_ms),
+        ),
         urls=FunctionUrls(functions=functions, dispatcher=dispatcher, ids=ids, clock=clock),
     )
     return Lambda(

@@ -167,6 +167,15 @@ def _set_dead_letters(config: dict[str, Any], settings: Mapping[str, Any]) -> No
         config.pop("DeadLetterConfig", None)
 
 
+_NOT_BUILT = {
+    "DurableConfig": "durable executions: the function would start none",
+    "CapacityProviderConfig": "capacity providers of Lambda Managed Instances",
+    "PublishTo": "capacity providers of Lambda Managed Instances",
+    "RuntimeConfig": "custom runtimes by ARN",
+    "AcceleratorConfig": "accelerators",
+}
+
+
 def check_new(ref: FunctionRef, request: Mapping[str, Any]) -> None:
     """Check the parameters of CreateFunction as AWS does. Raises AwsError."""
     if len(ref.name) > LONGEST_NAME:
@@ -191,8 +200,16 @@ def check_tags(tags: Mapping[str, str], present: Mapping[str, str] | None = None
         raise invalid_parameter("Number of tags exceeds resource tag limit.")
 
 
+def check_built(request: Mapping[str, Any]) -> None:
+    """Refuse by name what headrace does not build, and what a function would otherwise be promised. Raises AwsError."""
+    for member, what in _NOT_BUILT.items():
+        if request.get(member):
+            raise invalid_parameter(f"headrace does not implement {what} ({member}).")
+
+
 def check(request: Mapping[str, Any]) -> None:
     """Check a function's configuration as AWS does. Raises AwsError."""
+    check_built(request)
     if request.get("Runtime"):
         check_runtime(request["Runtime"])
     timeout = request.get("Timeout")
@@ -254,7 +271,9 @@ def find_layers(
 
 def _shares(layer: LayerVersion, account: str) -> bool:
     """Whether the policy of a layer version lets another account use the version."""
-    principals = [statement["Principal"] for statement in layer.get("policy", {}).values()]
+    principals: list[str | dict[str, str]] = [
+        statement.get("Principal", "") for statement in layer.get("policy", {}).values()
+    ]
     return any(
         p == "*" if isinstance(p, str) else account in p.get("AWS", "").split(":")
         for p in principals

@@ -57,6 +57,15 @@ def conflict(message: str) -> AwsError:
     return _user_error("ResourceConflictException", message, 409)
 
 
+def mapping_in_use(verb: str) -> AwsError:
+    """An event source mapping is being changed; `verb` is update or delete (sentence observed by others: Terraform)."""
+    return _user_error(
+        "ResourceInUseException",
+        f"Cannot {verb} the event source mapping because it is in use.",
+        400,
+    )
+
+
 def precondition_failed(call: str = "GetFunction/GetAlias") -> AwsError:
     """The caller's RevisionId is not the latest; the operation `call` returns the latest one."""
     return _user_error(

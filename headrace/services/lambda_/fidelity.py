@@ -28,10 +28,6 @@ _FUNCTION: dict[str, FidelityLevel] = {
     "ImageConfig": "stored",
     # Functions get Sampled=1 in the trace header, but no trace is stored.
     "TracingConfig.Mode": "stored",
-    "DurableConfig": "ignored",
-    "RuntimeConfig": "ignored",
-    "AcceleratorConfig": "ignored",
-    "CapacityProviderConfig": "ignored",
 }
 # The package is always a copy of the object's current version.
 _CODE: dict[str, FidelityLevel] = {
@@ -39,8 +35,6 @@ _CODE: dict[str, FidelityLevel] = {
     "S3ObjectStorageMode": "ignored",
     "SourceKMSKeyArn": "ignored",
 }
-# headrace has no capacity providers.
-_PUBLISH: dict[str, FidelityLevel] = {"PublishTo": "ignored"}
 _MAPPING: dict[str, FidelityLevel] = {
     "KMSKeyArn": "stored",
     "LoggingConfig": "stored",
@@ -49,14 +43,12 @@ _MAPPING: dict[str, FidelityLevel] = {
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateFunction": {
         **_FUNCTION,
-        **_PUBLISH,
         **{f"Code.{name}": level for name, level in _CODE.items()},
         "Architectures": "stored",
         "TenancyConfig": "ignored",
     },
     "UpdateFunctionConfiguration": _FUNCTION,
-    "UpdateFunctionCode": {**_CODE, **_PUBLISH, "Architectures": "stored"},
-    "PublishVersion": _PUBLISH,
+    "UpdateFunctionCode": {**_CODE, "Architectures": "stored"},
     # MasterRegion belongs to Lambda@Edge.
     "ListFunctions": {"MasterRegion": "ignored"},
     "CreateEventSourceMapping": _MAPPING,

@@ -7,11 +7,17 @@ policy.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from headrace.core.wildcards import glob_matches
-from headrace.services.lambda_.state import Function, PolicyStatement
+from headrace.permissions.policies.document import (
+    WITH_VARIABLES,
+    Statement,
+    UnreadableDocument,
+    parse_document,
+)
+from headrace.services.lambda_.state import Function
 
 INVOKE = "lambda:InvokeFunction"
 INVOKE_URL = "lambda:InvokeFunctionUrl"
@@ -31,6 +37,11 @@ class Caller:
     account: str = ""
     context: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def values(self, key: str) -> tuple[str, ...]:
+        """Return the values of a condition key in lower case."""
+        value = self.context.get(key)
+        return () if value is None else (value,)
+
     @staticmethod
     def of_service(service: str, *, source_arn: str, source_account: str) -> Caller:
         """Return the caller for a service that acts for one of its resources."""
@@ -38,38 +49,49 @@ class Caller:
         return Caller(service=service, context=context)
 
 
+def policy_text(function: Function, qualifier: str | None) -> str:
+    """Return the JSON policy of a function, version or alias; "" when it has none."""
+    name = qualifier or ""
+    statements = function.policies.get(name)
+    if not statements:
+        return ""
+    head = function.policy_heads.get(name, {"Version": WITH_VARIABLES, "Id": "default"})
+    return json.dumps({**head, "Statement": list(statements.values())}, separators=(",", ":"))
+
+
 def allows(function: Function, qualifier: str | None, action: str, caller: Caller) -> bool:
     """Whether the policy of a function, version or alias allows the caller the action."""
-    statements = function.policies.get(qualifier or "", {})
-    return any(_grants(statement, action, caller) for statement in statements.values())
+    text = policy_text(function, qualifier)
+    if not text:
+        return False
+    try:
+        document = parse_document(text)
+    except UnreadableDocument:
+        return False
+    resource = replace(function.ref, qualifier=qualifier).qualified_arn
+    values = caller.values
+    # Denials come first.
+    for statement in document.about(action):
+        if (
+            _is_named(statement, caller)
+            and statement.has_resource(resource, values)
+            and statement.unmet(values) is None
+        ):
+            return statement.effect == "Allow"
+    return False
 
 
-def _grants(statement: PolicyStatement, action: str, caller: Caller) -> bool:
-    return (
-        glob_matches(str(statement["Action"]).lower(), action.lower())
-        and _is_principal(statement["Principal"], caller)
-        and _holds(statement.get("Condition", {}), caller.context)
-    )
-
-
-def _is_principal(principal: str | dict[str, str], caller: Caller) -> bool:
-    if isinstance(principal, str):
-        return principal == "*"
-    if "Service" in principal:
-        return principal["Service"] == caller.service
-    who = principal.get("AWS", "")
-    if who == "*":
-        return True
-    return bool(caller.account) and caller.account in who.split(":")
-
-
-def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str]) -> bool:
-    for operator, keys in condition.items():
-        for key, expected in keys.items():
-            actual = context.get(key.lower())
-            if actual is None:
-                return False
-            like = operator == "ArnLike"
-            if not (glob_matches(expected, actual) if like else actual == expected):
-                return False
-    return True
+def _is_named(statement: Statement, caller: Caller) -> bool:
+    """Whether the statement applies to the caller. Of a caller of another account only the account is known here."""
+    named = statement.principals
+    if named is None:
+        return False
+    if named.is_everyone:
+        is_named = True
+    elif caller.service:
+        is_named = caller.service in named.services
+    else:
+        is_named = bool(caller.account) and any(
+            caller.account in who.split(":") for who in named.aws
+        )
+    return is_named != statement.not_principals

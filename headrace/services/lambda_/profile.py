@@ -4,7 +4,7 @@ from headrace.aws.calls.fault_errors import FaultErrors
 from headrace.aws.protocols.service import Profile
 
 PROFILE = Profile(
-    paths=("/2015-03-31/", "/2018-10-31/", "/2017-03-31/"),
+    paths=("/2015-03-31/", "/2018-10-31/", "/2017-03-31/", "/2026-07-09/"),
     exposed_headers=(
         "x-amzn-RequestId,x-amzn-ErrorType,x-amzn-ErrorMessage,Date,x-amz-log-result,x-amz-function-error"
     ),

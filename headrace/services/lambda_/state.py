@@ -15,15 +15,18 @@ from headrace.services.lambda_.limits import SANDBOXES_AT_MOST, SANDBOXES_PER_FU
 from headrace.services.lambda_.names import LATEST, FunctionRef
 
 
-class PolicyStatement(TypedDict):
-    """A statement of the policy of a function or of a layer version."""
+class PolicyStatement(TypedDict, total=False):
+    """A statement of the policy of a function or of a layer version; of a document, with any of IAM's members."""
 
     Sid: str
     Effect: str
-    Principal: str | dict[str, str]
-    Action: str
-    Resource: str
-    Condition: NotRequired[dict[str, dict[str, str]]]
+    Principal: Any
+    NotPrincipal: Any
+    Action: Any
+    NotAction: Any
+    Resource: Any
+    NotResource: Any
+    Condition: dict[str, dict[str, Any]]
 
 
 class LayerDescription(TypedDict):
@@ -133,7 +136,9 @@ class Function:
 
     Attributes:
         versions: the versions by number, with `$LATEST`.
-        policies: the policy statements by qualifier ("": the function itself), then by statement id.
+        policies: the policy statements by qualifier ("": the function itself), then by statement id (of a statement
+            without one, `#` and its number).
+        policy_heads: the other members of a policy that was put as a document, by qualifier.
         event_invoke: AWS's FunctionEventInvokeConfig by qualifier.
         reserved_concurrency: the reserved concurrency; None when the function uses the account's unreserved one.
         provisioned: the provisioned concurrency by version number or alias.
@@ -151,6 +156,7 @@ class Function:
     policies: dict[str, dict[str, PolicyStatement]] = field(
         default_factory=dict[str, dict[str, PolicyStatement]]
     )
+    policy_heads: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     event_invoke: dict[str, EventInvokeConfig] = field(default_factory=dict[str, EventInvokeConfig])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     reserved_concurrency: int | None = None
@@ -236,6 +242,7 @@ class Function:
         """Remove the settings of a deleted version or alias."""
         for kept in (
             self.policies,
+            self.policy_heads,
             self.event_invoke,
             self.provisioned,
             self.provisioned_ms,

@@ -112,6 +112,12 @@ def not_allowed(method: str, resource_type: str) -> AwsError:
     )
 
 
+def too_large_to_hold() -> AwsError:
+    """A service of this cloud asks for more of an object than may be in memory; AWS has no such error."""
+    message = f"headrace's services read at most {limits.HELD_BYTES} bytes of an object"
+    return AwsError("EntityTooLarge", message)
+
+
 def no_such_version(key: str, version_id: str) -> AwsError:
     """No version has this id."""
     members = {"Key": key, "VersionId": version_id}

@@ -6,6 +6,8 @@ object-keys.html, UsingMetadata.html, object-tagging.html, and the API reference
 
 KEY_BYTES = 1024
 PUT_BYTES = 5 * 1024**3
+# How much of an object a service of this cloud may have in memory: headrace's own limit. Clients get slices of files.
+HELD_BYTES = 64 * 1024**2
 METADATA_BYTES = 2048
 TAGS_PER_OBJECT = 10
 TAGS_PER_BUCKET = 50

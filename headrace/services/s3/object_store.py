@@ -30,6 +30,7 @@ class S3Objects:
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
         kms_key: str = "",
+        storage_class: str = "",
     ) -> str:
         """See `ObjectStore.put`."""
         self._s3.bucket(bucket)
@@ -39,6 +40,8 @@ class S3Objects:
             params["ContentEncoding"] = content_encoding
         if kms_key:
             params |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
+        if storage_class:
+            params["StorageClass"] = storage_class
         if isinstance(body, bytes):
             whole = Body(data=body)
         else:
@@ -55,6 +58,10 @@ class S3Objects:
             if error.code.startswith("KMS."):
                 raise KeyRefused(error.code, error.message) from error
             raise
+
+    def owner(self, bucket: str) -> str:
+        """See `ObjectStore.owner`."""
+        return self._s3.bucket(bucket).account
 
     def get(self, bucket: str, key: str) -> bytes:
         """See `ObjectStore.get`."""

@@ -76,7 +76,9 @@ def _delivery_policies(get_topic_attributes: Any) -> Any:
         given = attributes.pop("DeliveryPolicy")
         if given:
             attributes["DeliveryPolicy"] = given
-        attributes["EffectiveDeliveryPolicy"] = given or json.dumps(_DELIVERY_POLICY)
+        attributes["EffectiveDeliveryPolicy"] = given or json.dumps(
+            _DELIVERY_POLICY, separators=(",", ":")
+        )
         return answer
 
     return attributes_of

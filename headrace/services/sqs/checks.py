@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headrace.core.arn import make_arn
+from headrace.services.sqs.message_checks import check_content, check_delete, check_wait, refuse
 
 _MOST_ENTRIES = 10
 # The attributes that may be set (docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html).
@@ -61,20 +62,15 @@ def _after(check: Callable[[Any], None], method: Any) -> Any:
     return check_first
 
 
-def _build_refusal(code: str, message: str) -> Exception:
-    from moto.sqs.exceptions import SQSException
-
-    return SQSException(code, message)
-
-
 def _invalid(message: str) -> Exception:
-    return _build_refusal("InvalidParameterValue", message)
+    return refuse("InvalidParameterValue", message)
 
 
 # --- checks before moto's methods ---------------------------------------------------------------
 
 
-def _check_count(response: Any) -> None:
+def _check_receive(response: Any) -> None:
+    check_wait(response)
     count = response._get_param("MaxNumberOfMessages")
     if count is not None and not 1 <= int(count) <= _MOST_ENTRIES:
         raise _invalid(
@@ -123,7 +119,9 @@ def _check_message(response: Any) -> None:
     queue = response.sqs_backend.get_queue(response._get_queue_name())
     attributes = response._get_param("MessageAttributes")
     _check_attributes(attributes)
-    message = {"MessageBody": response._get_param("MessageBody"), "MessageAttributes": attributes}
+    members = ("MessageBody", "MessageAttributes", "MessageGroupId", "MessageDeduplicationId")
+    message = {name: response._get_param(name) for name in members}
+    check_content(message, queue)
     if _size_bytes(message) > int(queue.maximum_message_size):
         raise _invalid(_TOO_LONG.format("are invalid", queue.maximum_message_size))
 
@@ -133,6 +131,7 @@ def _check_batch(response: Any) -> None:
     queue = response.sqs_backend.get_queue(response._get_queue_name())
     for entry in response._get_param("Entries") or []:
         _check_attributes(entry.get("MessageAttributes"))
+        check_content(entry, queue)
         if queue.fifo_queue and not entry.get("MessageGroupId"):
             raise _invalid("The request must contain the parameter MessageGroupId.")
 
@@ -152,18 +151,17 @@ def _check_bounds(response: Any) -> None:
     """Refuse a queue's attribute that is unknown, read-only, not a number, or out of range."""
     for name, value in (response._get_param("Attributes") or {}).items():
         if name not in QUEUE_ATTRIBUTES:
-            raise _build_refusal("InvalidAttributeName", f"Unknown Attribute {name}.")
+            raise refuse("InvalidAttributeName", f"Unknown Attribute {name}.")
         bounds, text = _BOUNDS.get(name), str(value)
         is_number = text.isascii() and text.isdigit() and len(text) < 10
         if bounds is not None and not (is_number and int(text) in bounds):
-            raise _build_refusal(
-                "InvalidAttributeValue", f"Invalid value for the parameter {name}."
-            )
+            raise refuse("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
 
 
 # Attributes of FIFO queues only. Reported by users of CreateQueue and SetQueueAttributes, such as cloudfoundry's
 # csb-brokerpak-aws.
 _FIFO_ONLY = {
+    "FifoQueue": "Unknown Attribute FifoQueue.",
     "ContentBasedDeduplication": "Unknown Attribute ContentBasedDeduplication.",
     "DeduplicationScope": "You can specify the DeduplicationScope only when FifoQueue is set to true.",
     "FifoThroughputLimit": "You can specify the FifoThroughputLimit only when FifoQueue is set to true.",
@@ -176,7 +174,7 @@ def _check_kind(given: Mapping[str, Any], *, is_fifo: bool) -> None:
     """Refuse attributes of FIFO queues for a standard queue."""
     for name, sentence in _FIFO_ONLY.items():
         if name in given and not is_fifo:
-            raise _build_refusal("InvalidAttributeName", sentence)
+            raise refuse("InvalidAttributeName", sentence)
 
 
 def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> None:
@@ -192,7 +190,7 @@ def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> 
     allowed = _sources_allowed(policy) if policy else None
     if allowed is not None and source_arn not in allowed:
         # The sentence is assumed.
-        raise _build_refusal(
+        raise refuse(
             "InvalidParameterValue",
             f"Value {given['RedrivePolicy']} for parameter RedrivePolicy is invalid. Reason: The redrive allow policy"
             f" of {target} does not permit {source_arn}.",
@@ -208,9 +206,7 @@ def _sources_allowed(text: str) -> Collection[str] | None:
         permission, sources = "", None
     by_queue = isinstance(sources, list) and 1 <= len(sources) <= _MOST_SOURCES
     if permission not in _PERMISSIONS or (permission == "byQueue") != by_queue:
-        raise _build_refusal(
-            "InvalidAttributeValue", "Invalid value for the parameter RedriveAllowPolicy."
-        )
+        raise refuse("InvalidAttributeValue", "Invalid value for the parameter RedriveAllowPolicy.")
     return None if permission == "allowAll" else frozenset(map(str, sources or ()))
 
 
@@ -219,6 +215,11 @@ def _check_new(response: Any) -> None:
     given = response._get_param("Attributes") or {}
     _check_kind(given, is_fifo=str(given.get("FifoQueue")).lower() == "true")
     backend, name = response.sqs_backend, response._get_param("QueueName")
+    if str(name).endswith(".fifo") and str(given.get("FifoQueue")).lower() != "true":
+        # The name of a standard queue has no dot (documented: API_CreateQueue).
+        raise _invalid(
+            "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+        )
     _check_redrive(response, given, make_arn("sqs", backend.region_name, backend.account_id, name))
 
 
@@ -227,23 +228,22 @@ def _check_changes(response: Any) -> None:
     given = response._get_param("Attributes") or {}
     if not given:
         # As users report it of AWS: with the query protocol's name of the member.
-        raise _build_refusal(
-            "MissingParameter", "The request must contain the parameter Attribute.Name."
-        )
+        raise refuse("MissingParameter", "The request must contain the parameter Attribute.Name.")
     queue = response.sqs_backend.get_queue(response._get_queue_name())
     _check_kind(given, is_fifo=queue.fifo_queue)
     _check_redrive(response, given, queue.queue_arn)
     if "FifoQueue" not in given:
         return
     if not queue.fifo_queue:
-        raise _build_refusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")
+        raise refuse("InvalidAttributeName", "Unknown Attribute FifoQueue.")
     if str(given["FifoQueue"]).lower() != "true":
         sentence = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
-        raise _build_refusal("InvalidAttributeValue", sentence)
+        raise refuse("InvalidAttributeValue", sentence)
 
 
 _CHECKS: dict[str, Callable[[Any], None]] = {
-    "receive_message": _check_count,
+    "receive_message": _check_receive,
+    "delete_message": check_delete,
     "send_message": _check_message,
     "send_message_batch": _check_batch,
     "delete_message_batch": _check_entries,

@@ -15,6 +15,7 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -149,6 +150,11 @@ class Messages(Rows):
         due = self.next_due_ms()
         return not self.counts[State.READY] and (due is None or due > now_ms)
 
+    def list_ready(self, most: int) -> list[int]:
+        """Return the numbers of the oldest messages that can be received; they stay ready."""
+        ready = (n for n in self.messages if self._states.get(n) is State.READY)
+        return list(islice(ready, most))
+
     # --- receiving ----------------------------------------------------------------------------
 
     def receive(
@@ -189,6 +195,11 @@ class Messages(Rows):
         """Whether a message was received and is not ready again."""
         self.advance(now_ms)
         return self._states.get(number) is State.IN_FLIGHT
+
+    def is_current(self, number: int, handle: str, now_ms: float) -> bool:
+        """Whether a receipt handle is the one of the last receive, and its message is still in flight."""
+        count = self.messages[number].approximate_receive_count
+        return self.is_in_flight(number, now_ms) and handle == self.handle(number, count)
 
     def change_visibility(self, number: int, now_ms: float, visibility_s: int) -> None:
         """Keep a message in flight for `visibility_s` from now; 0 makes it ready."""

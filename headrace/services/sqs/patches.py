@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 from typing import Any
 
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.long_polls import LAST_RECEIVE
 from headrace.moto.other_accounts import patch_queues
-from headrace.services.sqs import checks, permissions
+from headrace.services.sqs import checks, move_tasks, permissions
 from headrace.services.sqs.messages import FifoMessages, Messages, State
 
 LONGEST_VISIBILITY_S = 43_200
@@ -33,6 +34,7 @@ def patch() -> None:
     queue: Any = Queue
     queue.__init__ = _with_store(Queue.__init__)
     queue._set_attributes = _keep_policy(queue._set_attributes)
+    queue.attributes = property(_with_compact_texts(Queue.attributes.fget))
     queue.add_message = _add_message
     queue.delete_message = _delete_message
     queue.approximate_number_of_messages = property(lambda q: _count(q, State.READY))
@@ -47,6 +49,7 @@ def patch() -> None:
     message: Any = Message
     message.mark_sent = _mark_sent
     checks.patch()
+    move_tasks.patch()
     permissions.patch()
     patch_queues()
 
@@ -84,6 +87,20 @@ def _keep_policy(set_attributes: Any) -> Any:
         self.redrive_allow_policy = self.redrive_allow_policy or None
 
     return set_and_keep
+
+
+def _with_compact_texts(attributes_of: Any) -> Any:
+    """Write policies without spaces, as AWS does: Terraform's provider sees a difference otherwise, for ever."""
+
+    @functools.wraps(attributes_of)
+    def attributes(self: Any) -> dict[str, Any]:
+        answer = dict(attributes_of(self))
+        for name in ("Policy", "RedrivePolicy"):
+            if isinstance(answer.get(name), str):
+                answer[name] = json.dumps(json.loads(answer[name]), separators=(",", ":"))
+        return answer
+
+    return attributes
 
 
 def _count(queue: Any, state: State) -> int:
@@ -127,7 +144,8 @@ def _receive_message(
         count, now_ms, int(visibility_timeout or 0), functools.partial(_to_dead_letter_queue, queue)
     )
     LAST_RECEIVE.wait_s, LAST_RECEIVE.found = float(wait_seconds_timeout), bool(received)
-    LAST_RECEIVE.again_ms = store.next_due_ms()
+    due = [at for at in (store.next_due_ms(), move_tasks.next_due_ms(backend)) if at is not None]
+    LAST_RECEIVE.again_ms = min(due, default=None)
     answer: list[Any] = []
     for message in received:
         # The requested attributes are selected from a copy; the queue's message keeps them all.
@@ -146,6 +164,7 @@ def _to_dead_letter_queue(queue: Any, message: Any) -> bool:
         return False
     moved = copy.copy(message)
     moved.delayed_until = 0.0
+    move_tasks.note_source(moved, queue)
     target.add_message(moved)
     return True
 

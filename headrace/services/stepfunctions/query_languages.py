@@ -28,6 +28,9 @@ _ONLY_JSONATA = ("Arguments", "Output", "Items")
 _NO_EXPRESSIONS = {"Comment", "Type", "Resource", "Next", "Default", "QueryLanguage", "Retry"}
 # The member that holds arguments where moto's grammar knows only Parameters.
 PACKED = "headrace-arguments"
+# The member that holds a template that is no object: its grammar has only objects.
+WRAPPED = "headrace-template"
+_TEMPLATES = ("Parameters", "ResultSelector", "ItemSelector")
 _MACHINES = {"Branches", "ItemProcessor", "Iterator"}
 
 
@@ -118,6 +121,9 @@ def _mark_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
 def _mark_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     own = language_of(state, language)
     found = {**state, "QueryLanguage": own}
+    for name in _TEMPLATES if own == JSONPATH else ():
+        if name in found and not isinstance(found[name], dict):
+            found[name] = {WRAPPED: found[name]}
     _fit_map(found)
     if own == JSONATA:
         if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:

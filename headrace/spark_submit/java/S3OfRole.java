@@ -1,4 +1,5 @@
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -23,7 +24,7 @@ import org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * `s3://` of a Spark job, as plain files, of which each access is told to headrace before it happens.
+ * `s3://` of a Spark job, as plain files, of which each access is told to headrace before it happens, if there is a role.
  *
  * headrace judges it as the job's role. It stands for the requests that S3A and EMRFS send: HEAD and GET (GetObject),
  * LIST, PUT, and DELETE; a rename is a copy and a delete. Written for Java 8, without inner classes: one class file.
@@ -42,10 +43,24 @@ public class S3OfRole extends ViewFileSystemOverloadScheme {
 
     @Override
     public void initialize(URI uri, Configuration conf) throws IOException {
-        super.initialize(uri, conf);
         bucket = uri.getAuthority();
-        asks = new URL(System.getenv("AWS_ENDPOINT_URL") + "/_headrace/iam/s3");
-        enforces = "enforce".equals(System.getenv("HEADRACE_IAM"));
+        super.initialize(uri, withBucket(conf));
+        String mode = System.getenv("HEADRACE_IAM");
+        boolean isAsked = !"off".equals(mode) && !"hdfs".equals(uri.getScheme());
+        asks = isAsked ? new URL(System.getenv("AWS_ENDPOINT_URL") + "/_headrace/iam/s3") : null;
+        enforces = "enforce".equals(mode);
+    }
+
+    /** Return the configuration with a mount of this bucket, which may be newer than the job. */
+    private Configuration withBucket(Configuration conf) {
+        String mount = "fs.viewfs.mounttable." + bucket + ".linkFallback";
+        String folder = conf.get("headrace.s3.folder");
+        if (conf.get(mount) != null || folder == null || !new File(URI.create(folder + "/" + bucket)).isDirectory()) {
+            return conf;
+        }
+        Configuration known = new Configuration(conf);
+        known.set(mount, folder + "/" + bucket);
+        return known;
     }
 
     // --- reads ---------------------------------------------------------------------------------
@@ -74,7 +89,21 @@ public class S3OfRole extends ViewFileSystemOverloadScheme {
     @Override
     public FileStatus[] listStatus(Path path) throws IOException {
         ask("listStatus", path, line("ListObjectsV2", key(path)));
-        return super.listStatus(path);
+        FileStatus[] found = super.listStatus(path);
+        if (new Path(path.toUri().getPath()).isRoot()) {
+            // Hadoop gives the root's entries our URI, of which it then cannot tell a local file's owner.
+            for (int i = 0; i < found.length; i++) {
+                found[i] = plain(found[i]);
+            }
+        }
+        return found;
+    }
+
+    private static FileStatus plain(FileStatus of) {
+        return new FileStatus(
+            of.getLen(), of.isDirectory(), of.getReplication(), of.getBlockSize(), of.getModificationTime(),
+            of.getAccessTime(), of.isDirectory() ? FsPermission.getDirDefault() : FsPermission.getFileDefault(),
+            System.getProperty("user.name"), System.getProperty("user.name"), of.getPath());
     }
 
     @Override
@@ -180,6 +209,9 @@ public class S3OfRole extends ViewFileSystemOverloadScheme {
     }
 
     private void ask(String what, Path path, String lines) throws IOException {
+        if (asks == null) {
+            return;
+        }
         long ends = System.currentTimeMillis() + LONGEST_MS;
         while (true) {
             String sentence;

@@ -41,7 +41,14 @@ from headrace.testing.simulated.clients import get_session
 from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
-from headrace.testing.waiting import DELIVERIES, MAPPINGS, deliveries_waiting, mappings_waiting
+from headrace.testing.waiting import (
+    CHANNELS,
+    DELIVERIES,
+    MAPPINGS,
+    channels_waiting,
+    deliveries_waiting,
+    mappings_waiting,
+)
 
 # Copies a small folder again and again, but reads it only once.
 
@@ -132,7 +139,7 @@ class SimulatedCloud(InProcessAccess):
         self._in_function = 0
         # The records that wait are not counted where one is enough.
         self._asks_whether = False
-        looks = [mappings_waiting, deliveries_waiting, _events_waiting]
+        looks = [mappings_waiting, deliveries_waiting, channels_waiting, _events_waiting]
         self._looks_for_waiting: list[Callable[[SimulatedCloud], list[str]]] = [*looks]
         # Called with the data directory: when a cloud has just died, and as soon as the next one is up.
         self.when_dead: list[Callable[[Path], None]] = []
@@ -325,6 +332,8 @@ class SimulatedCloud(InProcessAccess):
             return {"mappings": self.cloud.lambda_.mappings.backlogs(most)}
         if path == DELIVERIES:
             return self.cloud.firehose.statuses()
+        if path == CHANNELS:
+            return self.cloud.kinesis.channels.statuses()
         return super().page(path)
 
     def waiting(self) -> list[str]:

@@ -105,6 +105,62 @@ def test_a_stacks_resource_is_read_and_patched(cloud: InProcessCloud, control: A
     assert read(control, QUEUE, url)["VisibilityTimeout"] == 7
 
 
+def test_a_model_is_the_live_resource_with_its_defaults(
+    cloud: InProcessCloud, control: Any
+) -> None:
+    kinesis = cloud.client("kinesis")
+    make(control, STREAM, {"Name": "drifts", "ShardCount": 1})
+    defaults = read(control, STREAM, "drifts")
+    assert defaults["RetentionPeriodHours"] == 24
+    assert defaults["StreamModeDetails"] == {"StreamMode": "PROVISIONED"}
+    assert "StreamEncryption" not in defaults
+    kinesis.increase_stream_retention_period(StreamName="drifts", RetentionPeriodHours=72)
+    kinesis.add_tags_to_stream(StreamName="drifts", Tags={"team": "a"})
+    live = read(control, STREAM, "drifts")
+    assert (live["RetentionPeriodHours"], live["Tags"]) == (72, [{"Key": "team", "Value": "a"}])
+    # A patch starts from the live model: a default can be replaced, and a change from outside stays.
+    step = {"op": "replace", "path": "/StreamModeDetails/StreamMode", "value": "ON_DEMAND"}
+    assert patch(control, STREAM, "drifts", step)["OperationStatus"] == "SUCCESS"
+    assert read(control, STREAM, "drifts")["RetentionPeriodHours"] == 72
+    kinesis.delete_stream(StreamName="drifts")
+    assert refusal(control.get_resource, TypeName=STREAM, Identifier="drifts")[0] == (
+        "ResourceNotFoundException"
+    )
+    listed = control.list_resources(TypeName=STREAM)["ResourceDescriptions"]
+    assert "drifts" not in [one["Identifier"] for one in listed]
+
+
+def test_a_resource_that_another_api_made_is_read(cloud: InProcessCloud, control: Any) -> None:
+    cloud.client("kinesis").create_stream(StreamName="stranger", ShardCount=2)
+    assert read(control, STREAM, "stranger")["ShardCount"] == 2
+    s3 = cloud.client("s3")
+    s3.create_bucket(Bucket="stranger")
+    s3.put_bucket_versioning(Bucket="stranger", VersioningConfiguration={"Status": "Enabled"})
+    bucket = read(control, "AWS::S3::Bucket", "stranger")
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+
+
+def test_a_settings_own_form_and_the_services_defaults_are_in_one_model(
+    cloud: InProcessCloud, control: Any
+) -> None:
+    rule = {"Status": "Enabled", "ExpirationInDays": 3}
+    lifecycle = {"LifecycleConfiguration": {"Rules": [rule]}, "BucketName": "ages"}
+    make(control, "AWS::S3::Bucket", lifecycle)
+    assert read(control, "AWS::S3::Bucket", "ages").items() >= lifecycle.items()
+    destination = {"BucketARN": "arn:aws:s3:::ages", "RoleARN": "arn:aws:iam::000000000000:role/r"}
+    kind = "AWS::KinesisFirehose::DeliveryStream"
+    properties = {
+        "DeliveryStreamName": "fills",
+        "ExtendedS3DestinationConfiguration": destination,
+    }
+    make(control, kind, properties)
+    shown = read(control, kind, "fills")
+    assert "S3DestinationConfiguration" not in shown
+    filled = shown["ExtendedS3DestinationConfiguration"]
+    assert filled.items() > destination.items()
+    assert filled["BufferingHints"] == {"IntervalInSeconds": 300, "SizeInMBs": 5}
+
+
 def test_what_fails_says_why_with_aws_s_code(control: Any) -> None:
     assert make(control, QUEUE, {"QueueName": "twice"})["OperationStatus"] == "SUCCESS"
     second = make(control, QUEUE, {"QueueName": "twice"})

@@ -86,6 +86,26 @@ JOBS: dict[str, Any] = {
         {"StreamARN": arn("kinesis", "stream/flights"), "StartingPosition": {"Type": "LATEST"}}
     ],
 }
+FEED: dict[str, Any] = {
+    "ChannelName": "x",
+    "ServiceExecutionRoleARN": ROLE,
+    "StreamConfigurationList": [
+        {
+            "StreamARN": arn("kinesis", "stream/flights"),
+            "RecordConfiguration": {"RecordFormatType": "JSON"},
+        }
+    ],
+    "S3DestinationConfiguration": {
+        "StorageConfiguration": {
+            "BucketARN": "arn:aws:s3:::lake",
+            "ExpectedBucketOwner": "000000000000",
+            "CompressionType": "NONE",
+        }
+    },
+}
+make_flights = once(called(
+    "kinesis", "create_stream", StreamName="flights", StreamModeDetails={"StreamMode": "ON_DEMAND"},
+))  # fmt: skip
 make_stream = once(called("kinesis", "create_stream", StreamName="x", ShardCount=1))
 make_function = once(called(
     "lambda", "create_function", FunctionName="x", Runtime="python3.13", Handler="index.handler", Role=ROLE,
@@ -256,11 +276,20 @@ CASES = [
         "x",
     ),
     Case(
+        "AWS::Kinesis::Channel",
+        both(
+            make_flights,
+            once(called("s3", "create_bucket", Bucket="lake")),
+            called("kinesis", "create_channel", **FEED),
+        ),
+        FEED,
+        called("kinesis", "list_channels"),
+        "x",
+    ),
+    Case(
         "AWS::Kinesis::Queue",
         both(
-            once(called(
-                "kinesis", "create_stream", StreamName="flights", StreamModeDetails={"StreamMode": "ON_DEMAND"},
-            )),
+            make_flights,
             called("kinesis", "create_queue", **JOBS),
         ),
         JOBS,

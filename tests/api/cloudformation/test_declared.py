@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.moto.dropped_members import FILE as DROPPED_FILE
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template.template import template_of
-from scripts import resource_schemas, resource_types
+from scripts import dropped_members, resource_schemas, resource_types
 from tests.api.cloudformation.test_stacks import create, physical, update
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
@@ -190,6 +191,25 @@ def test_the_schemas_are_aws_s() -> None:
     assert resource_schemas.TYPES_FILE.read_text() == resource_schemas.text_of_types(), (
         "python -m scripts.resource_schemas"
     )
+
+
+def test_what_moto_drops_is_written_down() -> None:
+    """A newer botocore or moto has members that nothing takes: python -m scripts.dropped_members names them."""
+    written, expected = json.loads(DROPPED_FILE.read_text()), json.loads(dropped_members.text())
+    news = {
+        f"{service}:{operation}.{member}"
+        for service, operations in expected.items()
+        for operation, members in operations.items()
+        for member in set(members) - set(written.get(service, {}).get(operation, ()))
+    }
+    assert not news, f"moto drops members that are not declared: {sorted(news)}"
+    assert written == expected, "python -m scripts.dropped_members"
+
+
+def test_a_property_that_moto_drops_is_ignored_and_one_of_its_body_is_not() -> None:
+    service = resource_type("AWS::ECS::Service").properties
+    assert (service["EnableExecuteCommand"], service["DesiredCount"]) == ("ignored", "stored")
+    assert resource_type("AWS::IoT::TopicRule").properties["TopicRulePayload"] == "stored"
 
 
 def test_what_goes_nowhere_is_declared_ignored() -> None:

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import RELEASE, ROLES
 
-ROLES = {"JobFlowRole": "EMR_EC2_DefaultRole", "ServiceRole": "EMR_DefaultRole"}
 VOLUMES = {
     "EbsOptimized": True,
     "EbsBlockDeviceConfigs": [
@@ -42,7 +42,13 @@ def cluster(instances: dict[str, Any] | None = None, **more: Any) -> dict[str, A
             "EbsConfiguration": VOLUMES,
         },
     }
-    properties = {"Name": "c", **ROLES, "Instances": instances or groups, **more}
+    properties = {
+        "Name": "c",
+        "ReleaseLabel": RELEASE,
+        **ROLES,
+        "Instances": instances or groups,
+        **more,
+    }
     return {"Type": "AWS::EMR::Cluster", "Properties": properties}
 
 

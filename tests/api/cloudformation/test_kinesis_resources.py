@@ -255,3 +255,85 @@ def test_a_queue_is_made_changed_replaced_and_deleted(cfn: Any, kinesis: Any):
     cfn.delete_stack(StackName="s")
     wait_until(lambda: not kinesis.list_streams()["StreamNames"])
     assert kinesis.list_queues()["QueueSummaries"] == []
+
+
+def channel(
+    name: str = "archive", freshness: int | str = "600", **properties: Any
+) -> dict[str, Any]:
+    storage = {
+        "BucketARN": {"Fn::GetAtt": ["Lake", "Arn"]},
+        "ExpectedBucketOwner": {"Ref": "AWS::AccountId"},
+        "CompressionType": properties.pop("compression", "GZIP"),
+    }
+    return {
+        "Type": "AWS::Kinesis::Channel",
+        "Properties": {
+            "ChannelName": name,
+            "ServiceExecutionRoleARN": "arn:aws:iam::000000000000:role/delivery",
+            "StreamConfigurationList": [
+                {
+                    "StreamARN": {"Fn::GetAtt": ["Stream", "Arn"]},
+                    "RecordConfiguration": {"RecordFormatType": "STRING"},
+                }
+            ],
+            "S3DestinationConfiguration": {
+                "DataFreshnessInSeconds": freshness,
+                "StorageConfiguration": storage,
+            },
+            **properties,
+        },
+    }
+
+
+def test_a_channel_is_made_changed_replaced_and_deleted(cfn: Any, kinesis: Any):
+    lake = {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "lake"}}
+    tags = [{"Key": "a", "Value": "1"}]
+    body = template(Stream=on_demand(), Lake=lake, Channel=channel(Tags=tags))
+    body["Outputs"] = {
+        "Ref": {"Value": {"Ref": "Channel"}},
+        "Arn": {"Value": {"Fn::GetAtt": ["Channel", "ChannelARN"]}},
+    }
+    assert create(cfn, body) == "CREATE_COMPLETE"
+    arn = physical(cfn, "Channel")
+    outputs = cfn.describe_stacks(StackName="s")["Stacks"][0]["Outputs"]
+    assert {output["OutputValue"] for output in outputs} == {arn}
+
+    def described() -> dict[str, Any]:
+        return kinesis.describe_channel(ChannelARN=physical(cfn, "Channel"))["ChannelDescription"]
+
+    assert described()["S3DestinationConfiguration"]["DataFreshnessInSeconds"] == 600
+    assert users_tags(kinesis, arn) == tags
+    logs = {"CloudWatchLogs": {"Enabled": "true", "LogGroupName": "g"}}
+    body["Resources"]["Channel"] = channel(freshness=300, LoggingConfiguration=logs)
+    assert update(cfn, body) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Channel") == arn
+    assert described()["S3DestinationConfiguration"]["DataFreshnessInSeconds"] == 300
+    assert described()["LoggingConfiguration"]["CloudWatchLogs"]["LogGroupName"] == "g"
+    assert users_tags(kinesis, arn) == []
+    # A stream has one channel to a bucket: the replacement needs another stream.
+    body["Resources"]["Other"] = {**on_demand()}
+    body["Resources"]["Other"]["Properties"] = {
+        **body["Resources"]["Other"]["Properties"],
+        "Name": "others",
+    }
+    moved = channel("moved", freshness=300, compression="ZSTD")
+    moved["Properties"]["StreamConfigurationList"][0]["StreamARN"] = {
+        "Fn::GetAtt": ["Other", "Arn"]
+    }
+    body["Resources"]["Channel"] = moved
+    assert update(cfn, body) == "UPDATE_COMPLETE"
+    assert physical(cfn, "Channel") != arn
+    cfn.delete_stack(StackName="s")
+    wait_until(lambda: not kinesis.list_streams()["StreamNames"])
+    assert kinesis.list_channels()["ChannelSummaries"] == []
+
+
+def test_a_channel_without_its_bucket_fails_the_stack_with_the_reason(cfn: Any):
+    broken = channel()
+    storage = broken["Properties"]["S3DestinationConfiguration"]["StorageConfiguration"]
+    storage["BucketARN"] = "arn:aws:s3:::nowhere"
+    body = template(Stream=on_demand(), Channel=broken)
+    assert create(cfn, body) == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    reasons = " ".join(event.get("ResourceStatusReason", "") for event in events)
+    assert "The bucket nowhere does not exist." in reasons

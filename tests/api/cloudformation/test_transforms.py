@@ -309,6 +309,45 @@ def test_a_macro_rewrites_what_it_stands_in(cloud: InProcessCloud, cfn: Any) -> 
     assert answer["Attributes"]["DelaySeconds"] == "5"
 
 
+LISTS = """
+def handler(event, context):
+    values = event["templateParameterValues"]
+    one = event["params"].get("Tags")
+    assert values["Number"] == "3", values
+    return {
+        "requestId": event["requestId"],
+        "status": "success",
+        "fragment": {**event["fragment"], "Outputs": {
+            "Lists": {"Value": "|".join([*values["Texts"], *values["Numbers"], *one])},
+        }},
+    }
+"""
+
+
+def test_a_macro_gets_list_parameters_as_lists(cloud: InProcessCloud, cfn: Any) -> None:
+    cloud.client("lambda").create_function(
+        FunctionName="lists", Runtime="python3.12", Handler="app.handler",
+        Role=f"arn:aws:iam::{ACCOUNT}:role/r", Code={"ZipFile": zipped(LISTS)},
+    )  # fmt: skip
+    macro = {
+        "Type": "AWS::CloudFormation::Macro",
+        "Properties": {"Name": "Lists", "FunctionName": "lists"},
+    }
+    assert create(cfn, {"Resources": {"M": macro}}, name="list-macros") == "CREATE_COMPLETE"
+    body = {
+        "Transform": [{"Name": "Lists", "Parameters": {"Tags": {"Ref": "Texts"}}}],
+        "Parameters": {
+            "Texts": {"Type": "CommaDelimitedList", "Default": "foo, bar"},
+            "Numbers": {"Type": "List<Number>", "Default": "1,2"},
+            "Number": {"Type": "Number", "Default": 3},
+        },
+        "Resources": {"Q": {"Type": "AWS::SQS::Queue"}},
+    }
+    assert create(cfn, body, name="listed", **EXPAND) == "CREATE_COMPLETE", reasons(cfn, "listed")
+    (output,) = cfn.describe_stacks(StackName="listed")["Stacks"][0]["Outputs"]
+    assert output["OutputValue"] == "foo|bar|1|2|foo|bar"
+
+
 def test_other_stacks_go_on_while_a_macro_runs(
     cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

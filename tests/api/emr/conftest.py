@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import cluster_request, is_configured
 from tests.support.server import wait_until
 
 ENDED = {"COMPLETED", "CANCELLED", "FAILED"}
@@ -40,10 +41,12 @@ class Lab:
         }
 
     def cluster(self, *steps: Any, keep_alive: bool = True, **more: Any) -> str:
-        instances = {"KeepJobFlowAliveWhenNoSteps": keep_alive, **more.pop("Instances", {})}
-        answer = self.emr.run_job_flow(
-            Name="a cluster", Instances=instances, Steps=list(steps), **more
-        )
+        request = cluster_request(kept=keep_alive, Name="a cluster", Steps=list(steps))
+        given = more.pop("Instances", {})
+        if is_configured(given):
+            del request["Instances"]["InstanceGroups"]
+        request["Instances"] |= given
+        answer = self.emr.run_job_flow(**request | more)
         return str(answer["JobFlowId"])
 
     def add(self, cluster_id: str, *steps: Any) -> list[str]:

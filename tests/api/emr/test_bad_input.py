@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.emr.conftest import ENDED, LOGS, Lab, is_running
+from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 from tests.support.spark_home import make_spark_home
 
@@ -135,9 +136,7 @@ def test_128_mib_of_logs_are_whole_in_the_log_uri_and_the_clouds_memory_stays_fl
             assert state == "COMPLETED"
             return step_id
 
-        cluster_id = emr.run_job_flow(
-            Name="c", LogUri=f"s3://{LOGS}/", Instances={"KeepJobFlowAliveWhenNoSteps": True}
-        )["JobFlowId"]
+        cluster_id = emr.run_job_flow(**cluster_request(LogUri=f"s3://{LOGS}/"))["JobFlowId"]
         run("true")
         before_kb = _peak_memory_kb(server.pid)
         step_id = run(f"yes a line | head -c {LONG_BYTES}; yes error | head -c {LONG_BYTES} >&2")

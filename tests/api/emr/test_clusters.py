@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.api.emr.conftest import Lab
+from tests.support.emr import cluster_request
 
 # --- serialization ----------------------------------------------------------------------------
 
@@ -79,9 +80,9 @@ def test_bootstrap_actions_are_listed(lab: Lab) -> None:
             "Specified job flow ID does not exist.",
         ),
         (
-            lambda emr: emr.run_job_flow(Name="x", Instances={}, StepConcurrencyLevel=257),
+            lambda emr: emr.run_job_flow(**cluster_request(StepConcurrencyLevel=257)),
             "ValidationException",
-            "The step concurrency level must be between 1 and 256.",
+            "Invalid step concurrency level. Allowed level is from 1 to 256",
         ),
         (
             lambda emr: emr.list_clusters(Marker="?"),

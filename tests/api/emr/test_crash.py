@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.emr.conftest import ENDED, is_running
+from tests.support.emr import cluster_request
 from tests.support.server import ServerProcess, wait_until
 from tests.support.spark_home import make_spark_home
 
@@ -22,9 +23,7 @@ pytestmark = pytest.mark.crash
 def begin(server: ServerProcess, script: str) -> tuple[str, str, Path]:
     """Start a cluster with one step and one behind it; return their ids and folder when it runs."""
     emr = server.client("emr")
-    cluster_id = emr.run_job_flow(Name="c", Instances={"KeepJobFlowAliveWhenNoSteps": True})[
-        "JobFlowId"
-    ]
+    cluster_id = emr.run_job_flow(**cluster_request())["JobFlowId"]
     steps = [
         {
             "Name": "s",
@@ -137,10 +136,10 @@ def test_a_driver_in_cluster_mode_is_taken_over_with_its_application(
             "Args": ["spark-submit", "--deploy-mode", "cluster", "s3://logs/job.sh"],
         }
         cluster_id = emr.run_job_flow(
-            Name="c",
-            LogUri="s3://logs/",
-            Instances={"KeepJobFlowAliveWhenNoSteps": True},
-            Steps=[{"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": step}],
+            **cluster_request(
+                LogUri="s3://logs/",
+                Steps=[{"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": step}],
+            )
         )["JobFlowId"]
         step_id = emr.list_steps(ClusterId=cluster_id)["Steps"][0]["Id"]
         folder = server.data_dir / "emr" / cluster_id / step_id

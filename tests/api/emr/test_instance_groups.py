@@ -61,7 +61,7 @@ def test_a_task_group_is_added(lab: Lab) -> None:
     [
         ([MASTER], "already has an instance group of the role MASTER"),
         ([TASK, CORE], "already has an instance group of the role CORE"),
-        ([{**TASK, "InstanceCount": 0}], "Instance count must be at least 1"),
+        ([{**TASK, "InstanceCount": 0}], "must have at least one instance"),
         ([TASK] * 49, "at most 48 task instance groups"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_fleet_is_one_of_its_kind_and_has_a_capacity(lab: Lab) -> None:
     cluster_id = of_fleets(lab)
     with pytest.raises(ClientError, match="already has an instance fleet of the type CORE"):
         lab.emr.add_instance_fleet(ClusterId=cluster_id, InstanceFleet=fleet("CORE", spot=1))
-    with pytest.raises(ClientError, match="must be greater than 0"):
+    with pytest.raises(ClientError, match="should have a value of one or greater"):
         lab.emr.add_instance_fleet(ClusterId=cluster_id, InstanceFleet=fleet("TASK"))
     for change, message in (
         ({"InstanceFleetId": "if-NONE"}, "Instance fleet id 'if-NONE' is not valid"),
@@ -146,7 +146,7 @@ def test_a_fleet_is_one_of_its_kind_and_has_a_capacity(lab: Lab) -> None:
 
 def test_a_cluster_has_groups_or_fleets(lab: Lab) -> None:
     both = {"InstanceGroups": [MASTER], "InstanceFleets": [fleet("MASTER", on_demand=1)]}
-    with pytest.raises(ClientError, match="mutually exclusive"):
+    with pytest.raises(ClientError, match="using one and only one of the following"):
         lab.cluster(Instances=both)
     cluster_id = of_fleets(lab)
     with pytest.raises(ClientError, match="Use the ListInstanceFleets request instead"):

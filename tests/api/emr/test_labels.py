@@ -105,8 +105,8 @@ def test_the_connectors_jar_brings_its_stand_in_and_the_log_says_so(lab: Lab, ca
     assert "headrace/spark/connector" in printed
     assert jar not in printed
     assert "EMR's connector aws-kinesis: headrace.spark answers" in log_of(lab, *step, "controller")
-    folder = next(cache.glob("connector-py*"))
-    assert {"headrace", "pyarrow", "boto3"} <= {path.name for path in folder.iterdir()}
+    folder = next(cache.glob("connector-4.0-py*"))
+    assert {"pyarrow", "boto3"} <= {path.name for path in folder.iterdir()}
     assert "moto" not in os.listdir(folder)  # noqa: PTH208
     # Spark 3.5 has a way of its own.
     old = submitted(lab, "emr-7.12.0", "--jars", jar)

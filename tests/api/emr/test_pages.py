@@ -11,6 +11,7 @@ import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from tests.api.emr.conftest import LOGS, Lab
+from tests.support.emr import cluster_request
 from tests.support.history_home import make_event_log, make_history_home
 from tests.support.server import wait_until
 
@@ -96,11 +97,7 @@ def test_is_one_document_without_scripts_and_without_anything_from_elsewhere(lab
 
 def test_what_users_named_is_shown_as_text(lab: Lab) -> None:
     step = {**lab.step("bash", "-c", f'echo "{NASTY}" >&2; exit 1', NASTY), "Name": NASTY}
-    cluster = str(
-        lab.emr.run_job_flow(
-            Name=NASTY, Instances={"KeepJobFlowAliveWhenNoSteps": True}, Steps=[step]
-        )["JobFlowId"]
-    )
+    cluster = str(lab.emr.run_job_flow(**cluster_request(Name=NASTY, Steps=[step]))["JobFlowId"])
     [step] = lab.steps(cluster)
     lab.ended(cluster, step["Id"])
     for path in (STATUS, f"{STATUS}/{cluster}", f"{STATUS}/{cluster}/{step['Id']}"):

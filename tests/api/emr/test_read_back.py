@@ -10,6 +10,7 @@ import pytest
 from headrace.services.emr.actions import ACTIONS
 from headrace.services.emr.fidelity import FIDELITY
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import cluster_request
 from tests.support.read_back import Case, Read, check, never_given, not_read_back
 
 GROUPS = [
@@ -49,7 +50,7 @@ def newest_step(client: Any) -> Mapping[str, Any]:
 
 
 def run(instances: Mapping[str, Any]) -> Read:
-    return ("RunJobFlow", {"Name": "c", "Instances": {**instances, **KEPT}})
+    return ("RunJobFlow", cluster_request(Instances={**instances, **KEPT}))
 
 
 KEPT = {"KeepJobFlowAliveWhenNoSteps": True}
@@ -108,6 +109,13 @@ VOLUMES = {
         "as many volumes are listed"
     )
 }
+BID = {
+    "InstanceFleet.InstanceTypeConfigs.BidPrice": "0.5",
+    "InstanceFleet.InstanceTypeConfigs.EbsConfiguration.EbsBlockDeviceConfigs.VolumeSpecification.VolumeType": "gp3",
+}
+PERCENTAGE = {
+    "InstanceFleet.InstanceTypeConfigs.BidPriceAsPercentageOfOnDemandPrice": "cannot be given with BidPrice"
+}
 CASES = [
     Case(
         "RunJobFlow",
@@ -127,7 +135,6 @@ CASES = [
             "LogUri": "s3://none/logs/",
             "Instances.InstanceGroups": [{**g, "Name": g["InstanceRole"]} for g in GROUPS],
             "Instances.Ec2SubnetIds": ["subnet-1"],
-            "Instances.Ec2SubnetId": "subnet-1",
             "BootstrapActions": [
                 {"Name": "b", "ScriptBootstrapAction": {"Path": "s3://x/y", "Args": ["z"]}}
             ],
@@ -141,6 +148,8 @@ CASES = [
         },
         without={
             "AmiVersion": "cannot be given with a release",
+            "SupportedProducts": "cannot be given with a release",
+            "Instances.Ec2SubnetId": "cannot be given with Ec2SubnetIds",
             "Instances.InstanceFleets": "cannot be given with groups; test_fleets",
             "Instances.MasterInstanceType": "makes groups where none are given",
             "Instances.SlaveInstanceType": "makes groups where none are given",
@@ -161,11 +170,12 @@ CASES = [
         given={
             **MONITORING,
             "AmiVersion": "3.11.0",
-            "Instances": {"InstanceFleets": FLEETS, **KEPT},
+            "Instances": {"InstanceGroups": GROUPS, "Ec2SubnetId": "subnet-1", **KEPT},
         },
         without=dict.fromkeys(
             (
                 "ReleaseLabel",
+                "Applications",
                 "CustomAmiId",
                 "Steps",
                 "ManagedScalingPolicy",
@@ -178,9 +188,11 @@ CASES = [
             ),
             "it is of the other case",
         ),
-        named={"JobFlowRole": "IamInstanceProfile"},
+        named={
+            "JobFlowRole": "IamInstanceProfile",
+            "Instances.InstanceGroups.InstanceCount": "InstanceRequestCount",
+        },
         unseen={
-            "Instances.InstanceFleets": "test_fleets",
             "StepExecutionRoleArn": "the first case",
         },
         title="an AMI",
@@ -198,6 +210,7 @@ CASES = [
         without=dict.fromkeys(
             (
                 "AmiVersion",
+                "SupportedProducts",
                 "Steps",
                 "ManagedScalingPolicy",
                 "LogUri",
@@ -222,6 +235,8 @@ CASES = [
         given={
             "JobFlowId": newest,
             "InstanceGroups.InstanceRole": "TASK",
+            "InstanceGroups.Market": "SPOT",
+            "InstanceGroups.BidPrice": "0.5",
             "InstanceGroups.AutoScalingPolicy": POLICY,
             "InstanceGroups.EbsConfiguration.EbsBlockDeviceConfigs.VolumesPerInstance": 2,
         },
@@ -237,14 +252,16 @@ CASES = [
         "AddInstanceFleet",
         [LIST_FLEETS],
         before=[OF_FLEETS],
-        given={"ClusterId": newest, "InstanceFleet.InstanceFleetType": "TASK"},
+        given={"ClusterId": newest, "InstanceFleet.InstanceFleetType": "TASK", **BID},
+        without=PERCENTAGE,
         unseen=VOLUMES,
     ),
     Case(
         "ModifyInstanceFleet",
         [LIST_FLEETS],
         before=[OF_FLEETS],
-        given={"ClusterId": newest, "InstanceFleet.InstanceFleetId": fleet},
+        given={"ClusterId": newest, "InstanceFleet.InstanceFleetId": fleet, **BID},
+        without=PERCENTAGE,
         named={"InstanceFleet.InstanceFleetId": "Id"},
         unseen={**VOLUMES, "ClusterId": "it is asked for"},
     ),
@@ -376,7 +393,7 @@ def test_every_call_that_keeps_something_is_read_back():
 
 def test_fleets_are_read_back(emr: Any):
     fleets = [{**one, "Name": one["InstanceFleetType"]} for one in FLEETS]
-    emr.run_job_flow(Name="c", Instances={"InstanceFleets": fleets, **KEPT})
+    emr.run_job_flow(**cluster_request(Instances={"InstanceFleets": fleets, **KEPT}))
     found = emr.list_instance_fleets(**cluster(emr))["InstanceFleets"]
     for given, shown in zip(fleets, found, strict=True):
         assert given.items() <= shown.items()

@@ -106,7 +106,7 @@ def test_the_257th_active_step_is_refused_and_ended_ones_do_not_count(lab: Lab) 
 
 
 def test_a_concurrency_has_bounds_wherever_it_is_set(lab: Lab) -> None:
-    message = "The step concurrency level must be between 1 and 256."
+    message = "Invalid step concurrency level. Allowed level is from 1 to 256"
     modify, cluster_id = lab.emr.modify_cluster, lab.cluster()
     for level in (0, -1, 257):
         where = {"ClusterId": cluster_id, "StepConcurrencyLevel": level}

@@ -17,6 +17,7 @@ import pytest
 from headrace.cli.submit_logs import DriverLogs
 from tests.api.emr.conftest import is_running
 from tests.support.command import INTERRUPTED, begin
+from tests.support.emr import cluster_request
 from tests.support.server import REGION, ServerProcess, wait_until
 
 
@@ -137,9 +138,7 @@ def test_a_release_that_is_too_old_for_a_job_is_refused_before_it_is_uploaded(
     where: list[str] = []
     if kind == "--cluster":
         made = server.client("emr").run_job_flow(
-            Name="old",
-            ReleaseLabel="emr-7.9.0",
-            Instances={"KeepJobFlowAliveWhenNoSteps": True},
+            **cluster_request(Name="old", ReleaseLabel="emr-7.9.0")
         )
         where = [kind, made["JobFlowId"]]
     elif kind == "--application":
@@ -187,9 +186,7 @@ def test_on_aws_the_same_is_done_with_a_bucket_and_a_cluster_of_the_users_own(
     }
     server.client("s3").create_bucket(Bucket="mine")
     emr = server.client("emr")
-    cluster_id = emr.run_job_flow(
-        Name="c", LogUri="s3://mine/logs", Instances={"KeepJobFlowAliveWhenNoSteps": True}
-    )["JobFlowId"]
+    cluster_id = emr.run_job_flow(**cluster_request(LogUri="s3://mine/logs"))["JobFlowId"]
     job = _job(tmp_path, "print('on AWS')\n")
 
     done = _submit(
@@ -217,9 +214,7 @@ def test_a_step_that_names_no_application_has_its_own_logs_shown(
 ) -> None:
     s3, emr = server.client("s3"), server.client("emr")
     s3.create_bucket(Bucket="fallback")
-    cluster_id = emr.run_job_flow(
-        Name="c", LogUri="s3://fallback/", Instances={"KeepJobFlowAliveWhenNoSteps": True}
-    )["JobFlowId"]
+    cluster_id = emr.run_job_flow(**cluster_request(LogUri="s3://fallback/"))["JobFlowId"]
     step = {"Jar": "command-runner.jar", "Args": ["spark-submit", "s3://fallback/none.py"]}
     (step_id,) = emr.add_job_flow_steps(
         JobFlowId=cluster_id,

@@ -12,6 +12,7 @@ from headrace.adapters.job_credentials import RoleCredentials
 from headrace.aws.calls.http import HttpRequest
 from headrace.pages.s3_access import PATH
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import cluster_request
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
 from tests.support.lambda_lab import zipped
 from tests.support.server import wait_until
@@ -257,7 +258,7 @@ def test_a_spark_job_acts_as_the_role_of_its_instance_profile(cloud: InProcessCl
 
 def cluster_of(cloud: InProcessCloud, name: str, **more: Any) -> Any:
     emr = cloud.client("emr")
-    return emr.run_job_flow, {"Name": name, "Instances": {"KeepJobFlowAliveWhenNoSteps": True}, **more}  # fmt: skip
+    return emr.run_job_flow, cluster_request(Name=name, **more)
 
 
 def test_a_cluster_needs_a_service_role_that_emr_may_assume(cloud: InProcessCloud):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.kinesis.shards.reshard import reshard
 from tests.support.clock import FakeClock
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
@@ -120,3 +121,15 @@ def covers_all_hash_keys(shards: list[dict[str, Any]]) -> bool:
             return False
         at = end + 1
     return at == HASH_KEYS
+
+
+def split_first(cloud: InProcessCloud, stream_arn: str, now_ms: int) -> None:
+    """Split a stream's first open shard in the middle, as the growth of an on-demand stream does."""
+    backend = cloud.cloud.kinesis
+    stream = backend.find_arn(stream_arn)
+    assert stream is not None
+    with backend.lock:
+        shard = stream.open_shards[0]
+        middle = (shard.starting_hash_key + shard.ending_hash_key) // 2
+        halves = [(shard.starting_hash_key, middle), (middle + 1, shard.ending_hash_key)]
+        reshard(backend, stream, [([shard], halves)], now_ms)

@@ -27,6 +27,35 @@ COMMITTED: Read = (
 )
 DESCRIBE: Read = ("DescribeStreamSummary", {"StreamName": "flights"})
 TAGS: Read = ("ListTagsForStream", {"StreamName": "flights"})
+
+
+def channel_arn(client: Any) -> str:
+    """Return the ARN of the only channel."""
+    return str(client.list_channels()["ChannelSummaries"][0]["ChannelARN"])
+
+
+CHANNEL: Read = ("DescribeChannel", lambda client: {"ChannelARN": channel_arn(client)})
+CHANNEL_TAGS: Read = (
+    "ListTagsForResource",
+    lambda client: {"ResourceARN": channel_arn(client)},
+)
+BUCKET: dict[str, Any] = {
+    "BucketARN": "arn:aws:s3:::lake",
+    "ExpectedBucketOwner": "000000000000",
+    "CompressionType": "GZIP",
+}
+FEEDS = [{"StreamARN": ARN, "RecordConfiguration": {"RecordFormatType": "STRING"}}]
+ROLE = "arn:aws:iam::000000000000:role/delivery"
+MAKE_CHANNEL: Read = (
+    "CreateChannel",
+    {
+        "ChannelName": "c",
+        "ServiceExecutionRoleARN": ROLE,
+        "StreamConfigurationList": FEEDS,
+        "S3DestinationConfiguration": {"StorageConfiguration": BUCKET},
+    },
+)
+TABLES = {"S3TablesDestinationConfiguration": "refused by name: test_control.py of channels"}
 NAMED = {"StreamName": "flights", "StreamARN": ARN}
 STATEMENT = {
     "Effect": "Allow",
@@ -46,6 +75,39 @@ NOT_KEPT = {
 }
 
 CASES = [
+    Case(
+        "CreateChannel",
+        [CHANNEL, CHANNEL_TAGS],
+        before=[ON_DEMAND],
+        given={
+            "ChannelName": "c",
+            "ServiceExecutionRoleARN": ROLE,
+            "StreamConfigurationList": FEEDS,
+            "S3DestinationConfiguration.DataFreshnessInSeconds": 777,
+            "S3DestinationConfiguration.StorageConfiguration": {
+                **BUCKET,
+                "OutputKeyTemplate": "a!{extension}",
+                "StorageClass": "GLACIER_IR",
+            },
+            "S3DestinationConfiguration.DeadLetterQueueS3Configuration": {
+                "BucketARN": "arn:aws:s3:::letters",
+                "ExpectedBucketOwner": "111111111111",
+                "ErrorOutputPrefix": "bad/",
+            },
+            "EncryptionConfiguration.KeyId": "alias/aws/s3",
+        },
+        without=TABLES,
+    ),
+    Case(
+        "UpdateChannel",
+        [CHANNEL],
+        before=[ON_DEMAND, MAKE_CHANNEL],
+        given={
+            "ChannelARN": channel_arn,
+            "S3DestinationConfiguration.DataFreshnessInSeconds": 777,
+        },
+        without=TABLES,
+    ),
     Case(
         "CreateStream",
         [DESCRIBE, TAGS],
@@ -172,14 +234,17 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.operation} {case.title}".strip())
-def test_what_a_call_takes_is_read_back(kinesis: Any, case: Case):
+def test_what_a_call_takes_is_read_back(kinesis: Any, cloud: InProcessCloud, case: Case):
+    if "Channel" in case.operation:
+        cloud.client("s3").create_bucket(Bucket="lake")
     assert check("kinesis", case, kinesis, FIDELITY) == []
 
 
 def test_every_call_that_keeps_something_is_read_back():
     assert not_read_back("kinesis", ACTIONS, CASES) == list(NOT_KEPT)
     never = never_given("kinesis", CASES)
-    assert [name for name in never if not name.endswith(".StreamId")] == []
+    tables = [f"{verb}Channel.S3TablesDestinationConfiguration" for verb in ("Create", "Update")]
+    assert [name for name in never if not name.endswith(".StreamId")] == tables
 
 
 def test_tags_of_a_consumer_are_shown(kinesis: Any, cloud: InProcessCloud):

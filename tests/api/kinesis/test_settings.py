@@ -172,12 +172,6 @@ class TestBehaviour:
         limits = kinesis.describe_limits()
         assert (limits["OpenShardCount"], limits["OnDemandStreamCount"]) == (0, 1)
 
-    def test_an_operation_that_is_not_built_says_so(self, streams: Streams, kinesis: Any):
-        streams.create()
-        error = failure(kinesis.list_channels)
-        assert error.code == "UnknownOperationException"
-        assert error.message == "headrace does not implement kinesis:ListChannels"
-
     def test_an_operation_that_botocore_does_not_know_is_named_in_the_log(
         self, streams: Streams, caplog: pytest.LogCaptureFixture
     ):

@@ -251,3 +251,44 @@ def test_nothing_is_written_outside_the_data_directory(tmp_path: Path) -> None:
             with pytest.raises(ClientError):
                 lab.create("evil", "", Code={"ZipFile": zipped({name: "x"})})
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"DurableConfig": {"ExecutionTimeout": 60}}, "durable executions"),
+        (
+            {
+                "CapacityProviderConfig": {
+                    "LambdaManagedInstancesCapacityProviderConfig": {
+                        "CapacityProviderArn": "arn:aws:lambda:us-east-1:000000000000:capacity-provider:p"
+                    }
+                }
+            },
+            "capacity providers",
+        ),
+        (
+            {
+                "RuntimeConfig": {
+                    "RuntimeAlias": "mine",
+                    "RuntimeArn": "arn:aws:lambda:us-east-1:000000000000:runtime/other",
+                }
+            },
+            "custom runtimes",
+        ),
+    ],
+)
+def test_what_a_function_would_be_promised_in_vain_is_refused_by_name(
+    lab: LambdaLab, members: dict[str, Any], words: str
+) -> None:
+    client = lab.client()
+    (member,) = members
+    with pytest.raises(ClientError, match=words) as caught:
+        lab.create("promised", "def handler(event, context):\n    return 1\n", **members)
+    assert caught.value.response["Error"]["Code"] == "InvalidParameterValueException"
+    assert member in caught.value.response["Error"]["Message"]
+    lab.create("promised", "def handler(event, context):\n    return 1\n")
+    with pytest.raises(ClientError, match=words):
+        client.update_function_configuration(FunctionName="promised", **members)
+    with pytest.raises(ClientError, match="capacity providers"):
+        client.publish_version(FunctionName="promised", PublishTo="LATEST_PUBLISHED")

@@ -465,6 +465,8 @@ def test_node_handlers_of_every_kind_run(lab: LambdaLab, file: str, source: str)
         ("exports.other = 1;", "Runtime.HandlerNotFound"),
         ("require('not-there');", "Runtime.ImportModuleError"),
         ("const = ;", "Runtime.UserCodeSyntaxError"),
+        ("import 'node:fs';\nexport const handler = () => 1;", "Runtime.UserCodeSyntaxError"),
+        ("import 'not-there';\nexport const handler = () => 1;", "Runtime.UserCodeSyntaxError"),
     ],
 )
 def test_node_errors_are_function_errors(lab: LambdaLab, source: str, error_type: str) -> None:

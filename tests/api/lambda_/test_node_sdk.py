@@ -52,11 +52,13 @@ def lab(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[La
         patch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
         patch.setenv(sdk_modules.FOLDER_VARIABLE, str(tmp_path_factory.mktemp("node-cache")))
         with LambdaLab(tmp_path_factory.mktemp("lambda")) as lab:
-            for name, file, source in (
-                ("requires", "app.js", REQUIRES),
-                ("imports", "app.mjs", IMPORTS),
+            module = {"app.js": IMPORTS, "package.json": '{"type": "module"}'}
+            for name, files in (
+                ("requires", {"app.js": REQUIRES}),
+                ("imports", {"app.mjs": IMPORTS}),
+                ("module", module),
             ):
-                code = {"ZipFile": zipped({file: source})}
+                code = {"ZipFile": zipped(files)}
                 lab.create(name, "", Runtime="nodejs22.x", Code=code)
             yield lab
 
@@ -73,6 +75,7 @@ def test_a_module_that_is_required_or_imported_is_installed_once(
     assert call(lab, "requires", event) == "sqs"
     assert call(lab, "requires", event) == "sqs"
     assert call(lab, "imports", {}) == "sqs"
+    assert call(lab, "module", {}) == "sqs"
     assert (programs / "runs").read_text().count("run") == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,14 @@ ALIAS: Read = ("CreateAlias", {"FunctionName": "f", "Name": "live", "FunctionVer
 LAYER: Read = ("PublishLayerVersion", {"LayerName": "l", "Content": {"ZipFile": CODE}})
 LAYER_ARN = "arn:aws:lambda:us-east-1:000000000000:layer:l:1"
 GET: Read = ("GetFunction", {"FunctionName": "f"})
+FUNCTION_ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
+STATEMENT = {
+    "Effect": "Allow",
+    "Principal": {"AWS": "000000000001"},
+    "Action": "lambda:InvokeFunction",
+    "Resource": FUNCTION_ARN,
+}
+POLICY = json.dumps({"Version": "2012-10-17", "Statement": [STATEMENT]}, separators=(",", ":"))
 IMAGE = "container images are refused"
 KEY = "arn:aws:kms:us-east-1:000000000000:key/1"
 SIGNER = "arn:aws:signer:us-east-1:000000000000:/signing-profiles/test"
@@ -60,15 +69,13 @@ CONFIGURATION: dict[str, Any] = {
     "EphemeralStorage.Size": 600,
     "LoggingConfig.LogFormat": "JSON",
     "LoggingConfig.LogGroup": "/mine",
-    "CapacityProviderConfig": {
-        "LambdaManagedInstancesCapacityProviderConfig": {
-            "CapacityProviderArn": "arn:aws:lambda:us-east-1:000000000000:capacity-provider:mine"
-        }
-    },
-    "DurableConfig": {"RetentionPeriodInDays": 2, "ExecutionTimeout": 60},
-    "RuntimeConfig.RuntimeArn": "arn:aws:lambda:us-east-1:000000000000:runtime/other",
 }
+NOT_BUILT = "refused by name: tests/api/lambda_/test_functions.py"
 LEFT_OUT = {
+    "AcceleratorConfig": NOT_BUILT,
+    "CapacityProviderConfig": NOT_BUILT,
+    "DurableConfig": NOT_BUILT,
+    "RuntimeConfig": NOT_BUILT,
     "ImageConfig.EntryPoint": IMAGE,
     "ImageConfig.Command": IMAGE,
     "ImageConfig.WorkingDirectory": IMAGE,
@@ -148,7 +155,7 @@ CASES = [
             "CodeSigningConfigArn": signing_arn,
             "SnapStart.ApplyOn": "PublishedVersions",
         },
-        without=LEFT_OUT,
+        without={**LEFT_OUT, "PublishTo": NOT_BUILT},
         unseen={
             **LAYERS_SHOWN,
             "Code": SENT,
@@ -179,6 +186,7 @@ CASES = [
             "S3Bucket": "ZipFile is given",
             "S3Key": "ZipFile is given",
             "ImageUri": IMAGE,
+            "PublishTo": NOT_BUILT,
         },
         unseen={
             **STALE,
@@ -191,6 +199,7 @@ CASES = [
         "PublishVersion",
         [("GetFunction", {"FunctionName": "f", "Qualifier": "1"})],
         before=[FUNCTION],
+        without={"PublishTo": NOT_BUILT},
         given={"FunctionName": "f", "CodeSha256": code_sha, "RevisionId": revision},
         unseen=STALE,
     ),
@@ -229,6 +238,14 @@ CASES = [
             "RevisionId": alias_revision,
         },
         unseen={**STALE, "FunctionName": "part of the alias's ARN"},
+    ),
+    Case(
+        "PutResourcePolicy",
+        [("GetResourcePolicy", {"ResourceArn": FUNCTION_ARN})],
+        before=[FUNCTION],
+        given={"ResourceArn": FUNCTION_ARN, "Policy": POLICY, "RevisionId": revision},
+        named={"ResourceArn": "Resource"},
+        unseen={**STALE, "ResourceArn": "inside the policy"},
     ),
     Case(
         "AddPermission",
@@ -470,6 +487,8 @@ def test_every_call_that_keeps_something_is_read_back():
 
 
 _NEVER = {
+    *LEFT_OUT,
+    "PublishTo",
     *OTHER_SOURCES,
     "ScalingConfig",
     "ImageUri",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -95,3 +96,118 @@ def test_two_versions_of_a_layer_are_refused(lab: LambdaLab) -> None:
     with pytest.raises(ClientError) as caught:
         lab.create("two", "", Layers=arns)
     assert "Two different versions of the same layer" in caught.value.response["Error"]["Message"]
+
+
+def document(*statements: dict[str, Any], **head: Any) -> str:
+    whole = {"Version": "2012-10-17", **head, "Statement": list(statements)}
+    return json.dumps(whole, ensure_ascii=False)
+
+
+def of_other(effect: str = "Allow", **more: Any) -> dict[str, Any]:
+    return {
+        "Effect": effect,
+        "Principal": {"AWS": [f"arn:aws:iam::{OTHER}:root"]},
+        "Action": ["lambda:InvokeFunction", "lambda:GetFunction"],
+        "Resource": ARN,
+        **more,
+    }
+
+
+@pytest.mark.usefixtures("function")
+class TestDocuments:
+    def test_a_document_replaces_what_was_added_and_is_read_back(self, lab: LambdaLab) -> None:
+        client = lab.client()
+        allow(lab, **S3)
+        added = client.get_resource_policy(ResourceArn=ARN)
+        assert json.loads(added["Policy"]) == json.loads(
+            client.get_policy(FunctionName="f")["Policy"]
+        )
+        text = document(of_other(), Id="mine")
+        answer = client.put_resource_policy(
+            ResourceArn=ARN, Policy=text, RevisionId=added["RevisionId"]
+        )
+        shown = client.get_resource_policy(ResourceArn=ARN)
+        assert (shown["Policy"], shown["RevisionId"]) == (answer["Policy"], answer["RevisionId"])
+        assert json.loads(shown["Policy"]) == json.loads(text)
+        assert client.get_policy(FunctionName="f")["Policy"] == shown["Policy"]
+        assert not may(lab)
+        # A statement may be added to a document.
+        allow(lab, **S3)
+        assert may(lab)
+        assert len(json.loads(client.get_policy(FunctionName="f")["Policy"])["Statement"]) == 2
+        client.delete_resource_policy(ResourceArn=ARN)
+        for call in (client.get_resource_policy, client.delete_resource_policy):
+            with pytest.raises(client.exceptions.ResourceNotFoundException):
+                call(ResourceArn=ARN)
+
+    def test_the_language_of_policies_decides(self, lab: LambdaLab) -> None:
+        client, other = lab.client(), lab.client(account=OTHER)
+
+        def may_invoke(*statements: dict[str, Any]) -> bool:
+            client.put_resource_policy(ResourceArn=ARN, Policy=document(*statements))
+            try:
+                other.invoke(FunctionName=ARN)
+            except other.exceptions.ClientError as error:
+                return error.response["Error"]["Code"] != "AccessDeniedException"
+            return True
+
+        assert may_invoke(of_other())
+        assert may_invoke(of_other(Action="lambda:*"))
+        assert not may_invoke(of_other(Action="lambda:GetFunction"))
+        assert not may_invoke(of_other(), of_other("Deny", Sid="no"))
+        assert not may_invoke(of_other(Condition={"StringEquals": {"aws:SourceArn": "x"}}))
+        nobody = {"AWS": "222222222222"}
+        assert not may_invoke(of_other(Principal=nobody))
+
+    def test_a_version_and_an_alias_have_documents_of_their_own(self, lab: LambdaLab) -> None:
+        client = lab.client()
+        number = client.publish_version(FunctionName="f")["Version"]
+        client.create_alias(FunctionName="f", Name="live", FunctionVersion=number)
+        for qualifier in (number, "live"):
+            arn = f"{ARN}:{qualifier}"
+            text = document(of_other(Resource=arn))
+            client.put_resource_policy(ResourceArn=arn, Policy=text)
+            shown = client.get_resource_policy(ResourceArn=arn)["Policy"]
+            assert json.loads(shown) == json.loads(text)
+        with pytest.raises(client.exceptions.ResourceNotFoundException):
+            client.get_resource_policy(ResourceArn=ARN)
+
+    @pytest.mark.parametrize(
+        ("policy", "arn", "code"),
+        [
+            ("no json", ARN, "InvalidParameterValueException"),
+            (document(), ARN, "InvalidParameterValueException"),
+            (document(of_other(Resource="*")), ARN, "InvalidParameterValueException"),
+            (document(of_other(Action="s3:*")), ARN, "InvalidParameterValueException"),
+            (document(of_other(Principal="*")), ARN, "PublicPolicyException"),
+            (document(of_other()), f"{ARN}:$LATEST", "InvalidParameterValueException"),
+            (
+                document(of_other(Resource=f"{ARN}2")),
+                f"{ARN}2",
+                "ResourceNotFoundException",
+            ),
+            (
+                # At most 20,480 characters, and as many bytes.
+                document(of_other(Condition={"StringEquals": {"a:b": "\u00e4" * 10_300}})),
+                ARN,
+                "PolicyLengthExceededException",
+            ),
+        ],
+    )
+    def test_refusals(self, lab: LambdaLab, policy: str, arn: str, code: str) -> None:
+        with pytest.raises(ClientError) as caught:
+            lab.client().put_resource_policy(ResourceArn=arn, Policy=policy)
+        assert caught.value.response["Error"]["Code"] == code
+
+    def test_an_older_revision_is_refused(self, lab: LambdaLab) -> None:
+        client = lab.client()
+        old = client.put_resource_policy(ResourceArn=ARN, Policy=document(of_other()))["RevisionId"]
+        client.put_resource_policy(ResourceArn=ARN, Policy=document(of_other(Sid="s")))
+        for call in (
+            lambda: client.put_resource_policy(
+                ResourceArn=ARN, Policy=document(of_other()), RevisionId=old
+            ),
+            lambda: client.delete_resource_policy(ResourceArn=ARN, RevisionId=old),
+        ):
+            with pytest.raises(client.exceptions.PreconditionFailedException):
+                call()

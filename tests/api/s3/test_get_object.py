@@ -161,3 +161,14 @@ def test_attributes_that_are_asked_for_are_told(s3: Any, stored: Any):
     assert (got["ETag"], got["ObjectSize"]) == (stored["ETag"].strip('"'), 256)
     assert got["Checksum"]["ChecksumCRC32"] == stored["ChecksumCRC32"]
     assert "StorageClass" not in got
+
+
+def test_s3_select_is_answered_as_to_a_new_account(s3: Any):
+    with pytest.raises(ClientError) as refused:
+        s3.select_object_content(
+            Bucket=BUCKET, Key="k", Expression="select * from s3object", ExpressionType="SQL",
+            InputSerialization={"CSV": {}}, OutputSerialization={"CSV": {}},
+        )  # fmt: skip
+    assert error_of(refused) == ("MethodNotAllowed", 405)
+    sentence = "The specified method is not allowed against this resource."
+    assert refused.value.response["Error"]["Message"] == sentence

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from headrace.services.s3 import limits
+from headrace.services.stepfunctions.interpreter import item_reading
 from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import wait_until
 
@@ -242,3 +245,116 @@ def test_an_execution_is_logged_as_its_machine_says(
     assert stream["logStreamName"].startswith(f"states/logged-{level}/")
     details = found[0]["details"]
     assert (details.get("input") == '{"n": 1}') is has_data
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ([{"Item.$": "$.a"}, "b"], [{"Item": 1}, "b"]),
+        ([], []),
+        (5, 5),
+        ("text", "text"),
+        (True, True),
+        (None, None),
+        ({"A.$": "$.a"}, {"A": 1}),
+    ],
+)
+def test_parameters_of_every_type_that_is_valid_run(
+    cloud: InProcessCloud, parameters: Any, expected: Any
+):
+    states = cloud.client("stepfunctions")
+    inner = {"StartAt": "I", "States": {"I": {"Type": "Pass", "End": True}}}
+    for number, state in enumerate(
+        (
+            {"Type": "Pass", "Parameters": parameters},
+            {"Type": "Parallel", "Branches": [inner], "Parameters": parameters},
+        )
+    ):
+        definition = json.dumps({"StartAt": "S", "States": {"S": {**state, "End": True}}})
+        assert states.validate_state_machine_definition(definition=definition)["result"] == "OK"
+        arn = states.create_state_machine(
+            name=f"any-{number}", definition=definition, roleArn=ROLE
+        )["stateMachineArn"]
+        run = states.start_execution(stateMachineArn=arn, input='{"a": 1}')["executionArn"]
+        described = partial(states.describe_execution, executionArn=run)
+        wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")  # noqa: B023
+        done = described()
+        states.delete_state_machine(stateMachineArn=arn)
+        assert done["status"] == "SUCCEEDED", done
+        assert json.loads(done["output"]) == (expected if number == 0 else [expected])
+
+
+COLUMNS = b",".join(b"%d" % n for n in range(3000))
+FIRST_ROW = {"InputType": "CSV", "CSVHeaderLocation": "FIRST_ROW"}
+
+
+def reading(cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any]) -> Any:
+    """Run a Map over an object; return its description."""
+    cloud.client("s3").put_object(Bucket="lake", Key=name, Body=body)
+    reader = {
+        "Resource": "arn:aws:states:::s3:getObject",
+        "ReaderConfig": config,
+        "Arguments": {"Bucket": "lake", "Key": name},
+    }
+    state = mapping(ItemReader=reader)
+    state["ItemProcessor"]["States"]["P"]["Output"] = "{% 1 %}"
+    return ended(cloud, name, state)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "config", "cause"),
+    [
+        ("wide-rows", COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
+        ("hidden-header", b'"\n",' + COLUMNS + b"\nx" * 2000, FIRST_ROW, "more items"),
+        ("many-rows", b"a" + b"\nx" * 500_000, FIRST_ROW, "more items"),
+        ("many-objects", b"[" + b"{}," * 3_000_000 + b"{}]", {"InputType": "JSON"}, "more items"),
+        ("many-lines", b"{}\n" * 3_000_000, {"InputType": "JSONL"}, "more items"),
+        ("deep", b"[" * 200_000, {"InputType": "JSON"}, "The file is no JSON"),
+        ("deep-line", b"[" * 200_000, {"InputType": "JSONL"}, "A line of the file is no JSON value"),
+        ("no-json", b"[1", {"InputType": "JSON"}, "The file is no JSON"),
+    ],
+)  # fmt: skip
+def test_items_that_cannot_be_held_fail_the_map(
+    cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any], cause: str
+):
+    done = reading(cloud, name, body, config)
+    assert (done["status"], done["error"]) == ("FAILED", "States.ItemReaderFailed")
+    assert cause in done["cause"]
+    assert item_reading.ITEMS._total == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "config"),
+    [
+        ("some-rows", b"a,b" + b"\nx,y" * 600_000, {**FIRST_ROW, "MaxItems": 3}),
+        ("some-lines", b"1\n\n2\n3\nno json", {"InputType": "JSONL", "MaxItems": 3}),
+        ("three", b"[1,2,3]", {"InputType": "JSON"}),
+    ],
+)
+def test_max_items_are_what_counts(
+    cloud: InProcessCloud, name: str, body: bytes, config: dict[str, Any]
+):
+    done = reading(cloud, name, body, config)
+    assert (done["status"], done.get("output")) == ("SUCCEEDED", "[1,1,1]"), done
+    assert item_reading.ITEMS._total == 0
+
+
+@pytest.mark.parametrize("asks", ["a map", "a task"])
+def test_an_object_that_a_state_must_not_hold_is_not_read(
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch, asks: str
+):
+    monkeypatch.setattr(limits, "HELD_BYTES", 10)
+    if asks == "a map":
+        done = reading(cloud, "large", b"[1,2,3,4,5,6]", {"InputType": "JSON"})
+        assert done["error"] == "States.ItemReaderFailed"
+    else:
+        cloud.client("s3").put_object(Bucket="lake", Key="large", Body=b"x" * 11)
+        task = {
+            "Type": "Task",
+            "Resource": "arn:aws:states:::aws-sdk:s3:getObject",
+            "Arguments": {"Bucket": "lake", "Key": "large"},
+            "End": True,
+        }
+        done = ended(cloud, "large-task", task)
+        assert done["error"] == "S3.EntityTooLargeException"
+    assert "headrace's services read at most 10 bytes of an object" in done["cause"]

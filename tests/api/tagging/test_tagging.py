@@ -10,6 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.cloud import InProcessCloud
+from tests.support.emr import cluster_request
 
 TAGS = {"team": "water", "stage": "test"}
 PAIRS = [{"Key": key, "Value": value} for key, value in TAGS.items()]
@@ -57,7 +58,7 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
         AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
-    cluster = clients["emr"].run_job_flow(Name="c", Instances={"KeepJobFlowAliveWhenNoSteps": True})
+    cluster = clients["emr"].run_job_flow(**cluster_request())
     application = clients["emr-serverless"].create_application(
         name="a", type="SPARK", releaseLabel="emr-7.13.0", clientToken="x"
     )

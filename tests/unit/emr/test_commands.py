@@ -205,3 +205,10 @@ def test_a_clusters_own_settings_of_the_ui_and_the_history_win(tmp_path: Path) -
     assert settings["spark.eventLog.enabled"] == "true"
     # spark-submit prefers its own options to every file.
     assert "spark.ui.enabled=false" in command.arguments
+
+
+@pytest.mark.parametrize(("mode", "last"), [("client", ["{{a}}", "b"]), ("cluster", ["$a", "b"])])
+def test_arguments_reach_a_job_as_on_emr(tmp_path: Path, mode: str, last: list[str]) -> None:
+    arguments = ("spark-submit", "--deploy-mode", mode, "s3://bucket/job.py", "{{a}}", "", "b")
+    command = made(tmp_path, "command-runner.jar", *arguments)
+    assert command.arguments[-2:] == last

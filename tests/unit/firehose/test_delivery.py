@@ -308,6 +308,7 @@ def test_records_that_cannot_be_converted_go_to_the_error_prefix(tmp_path: Path)
             "tableName": "t",
             "region": "us-east-1",
             "versionId": "LATEST",
+            "roleArn": "arn:aws:iam::000000000000:role/r",
         },
     }
     assert lab.delivery.progress.failed_records == 2

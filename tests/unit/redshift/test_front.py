@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from headrace.aws.server.tls import Tls
 from headrace.services.redshift.clusters import front as front_module
 from headrace.services.redshift.clusters.front import Front, without_redshift_parameters
 
@@ -36,10 +40,15 @@ def server() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def connect(server: socket.socket) -> Iterator[Callable[[], socket.socket]]:
+def tls(tmp_path: Path) -> Tls:
+    return Tls(tmp_path / "tls", lambda: HOST)
+
+
+@pytest.fixture
+def connect(server: socket.socket, tls: Tls) -> Iterator[Callable[[], socket.socket]]:
     listening = socket.create_server((HOST, 0))
     address = listening.getsockname()
-    front = Front(listening, server.getsockname())
+    front = Front(listening, server.getsockname(), tls.context)
     opened: list[socket.socket] = []
 
     def connect() -> socket.socket:
@@ -117,8 +126,8 @@ def test_a_clients_end_is_its_sessions_end(
     assert exactly(behind, len(PLAIN) + 2) == PLAIN + b"X"
 
 
-@pytest.mark.parametrize("asked", [[SSL], [GSS], [GSS, SSL], [SSL, GSS]])
-def test_encryption_is_refused_and_the_client_goes_on(
+@pytest.mark.parametrize("asked", [[], [GSS], [GSS, GSS]])
+def test_gssapi_is_refused_and_the_client_goes_on(
     server: socket.socket, connect: Callable[[], socket.socket], asked: list[bytes]
 ) -> None:
     client = connect()
@@ -127,6 +136,82 @@ def test_encryption_is_refused_and_the_client_goes_on(
         assert exactly(client, 1) == b"N"
     client.sendall(PLAIN)
     assert exactly(accepted(server), len(PLAIN)) == PLAIN
+
+
+@pytest.mark.parametrize(("before", "after"), [(b"", b""), (GSS, b""), (b"", GSS)])
+def test_tls_ends_at_the_front(
+    server: socket.socket,
+    connect: Callable[[], socket.socket],
+    tmp_path: Path,
+    before: bytes,
+    after: bytes,
+) -> None:
+    plain = connect()
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "tls" / "trusted.pem"))
+    for question in filter(None, (before,)):
+        plain.sendall(question)
+        assert exactly(plain, 1) == b"N"
+    plain.sendall(SSL)
+    assert exactly(plain, 1) == b"S"
+    with trusting.wrap_socket(plain, server_hostname="localhost") as client:
+        for question in filter(None, (after,)):
+            client.sendall(question)
+            assert exactly(client, 1) == b"N"
+        client.sendall(PLAIN)
+        behind = accepted(server)
+        assert exactly(behind, len(PLAIN)) == PLAIN
+        large = bytes(range(256)) * 4096
+        behind.sendall(large)
+        assert exactly(client, len(large)) == large
+        client.sendall(large)
+        assert exactly(behind, len(large)) == large
+        behind.close()
+        assert client.recv(1) == b""
+
+
+def test_bytes_before_the_handshake_are_not_taken_for_bytes_through_tls(
+    server: socket.socket, connect: Callable[[], socket.socket]
+) -> None:
+    client = connect()
+    client.sendall(SSL + PLAIN)
+    with contextlib.suppress(ConnectionResetError):
+        assert b"received unencrypted data after SSL request" in exactly(client, 100)
+    server.settimeout(0)
+    with pytest.raises(BlockingIOError):
+        server.accept()
+
+
+def test_a_broken_handshake_ends_its_connection_alone(
+    server: socket.socket, connect: Callable[[], socket.socket]
+) -> None:
+    client = connect()
+    client.sendall(SSL)
+    assert exactly(client, 1) == b"S"
+    client.sendall(b"no handshake")
+    with contextlib.suppress(ConnectionResetError):
+        while client.recv(100):
+            pass
+    other = connect()
+    other.sendall(PLAIN)
+    assert exactly(accepted(server), len(PLAIN)) == PLAIN
+
+
+def test_without_room_for_a_certificate_tls_is_refused(
+    server: socket.socket, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> ssl.SSLContext:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    listening = socket.create_server((HOST, 0))
+    address = listening.getsockname()
+    front = Front(listening, server.getsockname(), refuse)
+    with socket.create_connection(address, timeout=_WAIT_S) as client:
+        client.sendall(SSL)
+        assert exactly(client, 1) == b"N"
+        client.sendall(PLAIN)
+        assert exactly(accepted(server), len(PLAIN)) == PLAIN
+    front.close()
+    assert "No space left on device" in caplog.text
 
 
 def test_a_cancellation_is_passed_on(
@@ -165,7 +250,7 @@ def test_what_is_no_first_message_does_not_reach_the_server(
 
 def test_endless_questions_end(connect: Callable[[], socket.socket]) -> None:
     client = connect()
-    client.sendall(SSL * 3)
+    client.sendall(GSS * 3)
     assert exactly(client, 4) == b"NNN"
 
 
@@ -220,11 +305,11 @@ def test_without_a_server_a_client_gets_a_sentence(
     assert b"C57P03\0Mthe database system is not up" in exactly(client, 100)
 
 
-def test_a_front_that_closes_ends_its_clients() -> None:
+def test_a_front_that_closes_ends_its_clients(tls: Tls) -> None:
     with socket.create_server((HOST, 0)) as server:
         listening = socket.create_server((HOST, 0))
         address = listening.getsockname()
-        front = Front(listening, server.getsockname())
+        front = Front(listening, server.getsockname(), tls.context)
         with socket.create_connection(address, timeout=_WAIT_S) as client:
             client.sendall(PLAIN)
             behind = accepted(server)

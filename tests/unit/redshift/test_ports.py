@@ -7,16 +7,18 @@ from pathlib import Path
 
 from headrace.services.redshift.clusters.ports import HOST, give_back_port, take_port
 from headrace.services.redshift.clusters.postgres import PostgresServer
+from tests.support.postgres import tls_in
 
 
 def test_servers_that_do_not_listen_yet_have_ports_of_their_own(tmp_path: Path) -> None:
-    servers = [PostgresServer(tmp_path / str(number), 25600) for number in range(3)]
+    tls = tls_in(tmp_path / "tls")
+    servers = [PostgresServer(tmp_path / str(number), 25600, tls) for number in range(3)]
     ports = [server.port for server in servers]
     assert len(set(ports)) == 3
     assert [server.port for server in servers] == ports
     for server in servers:
         server.stop()
-    assert PostgresServer(tmp_path / "0", 25600).port == ports[0]
+    assert PostgresServer(tmp_path / "0", 25600, tls).port == ports[0]
     give_back_port(ports[0])
 
 

@@ -14,6 +14,7 @@ from headrace.core.ports.warehouses import WarehouseUnavailable
 from headrace.services.redshift.clusters import postgres
 from headrace.services.redshift.clusters.postgres import SUPERUSER, PostgresServer
 from headrace.services.redshift.clusters.server_files import foreign_files, list_refused_files
+from tests.support.postgres import tls_in
 
 
 def ask(server: PostgresServer, sql: str) -> object:
@@ -28,7 +29,7 @@ def ask(server: PostgresServer, sql: str) -> object:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A server's folder, made once."""
     folder = tmp_path_factory.mktemp("server") / "cluster"
-    server = PostgresServer(folder, 25620)
+    server = PostgresServer(folder, 25620, tls_in(folder.parent / "tls"))
     server.start()
     server.stop()
     return folder
@@ -36,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[PostgresServer]:
-    server = PostgresServer(folder, 25620)
+    server = PostgresServer(folder, 25620, tls_in(folder.parent / "tls"))
     yield server
     server.stop()
 
@@ -58,7 +59,7 @@ def test_a_server_whose_cloud_was_killed_ends_before_the_next_one_starts(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_STOPPED_WITHIN_S", 1.5)
-    earlier = PostgresServer(server.folder, 25620)
+    earlier = PostgresServer(server.folder, 25620, tls_in(server.folder.parent / "tls"))
     assert earlier.start()
     assert ask(earlier, "select 1") == 1
     child = earlier._child

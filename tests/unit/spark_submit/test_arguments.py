@@ -19,7 +19,9 @@ def local(uri: str) -> str:
 
 
 def turned(*arguments: str) -> list[str]:
-    return spark_arguments(local_submission(parse_submission(arguments), local), traits_of((4, 0)))
+    return spark_arguments(
+        local_submission(parse_submission(arguments), local, local), traits_of((4, 0))
+    )
 
 
 def test_the_cluster_is_replaced_by_this_machine() -> None:

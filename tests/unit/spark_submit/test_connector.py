@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from headrace.spark_submit.arguments import Submission
-from headrace.spark_submit.connector import names_connector, stand_in
+from headrace.spark_submit.connector import (
+    is_made,
+    make_packages,
+    names_connector,
+    packages_folder,
+    source_folder,
+    stand_in,
+)
+from headrace.spark_submit.emr_releases import releases
+from headrace.spark_submit.environments import CACHE_VARIABLE, Environment, find_cached
+from headrace.spark_submit.errors import JobRefused
 
 JAR = "/usr/share/aws/kinesis/spark-sql-kinesis/lib/spark-streaming-sql-kinesis-connector.jar"
 
@@ -56,3 +69,99 @@ def test_each_spark_has_its_stand_in() -> None:
     assert stand_in((3, 5)).name == "connector35"
     assert [stand_in(spark).name for spark in ((4, 0), (4, 3))] == ["connector"] * 2
     assert all(stand_in(spark).is_dir() for spark in ((3, 5), (4, 0)))
+
+
+@pytest.mark.parametrize("kind", ["py", "zip", "egg"])
+def test_a_module_of_py_files_names_it_too(tmp_path: Path, kind: str) -> None:
+    source = 'def read(spark):\n    return spark.readStream.format("aws-kinesis").load()\n'
+    library = tmp_path / f"library.{kind}"
+    if kind == "py":
+        library.write_text(source)
+    else:
+        with zipfile.ZipFile(library, "w") as archive:
+            archive.writestr("library/streams.py", source)
+    plain = job(tmp_path, "import library")
+    named = Submission([("--py-files", f"a.py,{library}")], plain.application, [])
+    assert names_connector(named, {})
+    assert names_connector(plain, {"spark.submit.pyFiles": str(library)})
+    assert not names_connector(plain, {})
+
+
+def test_the_images_have_the_connector_from_7_1_0_on() -> None:
+    without = {release.label for release in releases() if not release.has_kinesis_connector}
+    assert "emr-7.0.0" in without
+    assert not without & {"emr-7.1.0", "emr-7.13.0", "emr-spark-8.0.0", "emr-spark-8.0-preview"}
+    assert {"emr-6.15.0", "emr-6.0.0"} <= without
+
+
+def wheel(folder: Path, name: str, version: str, source: str, *, python: str = ">=3.8") -> None:
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}/__init__.py", source)
+        archive.writestr(
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nRequires-Python: {python}\n",
+        )
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pip index with a PyArrow that fits NumPy 1 and one that refuses it; boto3 also for another Python only."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    wheel(folder, "pyarrow", "25.0.0", "")
+    wheel(folder, "pyarrow", "26.0.0", "raise ImportError('pyarrow requires NumPy 2.0 or newer')")
+    wheel(folder, "boto3", "1.0", "")
+    wheel(folder, "boto3", "2.0", "raise SyntaxError('too new')", python=">=4")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return folder
+
+
+def environment_with(spark: str, numpy: str) -> Environment:
+    environment = find_cached(spark, sys.version_info[:2])
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(environment.folder)], check=True
+    )
+    (environment.packages / "numpy").mkdir()
+    (environment.packages / "numpy" / "__init__.py").write_text(f"__version__ = {numpy!r}\n")
+    return environment
+
+
+def imported(environment: Environment, module: str) -> str:
+    program = f"import {module}; print({module}.__file__)"
+    path = str(packages_folder(environment))
+    return subprocess.run(
+        [str(environment.interpreter), "-c", program], env={"PYTHONPATH": path},
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.usefixtures("index")
+def test_the_packages_fit_the_numpy_and_the_python_of_the_label() -> None:
+    environment = environment_with("3.5.6", "1.26.4")
+    assert not is_made(environment)
+    make_packages(environment)
+    assert is_made(environment)
+    assert str(packages_folder(environment)) in imported(environment, "pyarrow")
+    assert str(packages_folder(environment)) in imported(environment, "boto3")
+    assert packages_folder(environment) != packages_folder(find_cached("4.0.2", (3, 11)))
+
+
+def test_packages_that_do_not_run_are_refused_and_leave_nothing(index: Path) -> None:
+    (index / "pyarrow-25.0.0-py3-none-any.whl").unlink()
+    wheel(index, "pyarrow", "24.0.0", "raise ImportError('no such file libarrow')")
+    environment = environment_with("3.5.6", "1.26.4")
+    with pytest.raises(JobRefused, match="no such file libarrow"):
+        make_packages(environment)
+    assert not is_made(environment)
+
+
+def test_a_job_sees_the_source_and_nothing_else_of_headrace(tmp_path: Path) -> None:
+    for _ in range(2):
+        folder = source_folder(tmp_path / "job")
+    assert sorted(path.name for path in (folder / "headrace").iterdir()) == ["__init__.py", "spark"]
+    assert (folder / "headrace" / "spark" / "source.py").is_file()

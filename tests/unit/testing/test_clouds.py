@@ -379,6 +379,36 @@ def test_a_queue_with_a_consumer_is_waited_for() -> None:
         here.until_drained(timeout_s=5)
 
 
+def test_a_channel_is_waited_for() -> None:
+    with cloud() as here:
+        kinesis, s3 = here.client("kinesis"), here.client("s3")
+        s3.create_bucket(Bucket="lake")
+        kinesis.create_stream(StreamName="orders", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        kinesis.create_channel(
+            ChannelName="c",
+            ServiceExecutionRoleARN="arn:aws:iam::000000000000:role/r",
+            StreamConfigurationList=[
+                {
+                    "StreamARN": stream["StreamARN"],
+                    "RecordConfiguration": {"RecordFormatType": "STRING"},
+                }
+            ],
+            S3DestinationConfiguration={
+                "StorageConfiguration": {
+                    "BucketARN": "arn:aws:s3:::lake",
+                    "ExpectedBucketOwner": here.account,
+                    "CompressionType": "NONE",
+                }
+            },
+        )
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        with pytest.raises(headrace.testing.NotInTime, match="records wait in channel c"):
+            here.until_drained(timeout_s=0)
+        here.until_drained(timeout_s=10)
+        assert len(s3.list_objects_v2(Bucket="lake")["Contents"]) == 1
+
+
 def test_a_receive_by_the_hosts_of_aws_reaches_the_cloud() -> None:
     hosts: list[str] = []
 

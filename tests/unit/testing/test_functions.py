@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import io
 import json
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from typing import Any
 import boto3
 import pytest
 
-from headrace.testing import FunctionNotLoadable, LocalCloud, cloud
+from headrace.testing import FunctionNotLoadable, LocalCloud, cloud, functions
 from headrace.testing.account import AccountView
 from headrace.testing.code import FunctionFailed, make_function, make_importable_function
 
@@ -174,6 +177,39 @@ def handler(event, context):
     assert tail.count("logged 7") == 1
     assert "REPORT RequestId:" in tail
     assert logging.getLogger().level == level
+
+
+def test_output_is_the_processs_again_after_functions_that_waited_for_each_other(
+    here: LocalCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environments: list[functions.InProcessEnvironment] = []
+    invoke = functions.InProcessEnvironment.invoke
+
+    def note(environment: functions.InProcessEnvironment, *rest: Any) -> Any:
+        environments.append(environment)
+        return invoke(environment, *rest)
+
+    monkeypatch.setattr(functions.InProcessEnvironment, "invoke", note)
+    made = make_function(here, write(tmp_path / "f", handler="def handler(e, c): return 1\n"))
+    made.invoke({})
+    running, waits = functions._RUNNING, threading.Event()
+
+    class Noted:
+        def __enter__(self) -> None:
+            waits.set()
+            running.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            running.release()
+
+    monkeypatch.setattr(functions, "_RUNNING", Noted())
+    second = threading.Thread(target=environments[0].initialise)
+    before = sys.stdout
+    with running, contextlib.redirect_stdout(io.StringIO()):
+        second.start()
+        assert waits.wait(10)
+    second.join(10)
+    assert sys.stdout is before
 
 
 def test_a_stream_triggers_a_function_that_writes_to_another(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -435,4 +436,42 @@ def test_a_queue_under_faults_and_crashes_loses_nothing(seed: int) -> None:
                 ]
                 done |= {kept[one["ReceiptHandle"]] for one in gone}
         assert done == texts
+        assert cloud.crashes > 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_channel_under_faults_and_crashes_delivers_each_record_once(seed: int) -> None:
+    often = Chances(lost_answer=0.02, crash_every=25)
+    with simulation(seed=seed, chances=often) as cloud:
+        kinesis, s3 = cloud.client("kinesis"), cloud.client("s3")
+        with cloud.undisturbed():
+            s3.create_bucket(Bucket="lake")
+            kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+            stream = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+            records = {"RecordFormatType": "STRING"}
+            kinesis.create_channel(
+                ChannelName="c",
+                ServiceExecutionRoleARN="arn:aws:iam::000000000000:role/r",
+                StreamConfigurationList=[
+                    {"StreamARN": stream["StreamARN"], "RecordConfiguration": records}
+                ],
+                S3DestinationConfiguration={
+                    "StorageConfiguration": {
+                        "BucketARN": "arn:aws:s3:::lake",
+                        "ExpectedBucketOwner": cloud.account,
+                        "CompressionType": "NONE",
+                    }
+                },
+            )
+        for number in range(60):
+            kinesis.put_record(StreamName="s", Data=b"<%d>" % number, PartitionKey=str(number))
+            if number % 20 == 0:
+                cloud.advance(seconds=200)
+        cloud.run_until_quiet()
+        with cloud.undisturbed():
+            put = sorted(record.data for record in cloud.records_of("s"))
+            keys = [one["Key"] for one in s3.list_objects_v2(Bucket="lake")["Contents"]]
+            bodies = [s3.get_object(Bucket="lake", Key=key)["Body"].read() for key in keys]
+        # A put whose answer was lost is in the stream twice, and then in the bucket twice.
+        assert sorted(re.findall(rb"<\d+>", b"".join(bodies))) == put
         assert cloud.crashes > 0

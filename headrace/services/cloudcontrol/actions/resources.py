@@ -35,7 +35,7 @@ def create_resource(
 def get_resource(
     control: CloudControl, call: Call, request: shapes.GetResourceInput
 ) -> shapes.GetResourceOutput:
-    """Return a resource that a stack or Cloud Control created."""
+    """Return a resource as it is now, whoever created it."""
     resource = _find_named(control, call, request, "READ")
     return {"TypeName": request["TypeName"], "ResourceDescription": _describe(resource)}
 
@@ -83,7 +83,11 @@ def list_resources(
         raise invalid("Invalid NextToken") from None
     answer: shapes.ListResourcesOutput = {
         "TypeName": kind,
-        "ResourceDescriptions": [_describe(resource) for resource in shown],
+        "ResourceDescriptions": [
+            _describe(live)
+            for resource in shown
+            if (live := control.read(call, kind, resource.identifier, resource)) is not None
+        ],
     }
     if token:
         answer["NextToken"] = token

@@ -2,8 +2,8 @@
 
 A type's properties, and which are required, read-only or replace the resource when they change, come from AWS's own
 resource schemas (`schemas.json`, written by `python -m scripts.resource_schemas`). A property goes to every call whose
-operation has a member of its name; one that goes nowhere is *ignored*, every other one *stored*, and the fidelity
-report says so.
+operation has a member of its name; one that goes nowhere, or that moto drops, is *ignored*, every other one *stored*,
+and the fidelity report says so.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from headrace.services.cloudformation.resources.declared_calls import (
     TAGS,
     input_of,
     list_itemized,
+    list_kept,
     list_passed,
     list_updatable,
     shape_of,
@@ -58,7 +59,7 @@ def resource_type_of(declared: DeclaredType) -> ResourceType:
     schema = declared.schema
     read_only = set(schema["readOnly"])
     own = [name for name in schema["properties"] if name not in read_only or declared.name == name]
-    used = {name for call in declared.calls() for name in list_passed(declared, call)}
+    used = list_kept(declared)
     levels: dict[str, FidelityLevel] = {
         name: "stored" if name in used or (name in TAGS and takes_tags(declared)) else "ignored"
         for name in own

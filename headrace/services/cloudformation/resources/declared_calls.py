@@ -6,6 +6,7 @@ import functools
 from typing import Any, cast
 
 from headrace.aws.calls.model import service_model
+from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -36,6 +37,17 @@ def list_itemized(declared: DeclaredType) -> set[str]:
 def input_of(service: str, operation: str) -> Any:
     """Return the shape of an operation's request."""
     return cast("Any", service_model(service).operation_model(operation)).input_shape
+
+
+def list_kept(declared: DeclaredType) -> set[str]:
+    """Return the properties that a call of the type takes, and that moto does not drop."""
+    dropped = dropped_members().get(declared.service, {})
+    return {
+        name
+        for call in declared.calls()
+        for name, member in list_passed(declared, call).items()
+        if call.into or member not in dropped.get(call.operation, ())
+    }
 
 
 def shape_of(declared: DeclaredType, call: Call) -> Any:

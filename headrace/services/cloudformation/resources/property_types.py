@@ -31,6 +31,11 @@ def _all_types() -> dict[str, ObjectTypes]:
     return json.loads(_FILE.read_text())
 
 
+def object_types(kind: str) -> ObjectTypes:
+    """Return the types that a resource type defines; empty when AWS's schema is not known."""
+    return _all_types().get(kind, {})
+
+
 def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
     """Return AWS's sentence about missing properties or wrong types, or an empty text."""
     defined = _all_types().get(kind)

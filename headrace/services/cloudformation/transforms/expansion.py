@@ -124,7 +124,7 @@ def _run_macro(
         "transformId": f"{context.account}::{name}",
         "fragment": fragment,
         "params": {key: _plain(value, context) for key, value in params.items()},
-        "templateParameterValues": dict(context.parameters),
+        "templateParameterValues": {name: context.value_of(name) for name in context.parameters},
     }
     return context.run_macro(name, event).get("fragment")
 
@@ -135,7 +135,8 @@ def _plain(value: Any, context: TransformContext) -> Any:
         return value
     mapping = cast("Mapping[str, Any]", value)
     if set(mapping) == {"Ref"}:
-        return context.parameters.get(str(mapping["Ref"]), mapping)
+        value = context.value_of(str(mapping["Ref"]))
+        return mapping if value is None else value
     if set(mapping) == {"Fn::Sub"}:
         return _fill_sub(mapping["Fn::Sub"], context) or mapping
     return mapping

@@ -59,6 +59,7 @@ class Transforms:
             stack.account,
             stack.region,
             {**_defaults(template), **parameters},
+            _list_names(template),
             self._read_object,
             lambda name, event: self._run_macro(stack, name, event),
             lambda: self._list_managed_policies(stack),
@@ -130,3 +131,17 @@ def _defaults(document: Mapping[str, Any]) -> dict[str, str]:
         if "Default" in declaration:
             defaults[name] = str(declaration["Default"])
     return defaults
+
+
+def _list_names(document: Mapping[str, Any]) -> frozenset[str]:
+    declared = document.get("Parameters")
+    return frozenset(
+        name
+        for name, declaration in cast(
+            "dict[str, Any]", declared if isinstance(declared, dict) else {}
+        ).items()
+        if isinstance(declaration, dict)
+        and str(cast("dict[str, Any]", declaration).get("Type")).startswith(
+            ("CommaDelimitedList", "List<")
+        )
+    )

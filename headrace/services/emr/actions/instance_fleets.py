@@ -8,6 +8,7 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
+from headrace.services.emr.actions.instance_checks import check_fleet, check_types
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id
 from headrace.services.emr.errors import invalid_request
@@ -53,10 +54,7 @@ def add_instance_fleet(
         fleets = _fleets(cluster, "AddInstanceFleet", "AddInstanceGroups")
         if kind in [other["InstanceFleetType"] for other in fleets]:
             raise invalid_request(f"The cluster already has an instance fleet of the type {kind}.")
-        if not _capacity(fleet):
-            raise invalid_request(
-                "At least one of TargetOnDemandCapacity and TargetSpotCapacity must be greater than 0."
-            )
+        check_fleet(fleet, invalid_request)
         fleets.append({**fleet, "created_ms": call.now_ms})
         emr.store.save(cluster)
     return {
@@ -82,9 +80,9 @@ def modify_instance_fleet(emr: Emr, call: Call, request: shapes.ModifyInstanceFl
         if fleet["InstanceFleetType"] == "MASTER":
             raise invalid_request("The master instance fleet cannot be resized.")
         given = present({name: change.get(name) for name in _CHANGEABLE})
-        if fleet["InstanceFleetType"] == "CORE" and not _capacity(
-            cast("InstanceFleet", {**fleet, **given})
-        ):
+        changed = cast("InstanceFleet", {**fleet, **given})
+        check_types(changed, invalid_request)
+        if fleet["InstanceFleetType"] == "CORE" and not _capacity(changed):
             raise invalid_request("The core instance fleet needs a capacity greater than 0.")
         fleet.update(given)
         emr.store.save(cluster)

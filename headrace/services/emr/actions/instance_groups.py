@@ -7,6 +7,7 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list, present, section
 from headrace.services.emr.actions.common import cluster_arn, ebs_devices, instance_status
+from headrace.services.emr.actions.instance_checks import check_group
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
@@ -86,13 +87,12 @@ def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
 def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]) -> None:
     roles = [group["InstanceRole"] for group in cluster.groups]
     for config in configs:
-        role, count = config["InstanceRole"], config["InstanceCount"]
+        role = config["InstanceRole"]
         if policy := config.get("AutoScalingPolicy"):
             check_constraints(policy)
         if role == "MASTER" or (role == "CORE" and "CORE" in roles):
             raise validation(f"The cluster already has an instance group of the role {role}.")
-        if count < 1:
-            raise validation(f"Instance count must be at least 1, not {count}.")
+        check_group(config)
         roles.append(role)
     if roles.count("TASK") > MOST_TASK_GROUPS:
         raise validation(f"A cluster can have at most {MOST_TASK_GROUPS} task instance groups.")

@@ -10,16 +10,23 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import get_list
 from headrace.services.emr.actions.common import cluster_arn, idle_timeout_s
+from headrace.services.emr.actions.instance_checks import (
+    check_fleets,
+    check_groups,
+    check_instances,
+)
 from headrace.services.emr.actions.steps import new_steps
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import unknown_release, validation
-from headrace.services.emr.limits import MASTERS_OF_HIGH_AVAILABILITY, MOST_CONCURRENT_STEPS
+from headrace.services.emr.limits import MOST_CONCURRENT_STEPS
 from headrace.services.emr.scaling import check_constraints, check_managed
 from headrace.services.emr.state import Cluster, InstanceGroup
 from headrace.spark_submit.emr_releases import EMR, UnknownRelease, release_of
 
 # Documented: "Amazon EMR 5.7.0 or later" (emr-custom-ami).
 _CUSTOM_AMI_FROM = (5, 7)
+# The versions before release labels; empty: a Hadoop version instead of one.
+_OLD_AMIS = ("", "1", "2", "3", "latest")
 
 
 @operation("RunJobFlow")
@@ -28,14 +35,15 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     instances = request["Instances"]
     concurrency = request.get("StepConcurrencyLevel", 1)
     check_concurrency(concurrency, validation)
-    check_fleets_or_groups(instances)
+    _check_roles(request)
     _check_images(request)
     _check_release(request.get("ReleaseLabel"))
+    check_instances(instances)
     idle, scaling = request.get("AutoTerminationPolicy"), request.get("ManagedScalingPolicy")
     if scaling is not None:
         check_managed(scaling, fleets=bool(instances.get("InstanceFleets")))
     groups = _instance_groups(emr, instances)
-    several_masters = _check_masters(groups)
+    several_masters = sum(g["InstanceCount"] for g in groups if g["InstanceRole"] == "MASTER") > 1
     cluster = Cluster(
         id=f"j-{emr.ids.alnum_upper(13)}",
         account=call.account,
@@ -65,14 +73,34 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
     return {"JobFlowId": cluster.id, "ClusterArn": cluster_arn(cluster)}
 
 
+def _check_roles(request: shapes.RunJobFlowInput) -> None:
+    """Raise AwsError without the roles, which only AWS's model calls optional (observed: mrjob, elasticity)."""
+    for member, name in (("ServiceRole", "ServiceRole"), ("JobFlowRole", "InstanceProfile")):
+        if not request.get(member):
+            raise validation(f"{name} is required for creating cluster.")
+
+
 def _check_images(request: shapes.RunJobFlowInput) -> None:
-    """Raise AwsError for an AMI that the release does not support. The sentences are those in moto's tests."""
+    """Raise AwsError unless the request names one image, and nothing that this kind of image does not have.
+
+    The sentences are AWS's, as moto's tests and mrjob's mock of EMR repeat them.
+    """
     ami, label = request.get("AmiVersion"), request.get("ReleaseLabel")
     if ami and label:
         raise validation(
             "Only one AMI version and release label may be specified. Provided AMI:"
             f" {ami}, release label: {label}."
         )
+    if not (ami or label or request["Instances"].get("HadoopVersion")):
+        raise validation(
+            "Must specify exactly one of the following: release label, AMI version, or Hadoop version."
+        )
+    if label and request.get("SupportedProducts"):
+        raise validation(
+            "Cannot specify supported products when release label is used. Specify applications instead."
+        )
+    if not label:
+        _check_old_image(request)
     if not request.get("CustomAmiId"):
         return
     if ami:
@@ -82,15 +110,19 @@ def _check_images(request: shapes.RunJobFlowInput) -> None:
         raise validation("Custom AMI is not allowed")
 
 
-def _check_masters(groups: list[InstanceGroup]) -> bool:
-    """Return whether there are three masters instead of one; such clusters are kept alive and protected.
-
-    Documented: emr-plan-ha-launch (three primary nodes, termination protection on, auto-termination off).
-    """
-    count = sum(g["InstanceCount"] for g in groups if g["InstanceRole"] == "MASTER")
-    if count > 1 and count != MASTERS_OF_HIGH_AVAILABILITY:
-        raise validation("Master instance group must have exactly 3 instances for HA clusters.")
-    return count == MASTERS_OF_HIGH_AVAILABILITY
+def _check_old_image(request: shapes.RunJobFlowInput) -> None:
+    """Raise AwsError for what came with release labels."""
+    if (request.get("AmiVersion") or "").partition(".")[0] not in _OLD_AMIS:
+        raise validation("The supplied ami version is invalid.")
+    if request.get("Applications"):
+        raise validation(
+            "Cannot specify applications when AMI version is used. Specify supported products or new supported "
+            "products instead."
+        )
+    if request.get("Configurations"):
+        raise validation("Cannot specify configurations when AMI version is used.")
+    if request["Instances"].get("InstanceFleets"):
+        raise validation("Instance fleets are not available for the release.")
 
 
 def _check_release(label: str | None) -> None:
@@ -106,14 +138,10 @@ def _check_release(label: str | None) -> None:
 def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:
     """Raise `error` unless that many steps may run at a time."""
     if not 1 <= level <= MOST_CONCURRENT_STEPS:
-        raise error(f"The step concurrency level must be between 1 and {MOST_CONCURRENT_STEPS}.")
-
-
-def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
-    """Raise AwsError for a request with both instance groups and instance fleets."""
-    groups = bool(instances.get("InstanceGroups")) or "MasterInstanceType" in instances
-    if groups and instances.get("InstanceFleets"):
-        raise validation("Instance fleets and instance groups are mutually exclusive.")
+        # Observed: public reports.
+        raise error(
+            f"Invalid step concurrency level. Allowed level is from 1 to {MOST_CONCURRENT_STEPS}"
+        )
 
 
 def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list[InstanceGroup]:
@@ -127,6 +155,11 @@ def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list
             configs.append(
                 {"InstanceRole": "CORE", "InstanceCount": count - 1, "InstanceType": core}
             )
+    fleets: list[shapes.InstanceFleetConfig] = get_list(instances, "InstanceFleets")
+    if fleets:
+        check_fleets(fleets)
+        return []
+    check_groups(configs)
     for config in configs:
         if policy := config.get("AutoScalingPolicy"):
             check_constraints(policy)

@@ -17,19 +17,30 @@ from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step
 from headrace.services.emr.steps.jars import example_submission, jar_command
 from headrace.services.emr.steps.logs import StepLogs
-from headrace.services.emr.steps.submission import classification, spark_submission
+from headrace.services.emr.steps.submission import (
+    classification,
+    runner_arguments,
+    spark_submission,
+)
 from headrace.spark_submit.arguments import (
     deploy_mode,
+    expanded_by_yarn,
     properties_of,
+    with_file_options,
 )
 from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
 from headrace.spark_submit.commands import spark_command
-from headrace.spark_submit.containers import fill_container, without_unpacked
 from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.job_environment import job_environment, make_folders
+from headrace.spark_submit.job_environment import job_environment, make_folders, make_hdfs
 from headrace.spark_submit.local_files import fetch
 from headrace.spark_submit.making import with_spark
+from headrace.spark_submit.node_programs import (
+    NodeSpec,
+    cloud_variables,
+    require_program,
+    write_programs,
+)
 from headrace.spark_submit.sparks import python_settings
 
 _LONGEST_SHEBANG = 256
@@ -67,17 +78,37 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     }
     # Prefer a `python3` other than headrace's own: on EMR it does not have headrace's packages.
     own = programs_in(folder.parent)
+    hdfs = make_hdfs(folder.parent)
+    node = write_programs(
+        NodeSpec(
+            folder=str(folder),
+            label=cluster.release_label,
+            installed=context.sparks.installed,
+            strict=context.sparks.strict,
+            endpoint_url=context.endpoint_url(),
+            cores=context.cores,
+            file_system=context.file_system,
+            buckets={name: str(path) for name, path in context.objects.buckets().items()},
+            hdfs=str(hdfs),
+            defaults=classification(cluster, "spark-defaults"),
+            logging={
+                name: classification(cluster, name) for name in ("spark-log4j2", "spark-log4j")
+            },
+            exported=exported,
+            variables=cloud_variables(),
+        )
+    )
     programs = own or context.sparks.programs_of(cluster.release_label)
-    if programs is not None:
-        environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
+    path = [str(found) for found in (node, programs) if found is not None]
+    environment["PATH"] = os.pathsep.join([*path, environment["PATH"]])
     jar = step.jar.rpartition("/")[2]
     if jar == "command-runner.jar":
-        arguments = list(step.args)
+        arguments = runner_arguments(step)
     elif jar == "script-runner.jar":
         arguments = ["bash", *step.args]
     else:
         spark = context.sparks.of(cluster.release_label)
-        command = Command(jar_command(context, step, folder, spark), environment, work)
+        command = Command(jar_command(context, step, folder, spark, hdfs), environment, work)
         return with_spark(command, spark, folder)
     if len(arguments) < (1 if jar == "command-runner.jar" else 2):
         raise JobRefused(f"The step gives {jar} no command to run.")
@@ -95,23 +126,23 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission, spark)
+        if mode == "cluster":
+            submission = expanded_by_yarn(submission)
         arguments, more, spark = spark_command(
             context,
-            submission,
+            with_file_options(submission, defaults, yarn=True),
             folder,
             spark,
             defaults=defaults,
             exported=exported,
-            logging=classification(
-                cluster, "spark-log4j2" if spark.traits.has_log4j2 else "spark-log4j"
-            ),
+            in_container=mode == "cluster",
+            logging=classification(cluster, spark.traits.logging_classification),
+            hdfs=hdfs,
         )
         environment.update(more)
-        if mode == "cluster":
-            environment.update(fill_container(submission, defaults, work, environment))
-            arguments = without_unpacked(submission, arguments)
         return with_spark(Command(arguments, environment, work), spark, folder)
     else:
+        require_program(arguments)
         program = shutil.which(arguments[0], path=environment["PATH"])
         if program is None:
             raise JobRefused(

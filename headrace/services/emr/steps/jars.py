@@ -8,14 +8,12 @@ command-runner's own JVM on EMR, so they have no effect on the command.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from headrace.services.emr.state import Step
 from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import Submission
-from headrace.spark_submit.configuration import spark_properties
+from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.local_files import fetch
@@ -23,11 +21,12 @@ from headrace.spark_submit.making import build_command, must_be_made
 from headrace.spark_submit.sparks import JobSpark
 from headrace.spark_submit.utf8 import require_utf8
 
-_HADOOP = "spark.hadoop."
 _EXAMPLES = "org.apache.spark.examples."
 
 
-def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) -> list[str]:
+def jar_command(
+    context: JobContext, step: Step, folder: Path, spark: JobSpark, hdfs: Path
+) -> list[str]:
     """Return the command that runs the step's jar with Spark's libraries. Raises JobRefused."""
     home, java_home = spark.home, spark.java_home
     jar = step.jar.removeprefix("file://")
@@ -38,13 +37,8 @@ def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) 
     require_utf8(os.environ, folder, home)
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    properties = spark_properties(
-        buckets=context.objects.buckets(),
-        cores=context.cores,
-        spark=spark.traits,
-        file_system=context.file_system,
-    )
-    (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
+    site = hadoop_site(context.objects.buckets(), context.file_system, hdfs)
+    (conf / "core-site.xml").write_text(site, encoding="utf-8")
     return [
         "java" if java_home is None else str(java_home / "bin" / "java"),
         f"-Djava.io.tmpdir={folder / 'tmp'}",
@@ -76,13 +70,3 @@ def example_submission(submission: Submission, spark: JobSpark) -> Submission:
         if path.stem.replace("_", "") in wanted:
             return Submission(submission.options, str(path), submission.arguments)
     raise JobRefused(f"Spark's examples in Python have no {submission.application}.")
-
-
-def _site(properties: Mapping[str, str]) -> str:
-    """Return a Hadoop configuration file with the Hadoop settings in Spark's configuration."""
-    lines = [
-        f"<property><name>{escape(key.removeprefix(_HADOOP))}</name><value>{escape(value)}</value></property>"
-        for key, value in properties.items()
-        if key.startswith(_HADOOP)
-    ]
-    return "\n".join(["<configuration>", *lines, "</configuration>", ""])

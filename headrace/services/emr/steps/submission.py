@@ -13,10 +13,15 @@ def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str
     """Return a step's `spark-submit` and the spark-defaults; None for other commands. Raises JobRefused."""
     if step.jar.rpartition("/")[2] != "command-runner.jar":
         return None
-    if not step.args or step.args[0] not in ("spark-submit", "spark-example"):
+    program, *arguments = runner_arguments(step) or [""]
+    if program not in ("spark-submit", "spark-example"):
         return None
-    defaults = classification(cluster, "spark-defaults")
-    return parse_submission(step.args[1:]), defaults
+    return parse_submission(arguments), classification(cluster, "spark-defaults")
+
+
+def runner_arguments(step: Step) -> list[str]:
+    """Return the command that command-runner.jar runs: it leaves out empty arguments (observed: Yelp/mrjob #2070)."""
+    return [argument for argument in step.args if argument]
 
 
 def classification(cluster: Cluster, *path: str) -> dict[str, str]:

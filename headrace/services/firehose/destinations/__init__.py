@@ -4,6 +4,7 @@ from headrace.services.firehose.destinations.base import Destination
 from headrace.services.firehose.destinations.http import HttpEndpointDestination
 from headrace.services.firehose.destinations.iceberg import IcebergDestination
 from headrace.services.firehose.destinations.opensearch import SEARCH_DESTINATIONS
+from headrace.services.firehose.destinations.ordered import OrderedDestination
 from headrace.services.firehose.destinations.redshift import RedshiftDestination
 from headrace.services.firehose.destinations.s3 import S3Destination
 from headrace.services.firehose.destinations.splunk import SplunkDestination
@@ -15,5 +16,6 @@ _ALL: tuple[Destination, ...] = (
     SplunkDestination(),
     IcebergDestination(),
     RedshiftDestination(),
+    OrderedDestination(),
 )
 DESTINATIONS: dict[str, Destination] = {destination.kind: destination for destination in _ALL}

@@ -131,3 +131,14 @@ class ErrorFile(Protocol):
     def error_body(self, failures: Sequence[FailedRecord], attempt: Attempt) -> bytes:
         """Return the error output of records that could not be delivered."""
         ...
+
+
+@runtime_checkable
+class ObjectNames(Protocol):
+    """A destination that names its objects itself."""
+
+    def name_objects(
+        self, stream: DeliveryStream, kinds: Sequence[str], ports: Ports
+    ) -> dict[str, str]:
+        """Return a delivery's object keys by kind. Their random parts are drawn here, once."""
+        ...

@@ -83,7 +83,9 @@ class S3Destination:
         elif attempt.records:
             converted = output.convert_records(stream, attempt.records, attempt.ports)
             outcome.failed = converted.failed
-            body = converted.data if converted.rows else None
+            body, encoding = (
+                (converted.data, converted.encoding) if converted.rows else (None, None)
+            )
             outcome.measured += _measure_conversion(attempt, converted)
         objects = attempt.ports.objects
         if body is None:

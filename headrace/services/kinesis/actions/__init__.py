@@ -4,6 +4,13 @@ from headrace.services.kinesis.actions.account_settings import (
     describe_account_settings,
     update_account_settings,
 )
+from headrace.services.kinesis.actions.channels import (
+    create_channel,
+    delete_channel,
+    describe_channel,
+    list_channels,
+    update_channel,
+)
 from headrace.services.kinesis.actions.create_stream import create_stream
 from headrace.services.kinesis.actions.delete_stream import delete_stream
 from headrace.services.kinesis.actions.describe_limits import describe_limits
@@ -81,14 +88,17 @@ ACTIONS = [
     acknowledge_dead_letter_queue_records,
     acknowledge_queue_records,
     add_tags_to_stream,
+    create_channel,
     create_queue,
     create_stream,
     decrease_stream_retention_period,
+    delete_channel,
     delete_queue,
     delete_resource_policy,
     delete_stream,
     deregister_stream_consumer,
     describe_account_settings,
+    describe_channel,
     describe_limits,
     describe_queue,
     describe_stream,
@@ -100,6 +110,7 @@ ACTIONS = [
     get_resource_policy,
     get_shard_iterator,
     increase_stream_retention_period,
+    list_channels,
     list_queues,
     list_shards,
     list_stream_consumers,
@@ -122,6 +133,7 @@ ACTIONS = [
     tag_resource,
     untag_resource,
     update_account_settings,
+    update_channel,
     update_dead_letter_queue_records_visibility,
     update_max_record_size,
     update_queue,

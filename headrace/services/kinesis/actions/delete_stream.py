@@ -20,6 +20,12 @@ def delete_stream(kinesis: Kinesis, call: Call, request: DeleteStreamInput) -> N
             raise in_use(
                 f"Stream {stream.name} under account {stream.account} has {len(queues)} queues. Delete them first."
             )
+        channels = kinesis.channels.of_stream(stream, call.now_ms)
+        if channels:
+            # Documented at DeleteChannel; code and sentence are assumed.
+            raise in_use(
+                f"Stream {stream.name} under account {stream.account} has {len(channels)} channels. Delete them first."
+            )
         consumers = kinesis.consumers.of_stream(stream, call.now_ms)
         if consumers and not request.get("EnforceConsumerDeletion", False):
             raise in_use(

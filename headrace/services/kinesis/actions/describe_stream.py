@@ -1,5 +1,6 @@
 """DescribeStream and DescribeStreamSummary."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,6 +91,7 @@ def describe_stream_summary(
     summary["OpenShardCount"] = len(stream.open_shards)
     summary["StreamId"] = stream.public_id
     summary["ConsumerCount"] = len(kinesis.consumers.of_stream(stream, call.now_ms))
+    summary["ChannelCount"] = len(kinesis.channels.of_stream(stream, call.now_ms))
     summary["QueueCount"] = len(kinesis.queues.of_stream(stream, call.now_ms))
     summary["MaxRecordSizeInKiB"] = stream.max_record_bytes // 1024
     if stream.warm_throughput_mibps is not None:
@@ -97,3 +99,12 @@ def describe_stream_summary(
     if stream.mode == "ON_DEMAND":
         summary["RecordDistributionStrategy"] = stream.distribution
     return {"StreamDescriptionSummary": summary}
+
+
+def matches_filter(stream: Stream, one: Mapping[str, Any]) -> bool:
+    """Return whether a StreamFilter of a list of queues or channels names a stream."""
+    at: datetime | None = one.get("StreamCreationTimestamp")
+    # Responses show a stream's creation time in whole seconds.
+    return stream.arn == one["StreamARN"] and (
+        at is None or int(at.timestamp()) == stream.created_ms // 1000
+    )

@@ -21,7 +21,7 @@ from headrace.aws.shapes.kinesis import (
     UpdateQueueInput,
     UpdateQueueOutput,
 )
-from headrace.services.kinesis.actions.describe_stream import created
+from headrace.services.kinesis.actions.describe_stream import created, matches_filter
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import LIST_QUEUES_DEFAULT, QUEUES_CHANGING
@@ -117,7 +117,7 @@ def list_queues(kinesis: Kinesis, call: Call, request: ListQueuesInput) -> ListQ
     found = [
         opened
         for opened in kinesis.queues.listed(call.account, call.region, call.now_ms)
-        if opened.queue.name > after and all(_matches(opened.stream, one) for one in filters)
+        if opened.queue.name > after and all(matches_filter(opened.stream, one) for one in filters)
     ]
     limit = request.get("MaxResults", LIST_QUEUES_DEFAULT)
     page = found[:limit]
@@ -126,14 +126,6 @@ def list_queues(kinesis: Kinesis, call: Call, request: ListQueuesInput) -> ListQ
         value = {"after": page[-1].queue.name}
         answer["NextToken"] = kinesis.tokens.seal("ListQueues", value, call.now_ms)
     return answer
-
-
-def _matches(stream: Stream, one: Mapping[str, Any]) -> bool:
-    at: datetime | None = one.get("StreamCreationTimestamp")
-    # Responses show a stream's creation time in whole seconds.
-    return stream.arn == one["StreamARN"] and (
-        at is None or int(at.timestamp()) == stream.created_ms // 1000
-    )
 
 
 def _stream_for(kinesis: Kinesis, call: Call, arn: str) -> Stream:

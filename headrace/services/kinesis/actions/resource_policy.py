@@ -14,6 +14,7 @@ from headrace.aws.shapes.kinesis import (
 )
 from headrace.permissions.policies.resource_grammar import find_missing_principal
 from headrace.services.kinesis.actions.resources import (
+    NamesResource,
     find_active_resource,
     find_resource,
     save_resource,
@@ -29,6 +30,7 @@ _EMPTY = "{}"
 @operation("PutResourcePolicy")
 def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicyInput) -> None:
     """Attach a policy to a stream, a consumer or a queue. Source: API_PutResourcePolicy."""
+    _check_kind(request)
     with kinesis.lock:
         find_active_resource(kinesis, call, request)
     _check(request["Policy"], request["ResourceARN"])
@@ -48,6 +50,7 @@ def get_resource_policy(
     kinesis: Kinesis, call: Call, request: GetResourcePolicyInput
 ) -> GetResourcePolicyOutput:
     """Return the policy of a stream, a consumer or a queue. Source: API_GetResourcePolicy."""
+    _check_kind(request)
     _, resource = find_resource(kinesis, call, request)
     return {"Policy": _EMPTY if resource.policy is None else resource.policy}
 
@@ -57,12 +60,19 @@ def delete_resource_policy(
     kinesis: Kinesis, call: Call, request: DeleteResourcePolicyInput
 ) -> None:
     """Detach the policy of a stream, a consumer or a queue. Source: API_DeleteResourcePolicy."""
+    _check_kind(request)
     with kinesis.lock:
         _, resource = find_active_resource(kinesis, call, request)
         if resource.policy is None:
             raise _no_policy(request["ResourceARN"])
         resource.policy = None
         save_resource(kinesis, resource)
+
+
+def _check_kind(request: NamesResource) -> None:
+    """Raise InvalidArgumentException for a channel, which has no policy (documented; the sentence is assumed)."""
+    if ":channel/" in request["ResourceARN"]:
+        raise invalid_argument("ResourceARN must be that of a stream, a consumer or a queue.")
 
 
 def _no_policy(arn: str) -> AwsError:

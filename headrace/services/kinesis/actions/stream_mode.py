@@ -1,5 +1,6 @@
 """UpdateStreamMode."""
 
+from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamModeInput
 from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, scale
@@ -7,6 +8,7 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import in_use
 from headrace.services.kinesis.limits import MODE_CHANGES_PER_DAY
 from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota, use_daily
+from headrace.services.kinesis.state import Stream
 
 
 @operation("UpdateStreamMode")
@@ -22,11 +24,9 @@ def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeIn
             if on_demand:
                 check_on_demand_quota(kinesis, call)
             elif kinesis.queues.of_stream(stream, call.now_ms):
-                # Code and sentence are assumed.
-                raise in_use(
-                    f"Stream {stream.name} under account {stream.account} has queues, which need on-demand mode."
-                    " Delete them first."
-                )
+                raise _need_on_demand(stream, "queues")
+            elif kinesis.channels.of_stream(stream, call.now_ms):
+                raise _need_on_demand(stream, "channels")
             else:
                 check_shard_quota(kinesis, call, len(stream.open_shards))
             use_daily(stream, "UpdateStreamMode", MODE_CHANGES_PER_DAY, call.now_ms)
@@ -38,3 +38,10 @@ def update_stream_mode(kinesis: Kinesis, call: Call, request: UpdateStreamModeIn
             kinesis.update(stream, call.now_ms)
         else:
             scale(kinesis, stream, warm, call.now_ms)
+
+
+def _need_on_demand(stream: Stream, what: str) -> AwsError:
+    """Code and sentence are assumed."""
+    return in_use(
+        f"Stream {stream.name} under account {stream.account} has {what}, which need on-demand mode. Delete them first."
+    )

@@ -1,4 +1,4 @@
-"""The six operations on tags: three name a stream, three name a stream, a consumer or a queue by ARN."""
+"""The six operations on tags: three name a stream, three name a stream, a consumer, a queue or a channel by ARN."""
 
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
@@ -75,7 +75,7 @@ def list_tags_for_stream(
 
 @operation("TagResource")
 def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> None:
-    """Add or change the tags of a stream, consumer or queue, named by ARN. Source: API_TagResource."""
+    """Add or change the tags of a stream, consumer, queue or channel, named by ARN. Source: API_TagResource."""
     with kinesis.lock:
         stream, resource = find_active_resource(kinesis, call, request)
         _add(kinesis, stream, resource, request["Tags"])
@@ -83,7 +83,7 @@ def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> Non
 
 @operation("UntagResource")
 def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) -> None:
-    """Remove tags from a stream, consumer or queue, named by ARN. Source: API_UntagResource."""
+    """Remove tags from a stream, consumer, queue or channel, named by ARN. Source: API_UntagResource."""
     with kinesis.lock:
         _remove(kinesis, find_active_resource(kinesis, call, request)[1], request["TagKeys"])
 
@@ -92,6 +92,6 @@ def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) ->
 def list_tags_for_resource(
     kinesis: Kinesis, call: Call, request: ListTagsForResourceInput
 ) -> ListTagsForResourceOutput:
-    """Return all tags of a stream, consumer or queue, named by ARN. Source: API_ListTagsForResource."""
+    """Return all tags of a stream, consumer, queue or channel, named by ARN. Source: API_ListTagsForResource."""
     tags = find_resource(kinesis, call, request)[1].tags
     return {"Tags": [{"Key": key, "Value": tags[key]} for key in sorted(tags)]}

@@ -150,7 +150,7 @@ def update_event_source_mapping(
     lambda_: Lambda, call: Call, request: UpdateEventSourceMappingInput
 ) -> EventSourceMappingConfiguration:
     """Change a mapping. It continues from its checkpoints."""
-    mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
+    mapping = lambda_.mappings.get_settled(call.account, call.region, request["UUID"], "update")
     members = {**mapping.members, **list_settable(request)}
     check_settings(check_source(mapping.stream_arn), members, request)
     name = request.get("FunctionName")
@@ -163,7 +163,7 @@ def update_event_source_mapping(
         state = "Enabling" if enabled else "Disabling"
     mapping.members = members
     mapping.last_modified_ms = call.now_ms
-    lambda_.mappings.change(mapping)
+    lambda_.mappings.change(mapping, state)
     return mapping.output(state)
 
 
@@ -172,7 +172,8 @@ def get_event_source_mapping(
     lambda_: Lambda, call: Call, request: GetEventSourceMappingInput
 ) -> EventSourceMappingConfiguration:
     """Return one mapping."""
-    return lambda_.mappings.get(call.account, call.region, request["UUID"]).output()
+    mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
+    return mapping.output(lambda_.mappings.state_of(mapping))
 
 
 @operation("DeleteEventSourceMapping")
@@ -180,7 +181,7 @@ def delete_event_source_mapping(
     lambda_: Lambda, call: Call, request: DeleteEventSourceMappingInput
 ) -> EventSourceMappingConfiguration:
     """Stop a mapping and delete it."""
-    mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
+    mapping = lambda_.mappings.get_settled(call.account, call.region, request["UUID"], "delete")
     lambda_.mappings.delete(mapping)
     return mapping.output("Deleting")
 
@@ -198,7 +199,8 @@ def list_event_source_mappings(
     if name:
         ref = parse_reference(call, {"FunctionName": name})
         mappings = [m for m in mappings if _is_of(m, ref)]
-    return build_page([m.output() for m in mappings], request, "EventSourceMappings", most=100)
+    shown = [m.output(lambda_.mappings.state_of(m)) for m in mappings]
+    return build_page(shown, request, "EventSourceMappings", most=100)
 
 
 def _is_of(mapping: Mapping, ref: FunctionRef) -> bool:

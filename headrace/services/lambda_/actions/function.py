@@ -84,6 +84,7 @@ def update_function_code(
     lambda_: Lambda, call: Call, request: UpdateFunctionCodeInput
 ) -> FunctionConfiguration:
     """Replace the code of `$LATEST`. Processes with the old code end after their current invocation."""
+    configuration.check_built(request)
     ref = check_unqualified(parse_reference(call, request))
     if request.get("ImageUri"):
         raise invalid_parameter(

@@ -1,22 +1,30 @@
-"""AddPermission, RemovePermission, GetPolicy: the resource policy of a function, a version or an alias."""
+"""The resource policy of a function, a version or an alias: statement by statement, and as a document."""
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     AddPermissionInput,
     AddPermissionOutput,
+    DeleteResourcePolicyInput,
     GetPolicyInput,
     GetPolicyOutput,
+    GetResourcePolicyInput,
+    GetResourcePolicyOutput,
+    PutResourcePolicyInput,
+    PutResourcePolicyOutput,
     RemovePermissionInput,
 )
 from headrace.core.arn import is_account_id, partition_of
+from headrace.permissions.policies.grammar import PolicyError
+from headrace.permissions.policies.resource_grammar import as_list, check_resource_policy
 from headrace.services.lambda_.actions.common import parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
@@ -28,6 +36,7 @@ from headrace.services.lambda_.errors import (
 )
 from headrace.services.lambda_.limits import POLICY_BYTES
 from headrace.services.lambda_.names import LATEST, FunctionRef
+from headrace.services.lambda_.policy import policy_text
 from headrace.services.lambda_.state import Function, PolicyStatement
 
 NO_POLICY = "The resource you requested does not exist."
@@ -153,13 +162,98 @@ def remove_permission(lambda_: Lambda, call: Call, request: RemovePermissionInpu
 def get_policy(lambda_: Lambda, call: Call, request: GetPolicyInput) -> GetPolicyOutput:
     """Return the policy as JSON text."""
     ref = parse_reference(call, request)
+    return _read_policy(lambda_, ref)
+
+
+def _read_policy(lambda_: Lambda, ref: FunctionRef) -> GetPolicyOutput:
     function = lambda_.functions.get(ref)
-    qualifier = ref.qualifier or ""
-    statements = function.policies.get(qualifier)
-    if not statements:
+    text = policy_text(function, ref.qualifier)
+    if not text:
         raise not_found(NO_POLICY)
-    policy = {"Version": "2012-10-17", "Id": "default", "Statement": list(statements.values())}
-    return {
-        "Policy": json.dumps(policy, separators=(",", ":")),
-        "RevisionId": function.revision_of(ref.qualifier),
-    }
+    return {"Policy": text, "RevisionId": function.revision_of(ref.qualifier)}
+
+
+@operation("GetResourcePolicy")
+def get_resource_policy(
+    lambda_: Lambda, call: Call, request: GetResourcePolicyInput
+) -> GetResourcePolicyOutput:
+    """Return the same policy as GetPolicy."""
+    return {**_read_policy(lambda_, _reference_of(call, request["ResourceArn"]))}
+
+
+@operation("PutResourcePolicy")
+def put_resource_policy(
+    lambda_: Lambda, call: Call, request: PutResourcePolicyInput
+) -> PutResourcePolicyOutput:
+    """Replace the policy, what AddPermission added too, by a document. Source: API_PutResourcePolicy.
+
+    Assumed: the sentences, and that only a statement for everybody without a condition is public.
+    """
+    ref = _reference_of(call, request["ResourceArn"])
+    if ref.qualifier == LATEST:
+        raise invalid_parameter("We currently do not support adding policies for $LATEST.")
+    text = request["Policy"]
+    try:
+        check_resource_policy(
+            "lambda", text, functools.partial(lambda_.has_principal, call.account)
+        )
+    except PolicyError as error:
+        raise AwsError(error.code, error.message, 400, {"Type": "User"}) from error
+    document: dict[str, Any] = json.loads(text)
+    statements: list[PolicyStatement] = as_list(document.pop("Statement"))
+    for statement in statements:
+        if as_list(statement.get("Resource")) != [ref.qualified_arn]:
+            raise invalid_parameter(f"The Resource of each statement must be {ref.qualified_arn}.")
+        if _is_public(statement):
+            raise AwsError(
+                "PublicPolicyException",
+                "The resource-based policy would grant public access to the function.",
+                400,
+                {"Type": "User"},
+            )
+    with lambda_.functions.changing(ref) as function:
+        _check_target(function, ref)
+        if request.get("RevisionId") not in (None, function.revision_of(ref.qualifier)):
+            raise precondition_failed()
+        qualifier = ref.qualifier or ""
+        function.policies[qualifier] = {
+            statement.get("Sid") or f"#{number}": statement
+            for number, statement in enumerate(statements)
+        }
+        function.policy_heads[qualifier] = {name: str(value) for name, value in document.items()}
+        function.revise(ref.qualifier, lambda_.ids.uuid())
+        return {
+            "Policy": policy_text(function, ref.qualifier),
+            "RevisionId": function.revision_of(ref.qualifier),
+        }
+
+
+@operation("DeleteResourcePolicy")
+def delete_resource_policy(lambda_: Lambda, call: Call, request: DeleteResourcePolicyInput) -> None:
+    """Remove the whole policy. Source: API_DeleteResourcePolicy."""
+    ref = _reference_of(call, request["ResourceArn"])
+    with lambda_.functions.changing(ref) as function:
+        _check_target(function, ref)
+        qualifier = ref.qualifier or ""
+        if not function.policies.get(qualifier):
+            raise not_found(NO_POLICY)
+        if request.get("RevisionId") not in (None, function.revision_of(ref.qualifier)):
+            raise precondition_failed()
+        del function.policies[qualifier]
+        function.policy_heads.pop(qualifier, None)
+        function.revise(ref.qualifier, lambda_.ids.uuid())
+
+
+def _reference_of(call: Call, arn: str) -> FunctionRef:
+    """Return the function, version or alias with an ARN. Raises AwsError: custom runtimes have none here."""
+    if ":runtime/" in arn:
+        raise not_found(f"headrace has no custom runtimes: {arn} does not exist.")
+    return parse_reference(call, {"FunctionName": arn})
+
+
+def _is_public(statement: PolicyStatement) -> bool:
+    principal: Any = statement.get("Principal")
+    if isinstance(principal, dict):
+        principal = cast("dict[str, Any]", principal).get("AWS")
+    is_everyone = "*" in as_list(principal) or "NotPrincipal" in statement
+    return statement.get("Effect") == "Allow" and is_everyone and not statement.get("Condition")

@@ -20,6 +20,7 @@ from headrace.services.lambda_.actions.common import (
     render_listed,
 )
 from headrace.services.lambda_.backend import Lambda
+from headrace.services.lambda_.configuration import check_built
 from headrace.services.lambda_.errors import invalid_parameter
 
 
@@ -28,6 +29,7 @@ def publish_version(
     lambda_: Lambda, call: Call, request: PublishVersionInput
 ) -> FunctionConfiguration:
     """Publish `$LATEST` as a numbered version, unless nothing has changed since the last version."""
+    check_built(request)
     with lambda_.functions.changing(check_unqualified(parse_reference(call, request))) as function:
         check_revision(function.latest, request.get("RevisionId"))
         check_settled(function, call)

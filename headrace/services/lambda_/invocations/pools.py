@@ -21,7 +21,7 @@ from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.channel import Invocation
-from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.environment import SandboxSpec, trust_the_machine
 from headrace.services.lambda_.runtime.function_process import Sandbox
 from headrace.services.lambda_.runtime.namespaces import Namespaces
 from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
@@ -68,7 +68,7 @@ class Pools:
         functions: FunctionStore,
         code: CodeStore,
         endpoint_url: Callable[[], str],
-        trust_file: Callable[[], Path | None] | None = None,
+        trust_file: Callable[[], Path | None] = trust_the_machine,
         sessions: RoleSessions,
         folders: Sequence[Path] = (),
         environments: MakeEnvironment | None = None,
@@ -205,7 +205,7 @@ class Pools:
             log_group=str(logging_config["LogGroup"]),
             log_format=str(logging_config["LogFormat"]),
             endpoint_url=self._endpoint_url(),
-            trust_file=self._trust_file and self._trust_file(),
+            trust_file=self._trust_file(),
             role=str(config.get("Role", "")),
             application_log_level=str(logging_config.get("ApplicationLogLevel", "INFO")),
             system_log_level=str(logging_config.get("SystemLogLevel", "INFO")),

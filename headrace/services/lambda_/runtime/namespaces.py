@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.services.lambda_.runtime.environment import trust_the_machine
 from headrace.services.lambda_.runtime.memory import count_children_memory_bytes
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.visible_files import (
@@ -73,7 +74,7 @@ class Namespaces:
         self,
         data_dir: Path,
         folders: Sequence[Path] = (),
-        trust_file: Callable[[], Path | None] | None = None,
+        trust_file: Callable[[], Path | None] = trust_the_machine,
     ) -> None:
         """Take the cloud's data directory, and the user's folders in which functions may write.
 
@@ -114,8 +115,7 @@ class Namespaces:
         view = self._view or find_visible_files(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
-            trust = self._trust_file and self._trust_file()
-            self._launcher = _Launcher(_plan(view, self._stage, trust))
+            self._launcher = _Launcher(_plan(view, self._stage, self._trust_file()))
         except _Refused as error:
             if _Known.permitted:
                 raise NotStarted(str(error)) from error

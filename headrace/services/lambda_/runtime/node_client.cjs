@@ -7,7 +7,7 @@ const http = require('node:http');
 const { register } = require('node:module');
 const path = require('node:path');
 const { Writable } = require('node:stream');
-const { format } = require('node:util');
+const { format, types: { isModuleNamespaceObject } } = require('node:util');
 const { pathToFileURL } = require('node:url');
 
 const [host, port] = process.env.AWS_LAMBDA_RUNTIME_API.split(':');
@@ -178,18 +178,30 @@ function importModule(file) {
   return import(pathToFileURL(file).href);
 }
 
+function isModule(file) {
+  if (file.endsWith('.mjs') || file.endsWith('.cjs')) return file.endsWith('.mjs');
+  for (let folder = path.dirname(file); ; folder = path.dirname(folder)) {
+    const description = path.join(folder, 'package.json');
+    if (fs.existsSync(description)) return JSON.parse(fs.readFileSync(description, 'utf8')).type === 'module';
+    if (folder === path.dirname(folder)) return false;
+  }
+}
+
 async function loadModule(base) {
   for (const extension of ['', '.js', '.mjs', '.cjs']) {
     const file = base + extension;
     if (!fs.existsSync(file) || fs.statSync(file).isDirectory()) continue;
-    if (extension === '.mjs') return importModule(file);
+    if (isModule(file)) return importModule(file);
+    let loaded;
     try {
-      return require(file);
+      loaded = require(file);
     } catch (error) {
-      const isModule = error.code === 'ERR_REQUIRE_ESM' || /import statement|'export'/.test(error.message);
-      if (!isModule) throw error;
-      return importModule(file);
+      // A newer Node.js took it for an ES module, by its syntax.
+      if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
     }
+    if (loaded !== undefined && !isModuleNamespaceObject(loaded)) return loaded;
+    // Lambda runs Node.js with --no-experimental-detect-module (observed by others).
+    throw new SyntaxError('Cannot use import statement outside a module');
   }
   return undefined;
 }

@@ -1,7 +1,8 @@
 """Stands before a cluster's PostgreSQL on the cluster's port, and lets Redshift's own drivers in.
 
 Amazon's drivers name themselves in the first message, by parameters that PostgreSQL refuses. The front leaves these out
-and passes every other byte on, both ways. It has no password, no socket of the superuser's and no opinion: PostgreSQL
+and passes every other byte on, both ways; a client that asks for TLS gets the cloud's, because Amazon's drivers ask by
+default and for a login by IAM always. It has no password, no socket of the superuser's and no opinion: PostgreSQL
 gets the client's login over TCP, as it would without a front.
 """
 
@@ -11,9 +12,10 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,7 @@ _OF_REDSHIFT = frozenset(
 )  # fmt: skip
 # The codes of PostgreSQL's first messages; docs: postgresql.org/docs/current/protocol-message-formats.html.
 _CANCEL, _SSL, _GSS = 80877102, 80877103, 80877104
-_REFUSED = b"N"
+_ACCEPTED, _REFUSED = b"S", b"N"
 # PostgreSQL's own limits for a first message, and the time until a client must have logged in.
 _MOST_FIRST_BYTES = 10_000
 _FIRST_WITHIN_S = 60.0
@@ -46,9 +48,17 @@ class Front:
     Thread-safe.
     """
 
-    def __init__(self, listening: socket.socket, server: tuple[str, int]) -> None:
-        """Serve at a listening socket, which the front closes, for the PostgreSQL at the address `server`."""
+    def __init__(
+        self, listening: socket.socket, server: tuple[str, int], tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        """Serve at a listening socket, which the front closes, for the PostgreSQL at the address `server`.
+
+        `tls` returns the context of TLS, and raises OSError when its certificate cannot be stored.
+        """
         self._listening = listening
+        self._tls = tls
+        # Now, so that clients find the certificate to trust before they connect.
+        _context(tls)
         self._server = server
         self._clients = 0
         self._loop = asyncio.new_event_loop()
@@ -90,7 +100,7 @@ class Front:
     async def _introduce(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass a client's first message on, and what follows it."""
         async with asyncio.timeout(_FIRST_WITHIN_S):
-            message = await _first_message(reader, writer)
+            message = await _first_message(reader, writer, self._tls)
         if message is None:
             return
         try:
@@ -109,9 +119,9 @@ class Front:
 
 
 async def _first_message(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, tls: Callable[[], ssl.SSLContext]
 ) -> bytes | None:
-    """Read a client's first message and refuse TLS and GSSAPI; return what PostgreSQL gets, None for no message.
+    """Read a client's first message, start TLS and refuse GSSAPI; return what PostgreSQL gets, None for no message.
 
     Raises OSError, asyncio.IncompleteReadError.
     """
@@ -125,9 +135,38 @@ async def _first_message(
             return message
         if code not in (_SSL, _GSS):
             return without_redshift_parameters(message)
-        writer.write(_REFUSED)
-        await writer.drain()
+        context = _context(tls) if code == _SSL else None
+        if context is None:
+            writer.write(_REFUSED)
+            await writer.drain()
+        elif not await _start_tls(reader, writer, context):
+            return None
     return None
+
+
+def _context(tls: Callable[[], ssl.SSLContext]) -> ssl.SSLContext | None:
+    try:
+        return tls()
+    except OSError as error:
+        log.warning("redshift: TLS is refused, because its certificate cannot be stored: %s", error)
+        return None
+
+
+async def _start_tls(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext
+) -> bool:
+    """Speak TLS from here on; return False for a client that has said more than its question. Raises OSError."""
+    # What comes from here on belongs to the handshake.
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            # Bytes without TLS must not count as bytes that came through it, as in PostgreSQL.
+            if await reader.read(1):
+                writer.write(_refusal(b"08P01", b"received unencrypted data after SSL request"))
+                return False
+    writer.write(_ACCEPTED)
+    await writer.start_tls(context)
+    return True
 
 
 def without_redshift_parameters(message: bytes) -> bytes:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import ssl
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -55,9 +56,9 @@ Parameters = dict[str, Any]
 class _Cluster:
     """A cluster with a server of this cloud."""
 
-    def __init__(self, spec: ClusterSpec, folder: Path) -> None:
+    def __init__(self, spec: ClusterSpec, folder: Path, tls: Callable[[], ssl.SSLContext]) -> None:
         self.spec = spec
-        self.server = PostgresServer(folder, spec.port)
+        self.server = PostgresServer(folder, spec.port, tls)
         self.lock = threading.Lock()
         # The cluster's specification for which the server was last prepared.
         self.ready_for: ClusterSpec | None = None
@@ -82,6 +83,7 @@ class WarehouseHome:
         control: ControlPlane,
         objects: ObjectStore,
         supervisor: Supervisor,
+        tls: Callable[[], ssl.SSLContext],
         real_url: str = "",
     ) -> None:
         """Prepare; nothing is started.
@@ -91,12 +93,14 @@ class WarehouseHome:
             control: describes clusters and workgroups.
             objects: the object store that COPY reads.
             supervisor: starts servers in the background.
+            tls: the cloud's TLS, which clusters speak too.
             real_url: the user's own PostgreSQL; empty for none.
         """
         self._folder = data_dir / FOLDER
         self._control = control
         self._objects = objects
         self._supervisor = supervisor
+        self._tls = tls
         self._real_url = real_url
         self._lock = threading.Lock()
         self._clusters: dict[str, _Cluster] = {}
@@ -161,7 +165,9 @@ class WarehouseHome:
         with self._lock:
             cluster = self._clusters.get(spec.key)
             if cluster is None:
-                cluster = self._clusters[spec.key] = _Cluster(spec, self._folder / spec.key)
+                cluster = self._clusters[spec.key] = _Cluster(
+                    spec, self._folder / spec.key, self._tls
+                )
         cluster.note(spec)
         return cluster
 

@@ -23,11 +23,13 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
@@ -82,9 +84,13 @@ class PostgresServer:
     Commits reach the disk: a delivery that is stored as done must survive a power failure.
     """
 
-    def __init__(self, folder: Path, port: int) -> None:
-        """Prepare a server. `port` is the preferred port for a new server; an existing one keeps its port."""
+    def __init__(self, folder: Path, port: int, tls: Callable[[], ssl.SSLContext]) -> None:
+        """Prepare a server.
+
+        `port` is the preferred port for a new server; an existing one keeps its port. `tls` is for clients that ask.
+        """
         self.folder = folder
+        self._tls = tls
         self._data = folder / "data"
         self._lock = threading.Lock()
         # A separate lock, because `_lock` is held during a start, and the port is known earlier.
@@ -167,7 +173,7 @@ class PostgresServer:
                         give_back_port(self._inner_port)
                         self._inner_port = take_port(ANY_PORT)
                     opened.pop_all()
-                self._front = Front(listening, (HOST, self._inner_port))
+                self._front = Front(listening, (HOST, self._inner_port), self._tls)
             finally:
                 os.close(running)
             return True

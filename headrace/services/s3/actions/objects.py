@@ -33,7 +33,12 @@ from headrace.core.ports import ObjectNotFound
 from headrace.services.s3 import acls, encryption, limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_argument, is_marker, no_such_key
+from headrace.services.s3.errors import (
+    invalid_argument,
+    is_marker,
+    no_such_key,
+    too_large_to_hold,
+)
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import ACL_PUT, TAGGED, UNTAGGED
 from headrace.services.s3.owner import OWNER
@@ -103,11 +108,17 @@ def _describe_object(s3: S3, stored: StoredObject) -> HeadObjectOutput:
 
 @operation("GetObject")
 def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
-    """Return an object with its bytes, or with the bytes of `Range`. Source: API_GetObject."""
+    """Return an object with its bytes, or with the bytes of `Range`. Source: API_GetObject.
+
+    For calls in this process, which have the bytes in memory; clients' requests get slices of the file.
+    """
     asked = request.get("Range")
 
     def part(stored: StoredObject) -> tuple[int, int]:
-        return reads.parse_range(asked, stored.size_bytes) or (0, stored.size_bytes)
+        first, length = reads.parse_range(asked, stored.size_bytes) or (0, stored.size_bytes)
+        if length > limits.HELD_BYTES:
+            raise too_large_to_hold()
+        return first, length
 
     stored, data = s3.read(request["Bucket"], request["Key"], part, request.get("VersionId"))
     answer = cast("GetObjectOutput", _describe_object(s3, stored))

@@ -1,4 +1,4 @@
-"""Corrects how moto's interpreter runs the iterations of Map states, reads their items and writes their results.
+"""Corrects how moto's interpreter runs the iterations of Map states and writes their results.
 
 A distributed Map fails with `States.ExceedToleratedFailureThreshold` when more of its iterations fail than it
 tolerates; moto's succeeds with nulls. Documented:
@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from headrace.services.stepfunctions.interpreter import item_reading
 from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.jsonata_queries import evaluate
+from headrace.services.stepfunctions.interpreter.map_failures import map_failure
 from headrace.services.stepfunctions.query_languages import unpack_arguments
 
 THRESHOLD_ERROR = "States.ExceedToleratedFailureThreshold"
-READER_ERROR, WRITER_ERROR = "States.ItemReaderFailed", "States.ResultWriterFailed"
+WRITER_ERROR = "States.ResultWriterFailed"
 _NONE = object()
 
 
@@ -74,9 +76,9 @@ def patch() -> None:
     writer: Any = result_writer_decl.ResultWriter
     writer._eval_body = _rename_failure(_write_results, WRITER_ERROR)
     reader: Any = item_reader_decl.ItemReader
-    reader._eval_body = _rename_failure(_read_items, READER_ERROR)
+    reader._eval_body = _rename_failure(item_reading.read_items, item_reading.READER_ERROR)
     kind: Any = input_type.InputType
-    kind.__init__ = _take_lines(kind.__init__)
+    kind.__init__ = item_reading.take_lines(kind.__init__)
 
 
 def _note_input(evaluate: Callable[..., None]) -> Callable[..., None]:
@@ -112,13 +114,16 @@ def _tolerate_failures(run: Callable[..., None]) -> Callable[..., None]:
     """Leave out failed iterations (assumed), or fail when there are more than the Map tolerates."""
 
     def run_tolerantly(self: Any, env: Any, eval_input: Any) -> None:
-        run(self, env=env, eval_input=eval_input)
+        try:
+            run(self, env=env, eval_input=eval_input)
+        finally:
+            item_reading.give_back(env)
         if not env.is_running():
             return
         iterations: list[Iteration] = env.stack.pop()
         failed = sum(not each.has_succeeded for each in iterations)
         if _is_too_much(failed, len(iterations), eval_input.map_run_record):
-            raise _failure(
+            raise map_failure(
                 env, THRESHOLD_ERROR, "The specified tolerated failure threshold was exceeded"
             )
         env.iterations = iterations
@@ -192,29 +197,6 @@ def _is_too_much(failed: int, of: int, record: Any) -> bool:
     )
 
 
-def _failure(env: Any, error: str, cause: str) -> Exception:
-    from moto.stepfunctions.parser.api import HistoryEventType
-    from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
-    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
-        FailureEvent,
-        FailureEventException,
-    )
-    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
-
-    details: Any = {"error": error, "cause": cause}
-    details_of: Any = EventDetails
-    kind: Any = HistoryEventType.MapRunFailed
-    name: Any = type("MapErrorName", (ErrorName,), {})
-    return FailureEventException(
-        FailureEvent(
-            env=env,
-            error_name=name(error),
-            event_type=kind,
-            event_details=details_of(mapRunFailedEventDetails=details),
-        )
-    )
-
-
 def _rename_failure(evaluate: Callable[..., None], error: str) -> Callable[..., None]:
     """Rename a service's error to the name that a Map's Catch knows (documented)."""
 
@@ -224,43 +206,9 @@ def _rename_failure(evaluate: Callable[..., None], error: str) -> Callable[..., 
         try:
             evaluate(self, env)
         except ClientError as refused:
-            raise _failure(env, error, str(refused)) from refused
+            raise map_failure(env, error, str(refused)) from refused
 
     return evaluate_or_rename
-
-
-def _read_items(self: Any, env: Any) -> None:
-    """Read a Map's items; moto does not read JSON Lines, which Firehose writes."""
-    config = None
-    if self.reader_config:
-        self.reader_config.eval(env=env)
-        config = env.stack.pop()
-    if self.parargs:
-        self.parargs.eval(env=env)
-    else:
-        env.stack.append({})
-    self.resource_eval.eval_resource(env=env)
-    if config is None:
-        return
-    if getattr(self.reader_config.input_type, "is_lines", False):
-        try:
-            lines = [json.loads(line) for line in env.stack.pop().splitlines() if line.strip()]
-        except ValueError as error:
-            raise _failure(
-                env, READER_ERROR, f"A line of the file is no JSON value: {error}"
-            ) from error
-        env.stack.append(lines[: config["MaxItemsValue"]])
-        return
-    env.stack.append(config)
-    self.resource_output_transformer.eval(env=env)
-
-
-def _take_lines(take: Callable[..., None]) -> Callable[..., None]:
-    def take_input_type(self: Any, input_type: str) -> None:
-        self.is_lines = input_type == "JSONL"
-        take(self, "JSON" if self.is_lines else input_type)
-
-    return take_input_type
 
 
 def _loop_over_items(evaluate: Callable[..., None]) -> Callable[..., None]:

@@ -26,7 +26,13 @@ from headrace.aws.calls.model import service_model
 from headrace.aws.protocols.moto_imports import IMPORTING
 from headrace.core.evaluation import TooMuch
 from headrace.services.stepfunctions.activities import Activities, interrupt, patch_interpreter
-from headrace.services.stepfunctions.interpreter import bounds, jsonata_states, maps, service_calls
+from headrace.services.stepfunctions.interpreter import (
+    bounds,
+    jsonata_states,
+    maps,
+    service_calls,
+    templates,
+)
 from headrace.services.stepfunctions.interpreter.client import client_of_cloud
 from headrace.services.stepfunctions.interpreter.json_paths import extract_json
 from headrace.services.stepfunctions.interpreter.logs import log_of
@@ -275,6 +281,7 @@ def load_interpreter() -> None:
             importlib.import_module("moto.stepfunctions.parser.models")
             _patch_interpreter()
             jsonata_states.patch()
+            templates.patch()
             maps.patch()
             service_calls.patch()
             bounds.patch()

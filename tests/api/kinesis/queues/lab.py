@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.services.kinesis.shards.reshard import reshard
-from tests.api.kinesis.streams import arn_of
+from tests.api.kinesis.streams import arn_of, split_first
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud
 
@@ -88,18 +87,8 @@ class QueueLab:
         return call(QueueARN=queue, Entries=entries(records))["Failed"]
 
     def split(self) -> None:
-        """Split the first open shard in the middle, as the growth of an on-demand stream does."""
-        backend = self.cloud.cloud.kinesis
-        stream = backend.find_arn(STREAM_ARN)
-        assert stream is not None
-        with backend.lock:
-            shard = stream.open_shards[0]
-            middle = (shard.starting_hash_key + shard.ending_hash_key) // 2
-            halves = [
-                (shard.starting_hash_key, middle),
-                (middle + 1, shard.ending_hash_key),
-            ]
-            reshard(backend, stream, [([shard], halves)], self.clock.now_ms())
+        """Split the first open shard; see `split_first`."""
+        split_first(self.cloud, STREAM_ARN, self.clock.now_ms())
 
 
 def entries(records: Iterable[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:

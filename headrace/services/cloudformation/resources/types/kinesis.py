@@ -21,7 +21,7 @@ from headrace.services.cloudformation.resources.base import (
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
-_CHECK_EVERY_S = 0.1
+CHECK_EVERY_S = 0.1
 _ACTIVE_WITHIN_S = 600.0
 
 
@@ -50,13 +50,13 @@ def _create(context: Context, properties: Properties) -> ResourceResult:
     return _build_result(context, name)
 
 
-def _wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
+def wait_until_active(context: Context, status: Callable[[], str], what: str) -> None:
     """Wait until `status` is ACTIVE. Raises ResourceFailed when that takes too long."""
     deadline_s = context.clock.monotonic_s() + _ACTIVE_WITHIN_S
     while (now := status()) != "ACTIVE":
         if context.clock.monotonic_s() > deadline_s:
             raise ResourceFailed(f"{what} is still {now}")
-        context.pause(_CHECK_EVERY_S)
+        context.pause(CHECK_EVERY_S)
 
 
 def _wait_for_stream(context: Context, name: str) -> None:
@@ -64,7 +64,7 @@ def _wait_for_stream(context: Context, name: str) -> None:
         summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
         return str(summary["StreamDescriptionSummary"]["StreamStatus"])
 
-    _wait_until_active(context, status, f"Stream {name}")
+    wait_until_active(context, status, f"Stream {name}")
 
 
 def _build_result(context: Context, name: str) -> ResourceResult:
@@ -163,7 +163,7 @@ def _build_consumer_result(context: Context, arn: str) -> ResourceResult:
         answer = context.call("kinesis", "DescribeStreamConsumer", {"ConsumerARN": arn})
         return dict(answer["ConsumerDescription"])
 
-    _wait_until_active(context, lambda: str(find_active()["ConsumerStatus"]), f"Consumer {arn}")
+    wait_until_active(context, lambda: str(find_active()["ConsumerStatus"]), f"Consumer {arn}")
     consumer = find_active()
     attributes = {
         name: str(consumer[name])
@@ -182,12 +182,12 @@ def _consumer(context: Context, properties: Properties) -> str | None:
 def _update_consumer(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> ResourceResult:
-    _retag(context, physical_id, old, new)
+    retag(context, physical_id, old, new)
     return _build_consumer_result(context, physical_id)
 
 
-def _retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
-    """Set the tags of a consumer or a queue to those in `new`."""
+def retag(context: Context, arn: str, old: Properties, new: Properties) -> None:
+    """Set the tags of a consumer, a queue or a channel to those in `new`."""
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
     if tags:
@@ -253,7 +253,7 @@ def _made_queue(context: Context, arn: str) -> ResourceResult:
     def found() -> dict[str, Any]:
         return dict(context.call("kinesis", "DescribeQueue", {"QueueARN": arn})["QueueDescription"])
 
-    _wait_until_active(context, lambda: str(found()["QueueStatus"]), f"Queue {arn}")
+    wait_until_active(context, lambda: str(found()["QueueStatus"]), f"Queue {arn}")
     queue = found()
     created = int(queue["QueueCreationTimestamp"].timestamp())
     return ResourceResult(
@@ -288,7 +288,7 @@ def _update_queue(
         params = {"QueueARN": physical_id, "QueueAttributes": attributes}
         context.call("kinesis", "UpdateQueue", params)
         _made_queue(context, physical_id)
-    _retag(context, physical_id, old, new)
+    retag(context, physical_id, old, new)
     return _made_queue(context, physical_id)
 
 
@@ -297,7 +297,7 @@ def _delete_queue(context: Context, physical_id: str, properties: Properties) ->
     context.delete_if_exists("kinesis", "DeleteQueue", params, GONE)
     # The stream cannot be deleted before its queues are gone.
     while context.find_identifier("kinesis", "DescribeQueue", params, "queue", "QueueDescription"):
-        context.pause(_CHECK_EVERY_S)
+        context.pause(CHECK_EVERY_S)
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:

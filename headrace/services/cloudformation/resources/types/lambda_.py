@@ -23,6 +23,7 @@ from headrace.services.cloudformation.resources.inline import modules_for
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "ResourceNotFoundException"
+_CHECK_EVERY_S = 0.1
 _CONFIGURATION = (
     "Description",
     "Handler",
@@ -190,7 +191,19 @@ def _mapping_params(properties: Properties) -> dict[str, Any]:
 
 def _create_mapping(context: Context, properties: Properties) -> ResourceResult:
     mapping = context.call("lambda", "CreateEventSourceMapping", _mapping_params(properties))
+    context.note_made(mapping["UUID"])
+    _wait_for_mapping(context, mapping["UUID"])
     return _mapping_made(mapping)
+
+
+def _wait_for_mapping(context: Context, uuid: str) -> None:
+    """Wait until a mapping can be changed again, or is deleted; it is in use for `--state-delay` seconds."""
+    params = {"UUID": uuid}
+    while context.find_identifier("lambda", "GetEventSourceMapping", params, uuid):
+        state = context.call("lambda", "GetEventSourceMapping", params)["State"]
+        if state in ("Enabled", "Disabled"):
+            return
+        context.pause(_CHECK_EVERY_S)
 
 
 def _mapping(context: Context, properties: Properties) -> str | None:
@@ -218,11 +231,13 @@ def _update_mapping(
         without(new, "EventSourceArn", "StartingPosition", "StartingPositionTimestamp")
     )
     mapping = context.call("lambda", "UpdateEventSourceMapping", {"UUID": physical_id, **params})
+    _wait_for_mapping(context, physical_id)
     return _mapping_made(mapping)
 
 
 def _delete_mapping(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
+    _wait_for_mapping(context, physical_id)
 
 
 def _find_invoke_config(context: Context, properties: Properties) -> str | None:

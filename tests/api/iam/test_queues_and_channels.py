@@ -1,4 +1,4 @@
-"""Kinesis queues: who may create, receive and acknowledge, and whose key is used."""
+"""Kinesis queues and channels: who may create and use them, whose key is used, and what a channel's role may do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ QUEUES = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:queue/*"
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     with InProcessCloud(tmp_path_factory.mktemp("queues"), iam="enforce") as cloud:
         kinesis = cloud.client("kinesis")
-        kinesis.create_stream(StreamName="jobs", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        for name in ("jobs", "feed"):
+            kinesis.create_stream(StreamName=name, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        cloud.client("s3").create_bucket(Bucket="lake")
         yield cloud
 
 
@@ -102,3 +104,87 @@ def test_a_consumer_of_an_encrypted_stream_needs_its_key(cloud: InProcessCloud):
     assert len(kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]) == 1
     cloud.client("kms").disable_key(KeyId=key)
     assert refusal(owner.receive_queue_records, QueueARN=queue)[0] == "KMSDisabledException"
+
+
+# --- channels -------------------------------------------------------------------------------------
+
+FEED = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/feed"
+CHANNELS = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:channel/*"
+TRUSTS_KINESIS = {
+    "Effect": "Allow",
+    "Principal": {"Service": "kinesis.amazonaws.com"},
+    "Action": "sts:AssumeRole",
+    "Condition": {
+        "StringEquals": {"aws:SourceAccount": ACCOUNT},
+        "ArnLike": {"aws:SourceArn": CHANNELS},
+    },
+}
+
+
+def channel(name: str, role: str) -> dict[str, Any]:
+    records = {"RecordFormatType": "STRING"}
+    return {
+        "ChannelName": name,
+        "ServiceExecutionRoleARN": role,
+        "StreamConfigurationList": [{"StreamARN": FEED, "RecordConfiguration": records}],
+        "S3DestinationConfiguration": {
+            "StorageConfiguration": {
+                "BucketARN": "arn:aws:s3:::lake",
+                "ExpectedBucketOwner": ACCOUNT,
+                "CompressionType": "NONE",
+            }
+        },
+    }
+
+
+def service_role(cloud: InProcessCloud, name: str, *allowed: dict[str, Any]) -> str:
+    """Make a role that Kinesis may assume for channels; return its ARN."""
+    iam = cloud.client("iam")
+    trust = json.dumps(statements(TRUSTS_KINESIS))
+    arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    if allowed:
+        iam.put_role_policy(
+            RoleName=name, PolicyName="p", PolicyDocument=json.dumps(statements(*allowed))
+        )
+    return str(arn)
+
+
+def test_to_create_a_channel_takes_the_stream_the_role_and_the_tags(cloud: InProcessCloud):
+    role = service_role(cloud, "writer", allow("s3:PutObject", "arn:aws:s3:::lake/*"))
+    make_role(cloud, "channel-maker", allow("kinesis:CreateChannel", CHANNELS))
+    kinesis = as_role(cloud, "channel-maker", "kinesis")
+    have = [allow("kinesis:CreateChannel", CHANNELS)]
+    for action, resource in (
+        ("kinesis:AssociateStreamsWithChannel", FEED),
+        ("kinesis:TagResource", CHANNELS),
+        ("iam:PassRole", role),
+    ):
+        code, _, sentence = refusal(kinesis.create_channel, **channel("c", role), Tags={"a": "b"})
+        assert (code, action in sentence) == ("AccessDeniedException", True), sentence
+        have.append(allow(action, resource))
+        put_policy(cloud, "channel-maker", *have)
+    answer = kinesis.create_channel(**channel("c", role), Tags={"a": "b"})["ChannelDescription"]
+    owner = cloud.client("kinesis")
+    shown = owner.describe_channel(ChannelARN=answer["ChannelARN"])["ChannelDescription"]
+    assert shown["ChannelStatus"] == "ACTIVE"
+    for call, params in (
+        (kinesis.describe_channel, {"ChannelARN": answer["ChannelARN"]}),
+        (kinesis.list_channels, {}),
+        (kinesis.delete_channel, {"ChannelARN": answer["ChannelARN"]}),
+    ):
+        assert refusal(call, **params)[0] == "AccessDeniedException"
+    owner.delete_channel(ChannelARN=answer["ChannelARN"])
+
+
+def test_a_role_that_cannot_write_makes_the_channel_failed(cloud: InProcessCloud):
+    owner = cloud.client("kinesis")
+    stranger = make_role(cloud, "stranger")
+    for role, words in (
+        (stranger, "cannot be assumed"),
+        (service_role(cloud, "idle"), "s3:PutObject"),
+    ):
+        arn = owner.create_channel(**channel("f", role))["ChannelDescription"]["ChannelARN"]
+        shown = owner.describe_channel(ChannelARN=arn)["ChannelDescription"]
+        assert shown["ChannelStatus"] == "FAILED"
+        assert words in shown["ChannelStatusReason"]
+        owner.delete_channel(ChannelARN=arn)

@@ -1,0 +1,168 @@
+"""The port through which a service lets a stream's records be delivered to a bucket, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketTarget:
+    """A bucket to which a delivery writes.
+
+    Attributes:
+        arn: the bucket's ARN.
+        owner: the account that must own it.
+        key_arn: the KMS key that encrypts the objects; "" for the bucket's default encryption.
+        storage_class: S3's name of the objects' storage class; "" for the default.
+        compression: `UNCOMPRESSED`, `GZIP` or `ZSTD`.
+    """
+
+    arn: str
+    owner: str
+    key_arn: str = ""
+    storage_class: str = ""
+    compression: str = "UNCOMPRESSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveredObjects:
+    """The figures of a finished delivery: the delivered and the refused records, and how old the oldest one was.
+
+    `stored_bytes` is what was written, compressed.
+    """
+
+    records: int
+    refused: int
+    stored_bytes: int
+    age_ms: int
+
+
+class ObjectOrder(Protocol):
+    """What is to be delivered, where and how. Its owner implements it; the members may change while it is delivered.
+
+    Attributes:
+        order_id: names the delivery's stored progress; never used again.
+        from_ms: records that arrived earlier are left out.
+        role_arn: the role that writes the objects.
+        interval_s: how long after its first record an object is written, at the latest.
+        target: the bucket of the records.
+        error_target: the bucket of what is said of records that cannot be delivered.
+    """
+
+    @property
+    def order_id(self) -> str: ...  # noqa: D102
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def account(self) -> str: ...  # noqa: D102
+    @property
+    def region(self) -> str: ...  # noqa: D102
+    @property
+    def stream_arn(self) -> str: ...  # noqa: D102
+    @property
+    def from_ms(self) -> int: ...  # noqa: D102
+    @property
+    def role_arn(self) -> str: ...  # noqa: D102
+    @property
+    def interval_s(self) -> float: ...  # noqa: D102
+    @property
+    def target(self) -> BucketTarget: ...  # noqa: D102
+    @property
+    def error_target(self) -> BucketTarget: ...  # noqa: D102
+
+    def object_key(self, now_ms: int, unique: str) -> str:
+        """Return the key of a delivered object; `unique` occurs in no other one."""
+        ...
+
+    def error_key(self, now_ms: int, unique: str) -> str:
+        """Return the key of an object with errors."""
+        ...
+
+    def find_fault(self, data: bytes) -> tuple[str, str] | None:
+        """Return why a record cannot be delivered, as a code and a sentence; None if it can be."""
+        ...
+
+    def join(self, datas: Sequence[bytes]) -> bytes:
+        """Return an object's bytes, before compression."""
+        ...
+
+    def describe_fault(self, fault: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the error object's line for a record: `fault` has code, message, shard, number and arrival time."""
+        ...
+
+    def note_read(self, records: int, size_bytes: int) -> None:
+        """Note that records were read from the stream. Never raises, as all notes."""
+        ...
+
+    def note_delivered(self, delivered: DeliveredObjects) -> None:
+        """Note that a delivery is done."""
+        ...
+
+    def note_error(self, code: str, message: str) -> None:
+        """Note why records were not delivered, or not yet."""
+        ...
+
+    def note_wrong_owner(self, bucket: str) -> None:
+        """Note that a bucket belongs to another account than it should: nothing more is delivered."""
+        ...
+
+
+class ObjectDeliveries(Protocol):
+    """Delivers streams' records to buckets, each record exactly once, over kills too. Thread-safe."""
+
+    def find_obstacle(self, order: ObjectOrder) -> str:
+        """Return a sentence why the buckets of a new order cannot take objects; "" if they can."""
+        ...
+
+    def begin(self, order: ObjectOrder) -> None:
+        """Store that the order begins at the end of each shard, durably. Nothing runs before `run`."""
+        ...
+
+    def run(self, order: ObjectOrder) -> None:
+        """Carry the order out from where its stored progress ends."""
+        ...
+
+    def wake(self, order_id: str) -> None:
+        """Look at an order again, for it has changed."""
+        ...
+
+    def halt(self, order_id: str) -> None:
+        """Stop carrying out an order; its progress stays."""
+        ...
+
+    def forget(self, order_id: str) -> None:
+        """Stop, and remove the stored progress."""
+        ...
+
+    def status(self, order_id: str) -> Mapping[str, Any] | None:
+        """Return the delivery's figures as plain JSON; None if it does not run."""
+        ...
+
+
+class NoDeliveries:
+    """The `ObjectDeliveries` of a service that is built without a cloud: nothing is delivered."""
+
+    def find_obstacle(self, order: ObjectOrder) -> str:
+        """See `ObjectDeliveries.find_obstacle`."""
+        return ""
+
+    def begin(self, order: ObjectOrder) -> None:
+        """See `ObjectDeliveries.begin`."""
+
+    def run(self, order: ObjectOrder) -> None:
+        """See `ObjectDeliveries.run`."""
+
+    def wake(self, order_id: str) -> None:
+        """See `ObjectDeliveries.wake`."""
+
+    def halt(self, order_id: str) -> None:
+        """See `ObjectDeliveries.halt`."""
+
+    def forget(self, order_id: str) -> None:
+        """See `ObjectDeliveries.forget`."""
+
+    def status(self, order_id: str) -> Mapping[str, Any] | None:
+        """See `ObjectDeliveries.status`."""
+        return None

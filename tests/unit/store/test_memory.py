@@ -1,0 +1,37 @@
+"""The C allocator: freed memory goes back to the kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# 64 MB in blocks of 10 KB; then every tenth stays, so that glibc alone returns nothing.
+PROGRAM = """
+import os
+from headrace.store.memory import FreedMemory, keep_freed_memory
+
+def resident_mb():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+assert keep_freed_memory()
+blocks = [bytearray(10_000) for _ in range(6_400)]
+full = resident_mb()
+blocks = blocks[::10]
+before = resident_mb()
+again_s = FreedMemory().step()
+print(full - before, before - resident_mb(), again_s)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures as Linux does")
+def test_freed_memory_returns_although_blocks_between_stay() -> None:
+    printed = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, check=True, text=True
+    )
+    by_itself_mb, returned_mb, again_s = map(float, printed.stdout.split())
+    assert by_itself_mb < 20
+    assert returned_mb > 20
+    assert again_s == 60
