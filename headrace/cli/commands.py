@@ -20,6 +20,7 @@ from headrace.cli.redrive import redrive
 from headrace.cli.replay import replay
 from headrace.cli.run import up
 from headrace.cli.spark import spark
+from headrace.cli.sql import sql
 from headrace.cli.submit import submit
 from headrace.cli.tail import tail
 from headrace.cli.trace import trace
@@ -91,6 +92,7 @@ for command in (
     submit,
     history,
     spark,
+    sql,
     lint,
 ):
     headrace.add_command(command)
