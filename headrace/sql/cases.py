@@ -10,6 +10,8 @@
 that are named, with equal values; `exact: true` wants no others. `late` and `unreadable` are counts by name.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# What YAML gives is of any type until it is looked at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +22,10 @@ from typing import Any
 
 import yaml
 
+from headrace.sql.conversions import EPOCH
 from headrace.sql.fold import Fold, Record, ResultRow, run
 from headrace.sql.plan import Script
-from headrace.sql.values import EPOCH, TooLarge
+from headrace.sql.values import TooLarge
 
 _MEMBERS = frozenset({"name", "input", "output", "exact", "late", "unreadable"})
 _INPUT = frozenset({"stream", "key", "time", "value"})
@@ -105,7 +108,9 @@ def _compare(
     actual = [row for query in queries for row in fold.results[query.name]]
     target = queries[0].target
     keys = (
-        [column.name for column in target.keys()] if target is not None and target.is_table else []
+        [column.name for column in target.key_columns()]
+        if target is not None and target.is_table
+        else []
     )
     if keys:
         actual = list(
@@ -119,7 +124,7 @@ def _compare(
 def _ordered(
     relation: str, rows: Sequence[Any], actual: Sequence[ResultRow], exact: bool
 ) -> Iterator[str]:
-    for index, (row, result) in enumerate(zip(rows, actual)):
+    for index, (row, result) in enumerate(zip(rows, actual, strict=False)):
         if not _equal(row, result.columns, exact):
             yield f"{relation}, row {index + 1}: {_words(result.columns, row, exact)}, not {row}"
     if len(rows) != len(actual):
@@ -153,13 +158,13 @@ def _equal(row: dict[str, Any], columns: dict[str, Any], exact: bool) -> bool:
     )
 
 
-def _same(wanted: Any, value: Any) -> bool:
-    if isinstance(wanted, datetime):
-        aware = wanted.replace(tzinfo=UTC) if wanted.tzinfo is None else wanted
+def _same(expected: Any, value: Any) -> bool:
+    if isinstance(expected, datetime):
+        aware = expected.replace(tzinfo=UTC) if expected.tzinfo is None else expected
         return isinstance(value, str) and datetime.fromisoformat(value) == aware
-    if isinstance(wanted, float) and isinstance(value, (int, float)):
-        return abs(wanted - value) <= 1e-9 * max(1.0, abs(wanted))
-    return wanted == value
+    if isinstance(expected, float) and isinstance(value, (int, float)):
+        return abs(expected - value) <= 1e-9 * max(1.0, abs(expected))
+    return expected == value
 
 
 def _words(columns: dict[str, Any], row: dict[str, Any], exact: bool) -> str:

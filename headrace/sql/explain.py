@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.sql.plan import QueryPlan, Relation, Script
+from headrace.sql.plan import QueryPlan, Script
 from headrace.sql.spark_text import SparkText
 
 
@@ -13,20 +13,6 @@ def explain(script: Script) -> Iterator[str]:
     for query in script.queries:
         yield from _query(query, script)
         yield ""
-
-
-def describe(relation: Relation) -> Iterator[str]:
-    """Return the lines that describe a stream or a table."""
-    kind = "table" if relation.is_table else "stream"
-    place = (
-        f"the Kinesis stream {relation.stream}, {relation.format}"
-        if relation.stream
-        else "in-application"
-    )
-    yield f"{relation.name}: a {kind}, {place}"
-    for column in relation.columns:
-        yield f"  {column.name:<24}{column.type}{'  key' if column.is_key else ''}"
-    yield f"  time: {relation.timestamp or 'when a record arrives'}"
 
 
 def duration(duration_ms: int) -> str:

@@ -63,6 +63,7 @@ class Field(Expression):
     name: str
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return (self.of,)
 
 
@@ -75,12 +76,15 @@ class Item(Expression):
     is_of_map: bool = False
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return self.of, self.index
 
 
 @dataclass(frozen=True)
 class Operation(Expression):
-    """An operator with its operands: NOT, -, +, *, /, DIV (of whole numbers), %, ||, AND, OR, =, <>, <, <=, >, >=, IS NULL, LIKE, IN, BETWEEN,
+    """An operator with its operands.
+
+    NOT, -, +, *, /, DIV (of whole numbers), %, ||, AND, OR, =, <>, <, <=, >, >=, IS NULL, LIKE, IN, BETWEEN,
     IS DISTINCT FROM; an operand of LIKE after the second is its escape character.
     """
 
@@ -88,6 +92,7 @@ class Operation(Expression):
     operands: tuple[Expression, ...]
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return self.operands
 
 
@@ -101,6 +106,7 @@ class Call(Expression):
     star: bool = False
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return self.arguments
 
 
@@ -112,6 +118,7 @@ class Lambda(Expression):
     body: Expression
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return (self.body,)
 
 
@@ -123,6 +130,7 @@ class Cast(Expression):
     type: SqlType
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return (self.of,)
 
 
@@ -134,6 +142,7 @@ class Case(Expression):
     otherwise: Expression | None
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         pairs = tuple(part for branch in self.branches for part in branch)
         return pairs if self.otherwise is None else (*pairs, self.otherwise)
 
@@ -146,6 +155,7 @@ class Struct(Expression):
     values: tuple[Expression, ...]
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return self.values
 
 
@@ -156,6 +166,7 @@ class Array(Expression):
     values: tuple[Expression, ...]
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return self.values
 
 
@@ -167,6 +178,7 @@ class Map(Expression):
     values: tuple[Expression, ...]
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return (*self.keys, *self.values)
 
 
@@ -178,6 +190,7 @@ class Tick(Expression):
     duration_ms: int
 
     def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of."""
         return (self.of,)
 
 

@@ -1,12 +1,15 @@
 """The functions of queries: one table for types, for Spark and for the runner without Spark.
 
-A function's `parameters` are a letter each: S text, I whole number, N number, B boolean, T timestamp, X bytes, A array,
-M map, L lambda, * anything; `?` after a letter makes it optional, and a last `+` repeats the letter before. `result` is a
-type or a function of the arguments' types. `spark` is Spark SQL's expression with `{0}` for the first argument's, or a
-function of all of them; it means the same in Spark 3.5, 4.0 and 4.1. `python` gets values that are not None, unless
-`takes_null`; an exception of it makes the value NULL, as ksqlDB does.
+A function's `parameters` are a letter each: S text, I whole number, N number, B boolean, T timestamp, X bytes,
+A array, M map, L lambda, * anything; `?` after a letter makes it optional, and a last `+` repeats the letter before.
+`result` is a type or a function of the arguments' types. `spark` is Spark SQL's expression with `{0}` for the first
+argument's, or a function of all of them; it means the same in Spark 3.5, 4.0 and 4.1. `python` gets values
+that are not None, unless `takes_null`; an exception of it makes the value NULL, as ksqlDB does.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
+# A value of SQL is of any type until it is computed; re2 has no types.
 from __future__ import annotations
 
 import json
@@ -167,7 +170,7 @@ def _json_at(text: str, path: str) -> str | None:
 
 def _extract(text: str, pattern: str, group: int = 0) -> str | None:
     match = re2.search(pattern, text)
-    return None if match is None else match.group(group)
+    return None if match is None else str(match.group(group) or "")
 
 
 def _series(first: int, last: int, step: int | None = None) -> list[int]:
@@ -234,34 +237,45 @@ _TABLE: tuple[Function, ...] = (
     Function("ABS", "N", _first, "abs({0})", abs),
     Function("CEIL", "N", lambda t: BIGINT if t[0].is_integer else t[0], "ceil({0})", math.ceil),
     Function("FLOOR", "N", lambda t: BIGINT if t[0].is_integer else t[0], "floor({0})", math.floor),
-    Function("ROUND", "NI?", _round_type, lambda x, n=None: f"round({x}, {n})" if n else f"cast(round({x}) AS BIGINT)",
+    Function("ROUND", "NI?", _round_type,
+             lambda x, n=None: f"round({x}, {n})" if n else f"cast(round({x}) AS BIGINT)",
              lambda x, n=None: _rounded_whole(x) if n is None else _round(x, n)),
     Function("SQRT", "N", DOUBLE, "sqrt(cast({0} AS DOUBLE))", lambda x: math.sqrt(x) if x >= 0 else math.nan),
     Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", math.exp),
     Function("LN", "N", DOUBLE, "ln(cast({0} AS DOUBLE))", math.log),
     Function("POWER", "NN", DOUBLE, "power({0}, {1})", lambda x, y: float(x) ** float(y)),
     Function("SIGN", "N", INT, "cast(sign({0}) AS INT)", lambda x: (x > 0) - (x < 0)),
-    Function("MOD", "NN", _all, "({0} % {1})", lambda x, y: math.fmod(x, y) if isinstance(x, float) else x - y * int(Decimal(x) / Decimal(y))),
-    Function("GREATEST", "**+", _all, lambda *a: f"greatest({', '.join(a)})", lambda *a: max(_present(a), default=None), takes_null=True),
-    Function("LEAST", "**+", _all, lambda *a: f"least({', '.join(a)})", lambda *a: min(_present(a), default=None), takes_null=True),
+    Function("MOD", "NN", _all, "({0} % {1})",
+             lambda x, y: math.fmod(x, y) if isinstance(x, float) else x - y * int(Decimal(x) / Decimal(y))),
+    Function("GREATEST", "**+", _all, lambda *a: f"greatest({', '.join(a)})",
+             lambda *a: max(_present(a), default=None), takes_null=True),
+    Function("LEAST", "**+", _all, lambda *a: f"least({', '.join(a)})",
+             lambda *a: min(_present(a), default=None), takes_null=True),
     # Text.
-    Function("CONCAT", "SS+", STRING, lambda *a: f"concat_ws('', {', '.join(a)})", lambda *a: "".join(_present(a)), takes_null=True),
-    Function("CONCAT_WS", "SS+", STRING, lambda *a: f"concat_ws({', '.join(a)})", lambda s, *a: None if s is None else s.join(_present(a)), takes_null=True),
-    Function("INITCAP", "S", STRING, "initcap({0})", lambda s: " ".join(w[:1].upper() + w[1:].lower() for w in s.split(" "))),
+    Function("CONCAT", "SS+", STRING, lambda *a: f"concat_ws('', {', '.join(a)})",
+             lambda *a: "".join(_present(a)), takes_null=True),
+    Function("CONCAT_WS", "SS+", STRING, lambda *a: f"concat_ws({', '.join(a)})",
+             lambda s, *a: None if s is None else s.join(_present(a)), takes_null=True),
+    Function("INITCAP", "S", STRING, "initcap({0})",
+             lambda s: " ".join(w[:1].upper() + w[1:].lower() for w in s.split(" "))),
     Function("INSTR", "SS", INT, "instr({0}, {1})", lambda s, part: s.find(part) + 1),
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
     Function("LEN", "S", INT, "length({0})", len),
     Function("LPAD", "SIS", STRING, "lpad({0}, {1}, {2})", lambda s, n, p: _pad(s, n, p, left=True)),
     Function("RPAD", "SIS", STRING, "rpad({0}, {1}, {2})", lambda s, n, p: _pad(s, n, p, left=False)),
-    Function("REPLACE", "SSS", STRING, "replace({0}, {1}, {2})", lambda s, old, new: s.replace(old, new) if old else s),
-    Function("REGEXP_EXTRACT", "SSI?", STRING, lambda p, s, n="0": f"CASE WHEN {s} RLIKE {p} THEN regexp_extract({s}, {p}, {n}) END", lambda p, s, n=0: _extract(s, p, n)),
+    Function("REPLACE", "SSS", STRING, "replace({0}, {1}, {2})",
+             lambda s, old, new: s.replace(old, new) if old else s),
+    Function("REGEXP_EXTRACT", "SSI?", STRING,
+             lambda p, s, n="0": f"CASE WHEN {s} RLIKE {p} THEN regexp_extract({s}, {p}, {n}) END",
+             lambda p, s, n=0: _extract(s, p, n)),
     Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", lambda s, p, new: re2.sub(p, new, s)),
     Function("SPLIT", "SS", array_of(STRING), lambda s, d: f"split({s}, concat('\\\\Q', {d}, '\\\\E'), -1)", _split),
     Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
     Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
     Function("CHR", "I", STRING, "chr({0})", chr),
-    Function("COALESCE", "**+", _all, lambda *a: f"coalesce({', '.join(a)})", lambda *a: next(iter(_present(a)), None), takes_null=True),
+    Function("COALESCE", "**+", _all, lambda *a: f"coalesce({', '.join(a)})",
+             lambda *a: next(iter(_present(a)), None), takes_null=True),
     Function("NULLIF", "**", _first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
     Function("IFNULL", "**", _all, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
     Function("EXTRACTJSONFIELD", "SS", STRING, "get_json_object({0}, {1})", _json_at),
@@ -269,11 +283,14 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_CONTAINS", "A*", BOOLEAN, "array_contains({0}, {1})", lambda a, x: x in a),
     Function("ARRAY_LENGTH", "A", INT, "size({0})", len),
     Function("ARRAY_DISTINCT", "A", _first, "array_distinct({0})", _unique),
-    Function("ARRAY_EXCEPT", "AA", _first, "array_except({0}, {1})", lambda a, b: _unique([x for x in a if x not in b])),
-    Function("ARRAY_INTERSECT", "AA", _first, "array_intersect({0}, {1})", lambda a, b: _unique([x for x in a if x in b])),
+    Function("ARRAY_EXCEPT", "AA", _first, "array_except({0}, {1})",
+             lambda a, b: _unique([x for x in a if x not in b])),
+    Function("ARRAY_INTERSECT", "AA", _first, "array_intersect({0}, {1})",
+             lambda a, b: _unique([x for x in a if x in b])),
     Function("ARRAY_UNION", "AA", _first, "array_union({0}, {1})", lambda a, b: _unique([*a, *b])),
     Function("ARRAY_CONCAT", "AA", _first, "concat({0}, {1})", lambda a, b: [*a, *b]),
-    Function("ARRAY_JOIN", "AS?", STRING, lambda a, d="','": f"array_join({a}, {d})", lambda a, d=",": d.join(str(x) for x in _present(a))),
+    Function("ARRAY_JOIN", "AS?", STRING, lambda a, d="','": f"array_join({a}, {d})",
+             lambda a, d=",": d.join(str(x) for x in _present(a))),
     Function("ARRAY_MAX", "A", _element, "array_max({0})", lambda a: max(_present(a), default=None)),
     Function("ARRAY_MIN", "A", _element, "array_min({0})", lambda a: min(_present(a), default=None)),
     Function("ARRAY_REMOVE", "A*", _first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
@@ -290,21 +307,28 @@ _TABLE: tuple[Function, ...] = (
     Function("UNIX_TIMESTAMP", "T", BIGINT, "unix_millis({0})", _millis),
     Function("FORMAT_TIMESTAMP", "TS", STRING, "date_format({0}, {1})", java_times.write),
     Function("PARSE_TIMESTAMP", "SS", TIMESTAMP, "to_timestamp({0}, {1})", java_times.read),
-    Function("TIMESTAMPTOSTRING", "IS", STRING, "date_format(timestamp_millis({0}), {1})", lambda ms, f: java_times.write(_moment(ms), f)),
-    Function("STRINGTOTIMESTAMP", "SS", BIGINT, "unix_millis(to_timestamp({0}, {1}))", lambda s, f: _millis(java_times.read(s, f))),
+    Function("TIMESTAMPTOSTRING", "IS", STRING, "date_format(timestamp_millis({0}), {1})",
+             lambda ms, f: java_times.write(_moment(ms), f)),
+    Function("STRINGTOTIMESTAMP", "SS", BIGINT, "unix_millis(to_timestamp({0}, {1}))",
+             lambda s, f: _millis(java_times.read(s, f))),
     # Aggregates: `python` gets the list of a group's values, in the order of the rows.
     Function("COUNT", "*", BIGINT, "count({0})", lambda v: len(_present(v)), "aggregate"),
-    Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(_unique(_present(v))), "aggregate"),
+    Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(_unique(_present(v))),
+             "aggregate"),
     Function("SUM", "N", _sum_type, "sum({0})", _sum, "aggregate"),
-    Function("AVG", "N", DOUBLE, "avg(cast({0} AS DOUBLE))", lambda v: sum(map(float, _present(v))) / len(_present(v)) if _present(v) else None, "aggregate"),
+    Function("AVG", "N", DOUBLE, "avg(cast({0} AS DOUBLE))",
+             lambda v: sum(map(float, _present(v))) / len(_present(v)) if _present(v) else None, "aggregate"),
     Function("MIN", "*", _first, "min({0})", lambda v: min(_present(v), default=None), "aggregate"),
     Function("MAX", "*", _first, "max({0})", lambda v: max(_present(v), default=None), "aggregate"),
-    Function("LATEST_BY_OFFSET", "*", _first, "max_by({0}, _order) FILTER (WHERE {0} IS NOT NULL)", lambda v: next(iter(_present(v)[::-1]), None), "aggregate"),
-    Function("EARLIEST_BY_OFFSET", "*", _first, "min_by({0}, _order) FILTER (WHERE {0} IS NOT NULL)", lambda v: next(iter(_present(v)), None), "aggregate"),
+    Function("LATEST_BY_OFFSET", "*", _first, "max_by({0}, _order) FILTER (WHERE {0} IS NOT NULL)",
+             lambda v: next(iter(_present(v)[::-1]), None), "aggregate"),
+    Function("EARLIEST_BY_OFFSET", "*", _first, "min_by({0}, _order) FILTER (WHERE {0} IS NOT NULL)",
+             lambda v: next(iter(_present(v)), None), "aggregate"),
     Function("COLLECT_LIST", "*", _array_of_first, _IN_ORDER, list, "aggregate"),
     Function("COLLECT_SET", "*", _array_of_first, f"array_distinct({_IN_ORDER})", _unique, "aggregate"),
     Function("TOPK", "*I", _array_of_first, _TOP, lambda v, n: sorted(_present(v), reverse=True)[:n], "aggregate"),
-    Function("TOPKDISTINCT", "*I", _array_of_first, _TOP_DISTINCT, lambda v, n: sorted(_unique(_present(v)), reverse=True)[:n], "aggregate"),
+    Function("TOPKDISTINCT", "*I", _array_of_first, _TOP_DISTINCT,
+             lambda v, n: sorted(_unique(_present(v)), reverse=True)[:n], "aggregate"),
     Function("HISTOGRAM", "*", map_of(STRING, BIGINT), _HISTOGRAM, _histogram, "aggregate"),
     Function("STDDEV_SAMP", "N", DOUBLE, "stddev_samp({0})", lambda v: _root(_spread(v, 1)), "aggregate"),
     Function("STDDEV_POP", "N", DOUBLE, "stddev_pop({0})", lambda v: _root(_spread(v, 0)), "aggregate"),

@@ -51,7 +51,8 @@ def pieces(pattern: str) -> tuple[tuple[bool, str], ...]:
 
 @lru_cache(256)
 def _reader(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    parts, names = [], []
+    parts: list[str] = []
+    names: list[str] = []
     for is_letters, text in pieces(pattern):
         if is_letters:
             expression, name = _READERS[text]
@@ -68,7 +69,7 @@ def read(text: str, pattern: str) -> datetime:
     match = expression.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not like {pattern!r}")
-    parts = dict(zip(names, match.groups()))
+    parts = dict(zip(names, match.groups(), strict=False))
     zone = parts.pop("zone", "Z")
     micros = int(parts.pop("fraction", "0").ljust(9, "0")[:6])
     moment = {

@@ -1,5 +1,7 @@
-"""Turns what DescribeApplication gave for a Kinesis Analytics application into a text for `--dialect kinesis-analytics`."""
+"""Turns what DescribeApplication gave for an application into a text for `--dialect kinesis-analytics`."""
 
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# What JSON gives is of any type until it is looked at.
 from __future__ import annotations
 
 import re
@@ -96,7 +98,8 @@ def _bind(code: str, output: dict[str, Any]) -> str:
             f"{output.get('Name')}: a {kind} is not built: write to a stream, and deliver or process that",
             Place(),
         )
-    pattern = rf'CREATE\s+(?:OR\s+REPLACE\s+)?STREAM\s+(?:"{re.escape(output["Name"])}"|{re.escape(output["Name"])})\s*\('
+    name = re.escape(output["Name"])
+    pattern = rf'CREATE\s+(?:OR\s+REPLACE\s+)?STREAM\s+(?:"{name}"|{name})\s*\('
     match = re.search(pattern, code, re.IGNORECASE)
     if match is None:
         raise SqlError(f"the code creates no stream {output['Name']}, which is an output", Place())

@@ -1,4 +1,4 @@
-"""What a script's queries do, with every name and type known: pure values, which Spark's compiler and the runner read."""
+"""What a script's queries do, with every name and type known: values that the compiler and the runner read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from headrace.sql.expressions import Call, Expression
 from headrace.sql.types import SqlType
 
 KSQL, KINESIS_ANALYTICS = "ksql", "kinesis-analytics"
-DIALECTS = (KSQL, KINESIS_ANALYTICS)
 # Columns that every row has besides its own.
 ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
 
@@ -36,7 +35,6 @@ class Relation:
         delimiter: CSV's.
         timestamp: the column with the event's time; empty for the record's arrival.
         timestamp_format: a pattern, for a timestamp that is text.
-        is_windowed: whether WINDOWSTART and WINDOWEND belong to its key.
     """
 
     name: str
@@ -47,14 +45,13 @@ class Relation:
     delimiter: str = ","
     timestamp: str = ""
     timestamp_format: str = ""
-    is_windowed: bool = False
     place: Place = field(default=Place(), compare=False)
 
     def column(self, name: str) -> RelationColumn | None:
         """Return a column by its name, in any letter case."""
         return next((c for c in self.columns if c.name.lower() == name.lower()), None)
 
-    def keys(self) -> tuple[RelationColumn, ...]:
+    def key_columns(self) -> tuple[RelationColumn, ...]:
         """Return the key's columns."""
         return tuple(column for column in self.columns if column.is_key)
 

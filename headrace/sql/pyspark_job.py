@@ -17,7 +17,6 @@ from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPl
 from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, name, string
 
-_WIDTH = 100
 _TABLES_MARK = "# --- tables ---\n"
 
 
@@ -149,7 +148,7 @@ class _Compiler:
         return f", {_literal(relation.delimiter)}" if relation.format == "CSV" else ""
 
     def _keys(self, relation: Relation) -> dict[str, str]:
-        keys = relation.keys()
+        keys = relation.key_columns()
         return {keys[0].name: keys[0].type.spark()} if len(keys) == 1 else {}
 
     def _rowtime(self, relation: Relation) -> str:
@@ -350,6 +349,7 @@ class _Compiler:
     def _table_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         plain = SparkText(self._script.dialect, qualified=False)
         left_key, right_key = plain.write(join.left_key), plain.write(join.right_key)
+        left, right = _literal(query.source.alias), _literal(join.right.alias)
         return [
             "    union = beside(",
             f"        {self._read(query.source)}(spark, arguments), {_literal(left_key)},",
@@ -358,7 +358,7 @@ class _Compiler:
             "    )",
             "",
             "    def finish(rows):",
-            f'        rows = latest_rows(rows, {_literal(query.source.alias)}, {_literal(join.right.alias)}, "{join.kind}")',
+            f'        rows = latest_rows(rows, {left}, {right}, "{join.kind}")',
         ]
 
     def _start(self, query: QueryPlan) -> str:

@@ -68,7 +68,7 @@ class SparkText:
             return text[1:-1]
         return text
 
-    def _write(self, expression: Expression) -> str:
+    def _write(self, expression: Expression) -> str:  # noqa: C901 - one case for each kind of expression
         match expression:
             case Literal():
                 return _constant(expression)
@@ -93,14 +93,14 @@ class SparkText:
             case Case():
                 return self._case(expression)
             case Struct():
-                pairs = zip(expression.names, expression.values)
+                pairs = zip(expression.names, expression.values, strict=False)
                 return (
                     f"named_struct({', '.join(f'{string(n)}, {self._write(v)}' for n, v in pairs)})"
                 )
             case Array():
                 return f"array({', '.join(map(self._write, expression.values))})"
             case Map():
-                pairs = zip(expression.keys, expression.values)
+                pairs = zip(expression.keys, expression.values, strict=False)
                 return f"map({', '.join(f'{self._write(k)}, {self._write(v)}' for k, v in pairs)})"
             case Tick():
                 millis, size = f"unix_millis({self._write(expression.of)})", expression.duration_ms

@@ -37,7 +37,7 @@ class Window:
     advance_ms: int | None = None
     grace_ms: int | None = None
     retention_ms: int | None = None
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Join:
     before_ms: int | None = None
     after_ms: int | None = None
     grace_ms: int | None = None
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Select:
     emit: str = ""
     limit: int | None = None
     distinct: bool = False
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,6 @@ class Describe(Statement):
     """DESCRIBE name, or EXPLAIN name."""
 
     name: str
-    explains: bool = False
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,12 @@ class SqlType:
 
     @property
     def is_number(self) -> bool:
+        """Return whether it is a type of numbers."""
         return self.name in _WIDER
 
     @property
     def is_integer(self) -> bool:
+        """Return whether it is a type of whole numbers."""
         return self.name in ("INT", "BIGINT")
 
     def field(self, name: str) -> SqlType | None:
@@ -48,7 +50,9 @@ class SqlType:
     def __str__(self) -> str:
         """Return the type as SQL, such as ARRAY<STRING>."""
         if self.name == "STRUCT":
-            parts = ", ".join(f"{name} {type_}" for name, type_ in zip(self.fields, self.of))
+            parts = ", ".join(
+                f"{name} {type_}" for name, type_ in zip(self.fields, self.of, strict=False)
+            )
             return f"STRUCT<{parts}>"
         if self.of:
             return f"{self.name}<{', '.join(map(str, self.of))}>"
@@ -59,7 +63,9 @@ class SqlType:
     def spark(self) -> str:
         """Return the type as Spark's DDL writes it."""
         if self.name == "STRUCT":
-            parts = ", ".join(f"`{n}`: {t.spark()}" for n, t in zip(self.fields, self.of))
+            parts = ", ".join(
+                f"`{n}`: {t.spark()}" for n, t in zip(self.fields, self.of, strict=False)
+            )
             return f"STRUCT<{parts}>"
         if self.of:
             return f"{self.name}<{', '.join(part.spark() for part in self.of)}>"

@@ -66,11 +66,13 @@ class Scope:
 
     inputs: tuple[Input, ...]
     times: SqlType = BIGINT
-    extras: Mapping[str, SqlType] = field(default_factory=dict)
-    parameters: Mapping[str, SqlType] = field(default_factory=dict)
+    extras: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
+    parameters: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
 
 
-def resolve(expression: Expression, scope: Scope) -> tuple[Expression, SqlType]:
+def resolve(  # noqa: C901 - one case for each kind of expression
+    expression: Expression, scope: Scope
+) -> tuple[Expression, SqlType]:
     """Return the expression with every column's relation and spelling, and its type; raises SqlError."""
     match expression:
         case Literal():
@@ -139,7 +141,7 @@ def _all(
 def _one_type(values: tuple[Expression, ...], types: tuple[SqlType, ...]) -> SqlType:
     """Return the type that all values have in common."""
     result = NULL
-    for value, type_ in zip(values, types):
+    for value, type_ in zip(values, types, strict=False):
         wider = common(result, type_)
         if wider is None:
             raise SqlError(f"{type_} does not go with {result}", value.place)
@@ -199,14 +201,14 @@ def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
     of, type_ = resolve(expression.of, scope)
     if type_.name != "STRUCT":
         raise SqlError(f"-> reads a STRUCT's field, and this is {type_}", expression.of.place)
-    found = type_.field(expression.name)
-    if found is None:
+    field_type = type_.field(expression.name)
+    if field_type is None:
         raise SqlError(
             f"no field {expression.name!r} in {type_}{near(expression.name, list(type_.fields))}",
             expression.place,
         )
     names = {name.lower(): name for name in type_.fields}
-    return replace(expression, of=of, name=names[expression.name.lower()]), found
+    return replace(expression, of=of, name=names[expression.name.lower()]), field_type
 
 
 def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
@@ -226,19 +228,19 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
     resolved = replace(expression, operands=operands)
     operator = expression.operator
     if operator in ("AND", "OR", "NOT"):
-        for operand, type_ in zip(operands, types):
+        for operand, type_ in zip(operands, types, strict=False):
             if type_ not in (BOOLEAN, NULL):
                 raise SqlError(f"{operator} needs conditions, not {type_}", operand.place)
         return resolved, BOOLEAN
     if operator == "IS NULL":
         return resolved, BOOLEAN
     if operator in _COMPARISONS or operator in ("BETWEEN", "IN"):
-        for operand, type_ in zip(operands[1:], types[1:]):
+        for operand, type_ in zip(operands[1:], types[1:], strict=False):
             if common(types[0], type_) is None:
                 raise SqlError(f"{types[0]} is not compared with {type_}", operand.place)
         return resolved, BOOLEAN
     if operator == "LIKE":
-        for operand, type_ in zip(operands, types):
+        for operand, type_ in zip(operands, types, strict=False):
             if type_ not in (STRING, NULL):
                 raise SqlError(f"LIKE needs text, not {type_}", operand.place)
         return resolved, BOOLEAN
@@ -258,7 +260,7 @@ def _arithmetic(expression: Operation, types: tuple[SqlType, ...]) -> tuple[Expr
         and len(types) == 2
     ):
         return expression, TIMESTAMP
-    for operand, type_ in zip(expression.operands, types):
+    for operand, type_ in zip(expression.operands, types, strict=False):
         if not type_.is_number and type_ != NULL:
             raise SqlError(f"{operator} needs numbers, not {type_}", operand.place)
     result = types[0]
@@ -291,7 +293,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
     least, most = function.bounds()
     count = 1 if call.star else len(call.arguments)
     if not least <= count <= most:
-        wanted = (
+        range_ = (
             f"{least}"
             if least == most
             else f"{least} or more"
@@ -299,7 +301,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
             else f"{least} to {most:.0f}"
         )
         raise SqlError(
-            f"{call.name} takes {wanted} argument{'s' * (wanted != '1')}, not {count}", call.place
+            f"{call.name} takes {range_} argument{'s' * (range_ != '1')}, not {count}", call.place
         )
     if call.star:
         if function.name != "COUNT":
@@ -371,7 +373,7 @@ def _lambda(
     types = (before[1], element) if function.name == "REDUCE" else (element,)
     if len(types) != len(argument.parameters):
         raise SqlError(f"{function.name}'s function has {len(types)} parameters", argument.place)
-    names = {name.lower(): type_ for name, type_ in zip(argument.parameters, types)}
+    names = {name.lower(): type_ for name, type_ in zip(argument.parameters, types, strict=False)}
     body, type_ = resolve(argument.body, replace(scope, parameters={**scope.parameters, **names}))
     if function.name == "FILTER" and type_ != BOOLEAN:
         raise SqlError(f"FILTER's function is a condition, not {type_}", argument.body.place)

@@ -1,16 +1,19 @@
 """Computes expressions without Spark, with the results that Spark has: NULL for what cannot be computed."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
+# A value of SQL is of any type until it is computed; re2 has no types.
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import re2
 
+from headrace.sql.conversions import cast, millis, moment, text
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -29,28 +32,15 @@ from headrace.sql.expressions import (
     Tick,
 )
 from headrace.sql.functions import FUNCTIONS, MOST_CHARACTERS, MOST_ITEMS
-from headrace.sql.types import SqlType
+from headrace.sql.types import NULL
 
 # A row: its values by relation ('' for a group's keys and aggregates, and for a lambda's parameters) and name.
 Row = Mapping[tuple[str, str], Any]
 Evaluator = Callable[[Row], Any]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
-_BOUNDS = {"INT": 2**31, "BIGINT": 2**63}
 
 
 class TooLarge(Exception):
     """A value that is larger than a record can be."""
-
-
-def millis(moment: datetime) -> int:
-    """Return a time as milliseconds since 1970."""
-    return (moment - EPOCH) // timedelta(milliseconds=1)
-
-
-def moment(since_1970_ms: int) -> datetime:
-    """Return the time of some milliseconds since 1970."""
-    return EPOCH + timedelta(milliseconds=since_1970_ms)
 
 
 def evaluator(expression: Expression) -> Evaluator:
@@ -73,10 +63,10 @@ def _evaluator(expression: Expression) -> Evaluator:
     match expression:
         case Literal(value=value, type=type_):
             constant = Decimal(value) if type_.name == "DECIMAL" else value
-            return lambda row: constant
+            return lambda _: constant
         case Interval(duration_ms=duration_ms):
             interval = timedelta(milliseconds=duration_ms)
-            return lambda row: interval
+            return lambda _: interval
         case Column(name=name, relation=relation):
             key = (relation or "", name)
             return lambda row: row[key]
@@ -94,12 +84,14 @@ def _evaluator(expression: Expression) -> Evaluator:
             return _case(expression)
         case Struct(names=names, values=values):
             parts = [evaluator(value) for value in values]
-            return lambda row: {name: part(row) for name, part in zip(names, parts)}
+            return lambda row: {name: part(row) for name, part in zip(names, parts, strict=False)}
         case Array(values=values):
             parts = [evaluator(value) for value in values]
             return lambda row: [part(row) for part in parts]
         case Map(keys=keys, values=values):
-            pairs = [(evaluator(key), evaluator(value)) for key, value in zip(keys, values)]
+            pairs = [
+                (evaluator(key), evaluator(value)) for key, value in zip(keys, values, strict=False)
+            ]
             return lambda row: {key(row): value(row) for key, value in pairs}
         case Tick(of=of, duration_ms=size):
             return _when_there(lambda value: moment(millis(value) // size * size), evaluator(of))
@@ -131,11 +123,12 @@ def _item(value: Any, index: Any) -> Any:
 
 def _call(call: Call) -> Evaluator:
     if call.star:
-        return lambda row: 1
+        return lambda _: 1
     function = FUNCTIONS[call.name]
-    parts: list[Evaluator] = []
-    for argument in call.arguments:
-        parts.append(_lambda(argument) if isinstance(argument, Lambda) else evaluator(argument))
+    parts = [
+        _lambda(argument) if isinstance(argument, Lambda) else evaluator(argument)
+        for argument in call.arguments
+    ]
 
     def evaluate(row: Row) -> Any:
         values = [part(row) for part in parts]
@@ -158,12 +151,12 @@ def _lambda(function: Lambda) -> Evaluator:
     """Return what makes a row's function of a lambda."""
     body = evaluator(function.body)
     keys = [("", name) for name in function.parameters]
-    return lambda row: lambda *values: body({**row, **dict(zip(keys, values))})
+    return lambda row: lambda *values: body({**row, **dict(zip(keys, values, strict=False))})
 
 
 def _case(case: Case) -> Evaluator:
     branches = [(evaluator(test), evaluator(value)) for test, value in case.branches]
-    otherwise = (lambda row: None) if case.otherwise is None else evaluator(case.otherwise)
+    otherwise = evaluator(case.otherwise or Literal(None, NULL))
 
     def evaluate(row: Row) -> Any:
         for test, value in branches:
@@ -316,127 +309,3 @@ def _like(value: str, pattern: str, escape: str = "\\") -> bool:
         else:
             parts.append({"%": "(?s:.*)", "_": "(?s:.)"}.get(character) or re2.escape(character))
     return re2.fullmatch("".join(parts), value) is not None
-
-
-def text(value: Any) -> str:
-    """Return a value as text, as Spark's cast writes it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return _double_text(value)
-    if isinstance(value, datetime):
-        written = value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        return written + (f".{value.microsecond:06}".rstrip("0") if value.microsecond else "")
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return str(value)
-
-
-def _double_text(value: float) -> str:
-    """Return a DOUBLE as Java writes it: 1.0E10, not 1e+10."""
-    if math.isnan(value) or math.isinf(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return format(Decimal(repr(value)), "f") if "e" in repr(value) else repr(value)
-    mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
-
-
-def cast(value: Any, type_: SqlType) -> Any:
-    """Return a value as another type; None if it is none of that type's. Raises ValueError for some of them."""
-    match type_.name:
-        case "STRING":
-            return text(value)
-        case "BOOLEAN":
-            return _boolean(value)
-        case "INT" | "BIGINT":
-            return _whole(value, _BOUNDS[type_.name])
-        case "DOUBLE":
-            return float(value.strip()) if isinstance(value, str) else float(value)
-        case "DECIMAL":
-            return decimal(value, type_)
-        case "TIMESTAMP":
-            return value if isinstance(value, datetime) else _read_time(value)
-        case "DATE":
-            return (
-                value.date()
-                if isinstance(value, datetime)
-                else date.fromisoformat(value.strip()[:10])
-            )
-        case "BYTES":
-            return value if isinstance(value, bytes) else value.encode()
-        case "ARRAY":
-            return [None if item is None else cast(item, type_.of[0]) for item in value]
-        case "MAP":
-            return {
-                cast(k, type_.of[0]): None if v is None else cast(v, type_.of[1])
-                for k, v in value.items()
-            }
-        case "STRUCT":
-            parts = zip(type_.fields, type_.of)
-            return {
-                name: None if value.get(name) is None else cast(value[name], of)
-                for name, of in parts
-            }
-        case _:
-            return value
-
-
-def _boolean(value: Any) -> bool | None:
-    if isinstance(value, str):
-        word = value.strip().lower()
-        return True if word in _TRUE else False if word in _FALSE else None
-    return bool(value)
-
-
-def _whole(value: Any, bound: int) -> int | None:
-    if isinstance(value, str):
-        number: Any = Decimal(value.strip())
-    elif isinstance(value, datetime):
-        number = millis(value) // 1000
-    else:
-        number = value
-    whole = int(number)
-    return whole if -bound <= whole < bound else None
-
-
-def decimal(value: Any, type_: SqlType) -> Decimal | None:
-    """Return a number as a DECIMAL of that many digits; None if it has more."""
-    precision, scale = type_.digits
-    try:
-        number = Decimal(str(value).strip()).quantize(
-            Decimal(1).scaleb(-scale), rounding="ROUND_HALF_UP"
-        )
-    except InvalidOperation:
-        return None
-    return number if len(number.as_tuple().digits) <= precision else None
-
-
-def _read_time(value: Any) -> datetime:
-    if isinstance(value, (int, float)):
-        return EPOCH + timedelta(seconds=value)
-    parsed = datetime.fromisoformat(value.strip())
-    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
-
-
-def shown(value: Any) -> Any:
-    """Return a value as JSON has it."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return (
-            int(value)
-            if value == value.to_integral_value() and value.as_tuple().exponent == 0
-            else float(value)
-        )
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float) and not math.isfinite(value):
-        return _double_text(value)
-    if isinstance(value, list):
-        return [shown(item) for item in value]
-    if isinstance(value, dict):
-        return {text(key): shown(item) for key, item in value.items()}
-    return value
