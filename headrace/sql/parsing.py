@@ -18,7 +18,7 @@ from headrace.sql.statements import (
     Statement,
 )
 
-MOST_BYTES = 1_000_000
+MOST_BYTES = 250_000
 _WORDS = {
     "NAME": "a name",
     "QUOTED": "a quoted name",

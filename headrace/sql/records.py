@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -57,7 +58,7 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
         fields = _as(dict, json.loads(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
-        parts = str(data).split(relation.delimiter)
+        parts = _delimited(str(data), relation.delimiter)
         if len(parts) != len(relation.columns):
             raise ValueError(data)
         return {
@@ -109,6 +110,13 @@ def _as(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise ValueError(value)  # noqa: TRY004 - the record is bad, not the code
     return value
+
+
+def _delimited(text: str, delimiter: str) -> list[str]:
+    """Return a record's parts; one in quotes may have the delimiter in it."""
+    if '"' not in text or len(delimiter) > 1:
+        return text.split(delimiter)
+    return next(csv.reader([text], delimiter=delimiter, escapechar="\\"))
 
 
 def _csv_value(text: str, type_: Any) -> Any:
