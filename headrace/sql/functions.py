@@ -235,8 +235,11 @@ _HISTOGRAM = (
 _TABLE: tuple[Function, ...] = (
     # Numbers.
     Function("ABS", "N", _first, "abs({0})", abs),
-    Function("CEIL", "N", lambda t: BIGINT if t[0].is_integer else t[0], "ceil({0})", math.ceil),
-    Function("FLOOR", "N", lambda t: BIGINT if t[0].is_integer else t[0], "floor({0})", math.floor),
+    # Of a DOUBLE it is a DOUBLE, of which Spark would make a BIGINT.
+    Function("CEIL", "N", lambda t: BIGINT if t[0].is_integer else t[0],
+             "({0} - {0} + ceil({0}))", lambda x: float(math.ceil(x)) if isinstance(x, float) else math.ceil(x)),
+    Function("FLOOR", "N", lambda t: BIGINT if t[0].is_integer else t[0],
+             "({0} - {0} + floor({0}))", lambda x: float(math.floor(x)) if isinstance(x, float) else math.floor(x)),
     Function("ROUND", "NI?", _round_type,
              lambda x, n=None: f"round({x}, {n})" if n else f"cast(round({x}) AS BIGINT)",
              lambda x, n=None: _rounded_whole(x) if n is None else _round(x, n)),
@@ -281,7 +284,7 @@ _TABLE: tuple[Function, ...] = (
     Function("EXTRACTJSONFIELD", "SS", STRING, "get_json_object({0}, {1})", _json_at),
     # Collections.
     Function("ARRAY_CONTAINS", "A*", BOOLEAN, "array_contains({0}, {1})", lambda a, x: x in a),
-    Function("ARRAY_LENGTH", "A", INT, "size({0})", len),
+    Function("ARRAY_LENGTH", "A", INT, "array_size({0})", len),
     Function("ARRAY_DISTINCT", "A", _first, "array_distinct({0})", _unique),
     Function("ARRAY_EXCEPT", "AA", _first, "array_except({0}, {1})",
              lambda a, b: _unique([x for x in a if x not in b])),

@@ -54,8 +54,7 @@ def test_a_query_is_refused_with_a_sentence(query: str, message: str) -> None:
 
 def test_state_without_bound_is_a_warning() -> None:
     script = read_script(
-        RELATIONS
-        + "CREATE TABLE a AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;"
+        RELATIONS + "CREATE TABLE a AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;"
     )
     assert any("for ever: a WINDOW bounds it" in text for _, text in script.warnings())
 

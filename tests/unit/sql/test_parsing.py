@@ -37,7 +37,7 @@ def test_variables_are_text_and_keep_places() -> None:
 
 
 def test_quoted_names_keep_their_case_and_quotes() -> None:
-    (statement,) = parse('CREATE STREAM `a``b` ("c d" INT) WITH (stream = \'x\');')
+    (statement,) = parse("CREATE STREAM `a``b` (\"c d\" INT) WITH (stream = 'x');")
     assert isinstance(statement, CreateSource)
     assert (statement.name, statement.columns[0].name) == ("a`b", "c d")
 
