@@ -4,6 +4,7 @@ Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synt
 
 Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
 `emr_release`, such as `emr-7.13.0`, instead of the newest release with Spark 4.0;
+`elastic=true`, shards of `flights` that follow its load, or `elastic=5` to look every five seconds instead of minutely;
 `aggregate=true` and `redrive=true`, the processing stack's options; `delivery`, where enriched flights go: `parquet`,
 `iceberg`, `opensearch` (a domain of the stack), `redshift` (a cluster of the stack), or `http` with `delivery_url`;
 `spark_steps`, jobs of `spark_jobs/` that run as steps on deployment, in this order, each with its options, such as
@@ -53,7 +54,7 @@ def build(app: cdk.App) -> list[cdk.Stack]:
     from cdk.stacks.processing import ProcessingStack
 
     left_out = _left_out(app)
-    ingest = IngestStack(app, "headrace-ingest")
+    ingest = IngestStack(app, "headrace-ingest", elastic_period_s=_elastic_period_s(app))
     stacks: list[cdk.Stack] = [ingest]
     if "processing" not in left_out:
         stacks.append(
@@ -101,6 +102,16 @@ def _left_out(app: cdk.App) -> set[str]:
             f"leave_out names {', '.join(unknown)}: the stages are {', '.join(STAGES)}."
         )
     return found
+
+
+def _elastic_period_s(app: cdk.App) -> int | None:
+    """Return how often the load of `flights` is looked at; None: never. Raises ValueError for another word."""
+    word = str(app.node.try_get_context("elastic") or "false").lower()
+    if word in ("true", "false"):
+        return 60 if word == "true" else None
+    if not word.isdecimal():
+        raise ValueError(f"elastic is true, false, or a period in seconds, not {word!r}.")
+    return int(word)
 
 
 def _is_on(app: cdk.App, name: str) -> bool:

@@ -15,6 +15,7 @@ _MADE_AGAIN = (
 _RUNTIME = (
     "Python 3.13 is the newest one on headrace's own test machines; Lambda supports it until 2029."
 )
+_NO_RESOURCES = "Metrics are no resources in IAM: the two actions take no other; writing is held to one namespace."
 _IS_A_DLQ = "The queue is itself a destination on failure for failed batches, which the rule does not recognise."
 _NO_LOGIN = (
     "Nobody logs in to the cluster: no port is open, jobs come as steps, logs go to the bucket."
@@ -33,6 +34,9 @@ _AUDIT = "Two users load and read one table of an example; audit logs need a buc
 
 # By a construct's path: the id of cdk-nag's finding, and the reason to accept it.
 NAG: dict[str, dict[str, str]] = {
+    # With `-c elastic=true`.
+    "headrace-ingest/Flights/Function": {"AwsSolutions-L1": _RUNTIME},
+    "headrace-ingest/Flights/Role/DefaultPolicy": {"AwsSolutions-IAM5[Resource::*]": _NO_RESOURCES},
     "headrace-processing/Enrich/Failures": {"AwsSolutions-SQS3": _IS_A_DLQ},
     "headrace-processing/Enrich/Function": {"AwsSolutions-L1": _RUNTIME},
     "headrace-processing/Aggregate/Failures": {"AwsSolutions-SQS3": _IS_A_DLQ},

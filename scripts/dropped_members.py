@@ -1,8 +1,9 @@
-"""Writes dropped_members.json: the input members of the calls of declared resource types that moto certainly drops.
+"""Writes headrace/moto/dropped_members.json: the input members that moto certainly drops, of services that stacks use.
 
 A member is dropped when no source of the service has its name, in moto or in headrace's patches, and the function that
-answers the call reads members by their names, instead of storing the whole request. Properties that go only to dropped
-members are *ignored*: the fidelity report, `--strict` and docs/conformance/resource-types.md say so.
+answers the call reads members by their names, instead of storing the whole request. They are *ignored*, and so are
+properties of resource types that go only to them: the fidelity report, `--strict` and
+docs/conformance/resource-types.md say so.
 
 `python -m scripts.dropped_members` writes the file, after an upgrade of moto or botocore too. With --check it writes
 nothing, prints what is new, and exits 1 when the file is stale.
@@ -21,7 +22,9 @@ from pathlib import Path
 import moto
 from botocore import xform_name
 
-from headrace.services.cloudformation.resources.declared_calls import DROPPED_FILE, input_of
+from headrace.aws.calls.model import service_model
+from headrace.moto.dropped_members import FILE
+from headrace.services.cloudformation.resources.declared_calls import input_of
 from headrace.services.cloudformation.resources.types import DECLARED
 
 _MOTO = Path(moto.__file__).parent
@@ -36,6 +39,12 @@ _MODULES = {
 }
 # Services that headrace answers itself, or whose module hands requests on to another one.
 _LEFT_OUT = frozenset({"es", "redshift-serverless"})
+# Services of resource types that are code.
+_CODED = frozenset(
+    {"cloudwatch", "dynamodb", "ecr", "events", "glue", "iam", "kms", "logs", "sns", "sqs", "ssm"}
+)
+# What operations that keep something begin with.
+_KEEPS = ("Create", "Put", "Update", "Modify", "Set", "Register", "Request", "Run", "Start")
 _WHOLE = re.compile(
     r"json\.loads\(self\.body\)|self\._get_params\(\)|self\.params\b|self\.parameters\b|xmltodict"
 )
@@ -52,12 +61,19 @@ def text() -> str:
 
 
 def _calls() -> set[tuple[str, str]]:
-    return {
+    called = {
         (declared.service, call.operation)
         for declared in DECLARED
-        if declared.service not in _LEFT_OUT
         for call in (*declared.create, *declared.update)
     }
+    services = {service for service, _ in called} | _CODED
+    kept = {
+        (service, operation)
+        for service in services
+        for operation in service_model(service).operation_names
+        if operation.startswith(_KEEPS)
+    }
+    return {call for call in called | kept if call[0] not in _LEFT_OUT}
 
 
 def _dropped(service: str, operation: str) -> list[str]:
@@ -128,8 +144,8 @@ def main(arguments: Sequence[str]) -> int:
     """Write the file, or with --check compare it."""
     written = text()
     if "--check" in arguments:
-        return 0 if DROPPED_FILE.read_text() == written else 1
-    DROPPED_FILE.write_text(written)
+        return 0 if FILE.read_text() == written else 1
+    FILE.write_text(written)
     return 0
 
 

@@ -52,6 +52,7 @@ LOOKED_UP = {
     "_load_file": "botocore",
     "get_remaining_time_in_millis": "functions",
     "handler": "Lambda",
+    "try_bundle": "jsii",
     "main": "python -c, and the console scripts of pyproject.toml",
     "collect_ignore": "pytest",
     "pytestmark": "pytest",

@@ -144,7 +144,14 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
     )
 
 
-JOB = Job(RESULTS.job, "Late departures in a row.", transform, results=RESULTS, settings=ROCKSDB)
+JOB = Job(
+    RESULTS.job,
+    "Late departures in a row.",
+    transform,
+    results=RESULTS,
+    settings=ROCKSDB,
+    waits=True,
+)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ nulls when the watermark has passed it, since then no report can come. The water
 
 A report is `{"event_id", "event_time", "origin", "temp", "wind_speed", "precip", "visib"}`, in the stream
 `--weather-stream`: hourly, with the time at which its hour begins; a missing measurement is null. Records that are not
-flights are quarantined in `flights/`, records that are not reports in `weather/`.
+flights are quarantined in `flights/`, records that are not reports in `weather/`. A run ends with the number of rows in
+the state: the ids that repeats are told by, and the flights and reports that the watermark has not passed.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ JOB = Job(
     results=RESULTS,
     options={"--weather-stream": {"required": True}},
     sources=(Source(part="flights"), REPORTS),
+    waits=True,
 )
 
 

@@ -19,6 +19,7 @@ from headrace.cli.put import put
 from headrace.cli.redrive import redrive
 from headrace.cli.replay import replay
 from headrace.cli.run import up
+from headrace.cli.shards import shards
 from headrace.cli.spark import spark
 from headrace.cli.sql import sql
 from headrace.cli.submit import submit
@@ -93,6 +94,7 @@ for command in (
     history,
     spark,
     sql,
+    shards,
     lint,
 ):
     headrace.add_command(command)

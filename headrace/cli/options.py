@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from headrace.cli.running_cloud import find_endpoint_url
 from headrace.client.http import is_here
 from headrace.client.signing import Keys, find_keys
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
@@ -37,8 +38,8 @@ def endpoint_url_option(function: _F) -> _F:
     return click.option(
         "--endpoint-url",
         envvar="AWS_ENDPOINT_URL",
-        default=f"http://127.0.0.1:{DEFAULT_PORT}",
-        show_default=True,
+        default=find_endpoint_url,
+        show_default=f"of the cloud in .headrace, else port {DEFAULT_PORT}",
         callback=_endpoint_url,
         help="The URL of the cloud.",
     )(function)

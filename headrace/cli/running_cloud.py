@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.client.http import ask
-from headrace.core.config import Config
+from headrace.core.config import DEFAULT_PORT, Config
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
@@ -45,6 +45,15 @@ def _run_record(data_dir: Path) -> dict[str, Any] | None:
         return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def find_endpoint_url() -> str:
+    """Return the URL of the cloud of this folder: of HEADRACE_DATA_DIR or `.headrace`; else the default URL.
+
+    Its run file may be of a cloud that was killed; whoever connects finds out.
+    """
+    record = _run_record(Path(os.environ.get("HEADRACE_DATA_DIR") or ".headrace"))
+    return f"http://127.0.0.1:{DEFAULT_PORT}" if record is None else record["endpoint_url"]
 
 
 def health(data_dir: Path) -> dict[str, Any] | None:

@@ -38,6 +38,24 @@ def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) ->
     return given
 
 
+def _existing(
+    _: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    items = tuple(item for value in given for item in value.split(",") if item)
+    for item in items:
+        if not Path(item.partition("#")[0]).is_file():
+            raise click.BadParameter(f"{item.partition('#')[0]!r} is not a file")
+    return items
+
+
+def _files_option(name: str, about: str) -> Callable[[Any], Any]:
+    """Return an option that names local files."""
+    return click.option(
+        name, multiple=True, metavar="FILE", callback=_existing,
+        help=f"{about}; repeatable, or several with commas.",
+    )  # fmt: skip
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -59,13 +77,17 @@ def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) ->
     callback=_conf,
     help="A Spark property; repeatable.",
 )
+@_files_option("--py-files", "A .py, .zip or .egg that the job imports")
+@_files_option("--jars", "A .jar for the job's class path")
+@_files_option("--files", "A file, or FILE#NAME, for the job's working directory")
+@_files_option("--archives", "An archive, or FILE#NAME, to unpack in the job's working directory")
 @click.option(
-    "--py-files",
+    "--packages",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A .py, .zip or .egg that the job imports; repeatable.",
+    metavar="GROUP:NAME:VERSION",
+    help="Maven coordinates of jars; repeatable.",
 )
-@click.option("--bucket", help="The bucket for the job and its --py-files; AWS's must be yours.")
+@click.option("--bucket", help="The bucket for the job and its files; AWS's must be yours.")
 @click.option("--role", "role", help="With --serverless --aws: the ARN of the job's role.")
 @click.option("--dry-run", is_flag=True, help="Only print the commands for AWS.")
 @endpoint_option
@@ -75,7 +97,11 @@ def submit(
     cluster_id: str | None,
     application_id: str | None,
     conf: tuple[str, ...],
-    py_files: tuple[Path, ...],
+    py_files: tuple[str, ...],
+    jars: tuple[str, ...],
+    files: tuple[str, ...],
+    archives: tuple[str, ...],
+    packages: tuple[str, ...],
     bucket: str | None,
     role: str | None,
     *,
@@ -99,7 +125,10 @@ def submit(
     if aws and not dry_run:
         _check_aws(cluster_id, application_id, bucket, role, serverless=serverless)
     named = bucket or ("BUCKET" if dry_run else _bucket(region))
-    plan = make_plan(job, arguments, conf=conf, py_files=py_files, bucket=named, region=region)
+    brought = {"--py-files": py_files, "--jars": jars, "--files": files, "--archives": archives}
+    plan = make_plan(
+        job, arguments, conf=conf, packages=packages, files=brought, bucket=named, region=region
+    )
     if dry_run:
         role = role or submit_serverless.role_arn("ACCOUNT")
         last = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ class Plan:
     """The uploads and the job, the same on headrace and on AWS.
 
     Attributes:
-        uris: the job and its --py-files, each with its S3 URI.
+        uris: the job and the files of its options, each with its S3 URI.
         args: the arguments of the step's `command-runner.jar`.
         driver: the job run's jobDriver.
     """
@@ -56,33 +56,42 @@ def make_plan(
     arguments: Sequence[str],
     *,
     conf: Sequence[str],
-    py_files: Sequence[Path],
+    packages: Sequence[str],
+    files: Mapping[str, Sequence[str]],
     bucket: str,
     region: str,
 ) -> Plan:
-    """Return the plan for a job. Reads its files."""
-    uris = {path: _uri(bucket, path) for path in (job, *py_files)}
-    beside = [uris[path] for path in py_files]
+    """Return the plan for a job. Reads its files.
+
+    Args:
+        job: the job's program.
+        arguments: its arguments.
+        conf: Spark properties, each `NAME=VALUE`.
+        packages: the coordinates of `--packages`.
+        files: local files by the option of spark-submit that brings them, each `PATH` or `PATH#NAME`.
+        bucket: the bucket of all files.
+        region: the bucket's region.
+    """
+    uris = {job: _uri(bucket, job)}
+    options = [word for setting in conf for word in ("--conf", setting)]
+    if packages:
+        options += ["--packages", ",".join(packages)]
+    for option, items in files.items():
+        names: list[str] = []
+        for item in items:
+            path, mark, name = item.partition("#")
+            uri = uris.setdefault(Path(path), _uri(bucket, Path(path)))
+            names.append(f"{uri}{mark}{name}")
+        if names:
+            options += [option, ",".join(names)]
     return Plan(
         job.name,
         uris,
-        step_arguments(uris[job], arguments, conf=conf, py_files=beside),
-        submit_serverless.job_driver(uris[job], arguments, conf=conf, py_files=beside),
+        ["spark-submit", "--deploy-mode", "cluster", *options, uris[job], *arguments],
+        submit_serverless.job_driver(uris[job], arguments, options),
         bucket,
         region,
     )
-
-
-def step_arguments(
-    job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
-) -> list[str]:
-    """Return the arguments of `command-runner.jar`, the same on headrace and on AWS."""
-    options = ["--deploy-mode", "cluster"]
-    for setting in conf:
-        options += ["--conf", setting]
-    if py_files:
-        options += ["--py-files", ",".join(py_files)]
-    return ["spark-submit", *options, job_uri, *arguments]
 
 
 def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) -> str:

@@ -22,15 +22,8 @@ ROLE_NAME = "headrace-submit"
 _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 
 
-def job_driver(
-    job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
-) -> dict[str, Any]:
-    """Return StartJobRun's jobDriver, the same on headrace and on AWS."""
-    options: list[str] = []
-    for setting in conf:
-        options += ["--conf", setting]
-    if py_files:
-        options += ["--py-files", ",".join(py_files)]
+def job_driver(job_uri: str, arguments: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
+    """Return StartJobRun's jobDriver, with options of spark-submit; the same on headrace and on AWS."""
     driver: dict[str, Any] = {"entryPoint": job_uri}
     if arguments:
         driver["entryPointArguments"] = list(arguments)

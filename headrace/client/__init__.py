@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from headrace.client.processing import run as run
     from headrace.client.producer import Producer as Producer
     from headrace.client.producer_metrics import PutsFailed as PutsFailed
+    from headrace.client.queue_consumer import QueueConsumer as QueueConsumer
     from headrace.client.receipts import BufferFull as BufferFull
     from headrace.client.receipts import PutError as PutError
     from headrace.client.receipts import Receipt as Receipt
     from headrace.client.records import Record as Record
+    from headrace.client.salting import Salt as Salt
 
 _HOME = {
     "AsyncProducer": "async_producer",
@@ -41,8 +43,10 @@ _HOME = {
     "Producer": "producer",
     "PutError": "receipts",
     "PutsFailed": "producer_metrics",
+    "QueueConsumer": "queue_consumer",
     "Receipt": "receipts",
     "Record": "records",
+    "Salt": "salting",
     "run": "processing",
 }
 

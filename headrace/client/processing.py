@@ -12,14 +12,30 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.group import ConsumerGroup, GroupError
+from headrace.client.group import GroupError
 from headrace.client.records import Record
 
 _LOG = logging.getLogger("headrace.client")
+
+
+class Source(Protocol):
+    """Where batches come from: a `ConsumerGroup` or a `QueueConsumer`."""
+
+    def next_batch(self, timeout_s: float | None = None) -> Batch | None:
+        """Return the next batch, or None when it is closed. Raises GroupError."""
+        ...
+
+    def finish(self, batch: Batch, *, is_processed: bool = True) -> None:
+        """Take a batch back."""
+        ...
+
+    def close(self) -> None:
+        """End."""
+        ...
 
 
 class Processor:
@@ -49,7 +65,7 @@ class Poison:
 
 
 def run(
-    group: ConsumerGroup,
+    group: Source,
     processor: Processor,
     *,
     threads: int = 1,
@@ -80,9 +96,7 @@ def run(
 class _Runner:
     """The threads of one `run`."""
 
-    def __init__(
-        self, group: ConsumerGroup, processor: Processor, poison: Poison, clock: Clock
-    ) -> None:
+    def __init__(self, group: Source, processor: Processor, poison: Poison, clock: Clock) -> None:
         self._group, self._processor, self._poison, self._clock = group, processor, poison, clock
         self._pause = threading.Condition()
         self.error: GroupError | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.client import cbor
 from headrace.client.aggregation import aggregate
+from headrace.client.answers import results_of
 from headrace.client.hash_keys import hash_key_of
 from headrace.client.lanes import NO_KEY, Lane
 from headrace.client.receipts import Answer, Chunk
@@ -120,11 +121,8 @@ def _aggregate_of(chunk: Chunk) -> bytes:
 def outcome_of(body: bytes, count: int, *, with_shards: bool) -> Outcome:
     """Return what an answer says of `count` entries; `with_shards` when their shards are needed now."""
     if not with_shards and _NONE_FAILED in body and body.count(_SHARD_ID) == count:
-        return Outcome(answer=Answer(body))
+        return Outcome(answer=Answer(body, count))
     try:
-        results: list[dict[str, Any]] = cbor.loads(body)["Records"]
-        if len(results) == count:
-            return Outcome(answer=Answer(body), results=results)
+        return Outcome(answer=Answer(body, count), results=results_of(body, count))
     except (ValueError, KeyError, TypeError):
-        pass
-    return Outcome(error=WireError("the answer to PutRecords cannot be read"))
+        return Outcome(error=WireError("the answer to PutRecords cannot be read"))

@@ -6,12 +6,11 @@ retries and errors the caller knows.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from botocore.exceptions import ConnectionClosedError
 
-from headrace.client import cbor
+from headrace.client.answers import results_of
 from headrace.client.lanes import Lane
 from headrace.client.put_requests import Bodies, Request
 from headrace.client.receipts import Chunk
@@ -43,23 +42,15 @@ class QuickPuts:
         request = Request([(chunk, self._lane)], aggregated=False)
         try:
             body = self._bodies[StreamName].body_of(request, None)
-            return _answer_of(self._wire.call("PutRecords", body, CBOR), len(Records))
+            results = results_of(self._wire.call("PutRecords", body, CBOR), len(Records))
         except (ServiceError, NotSent, UnicodeEncodeError):
             # It was not executed: botocore asks again, or says why not.
             return self._client.put_records(StreamName=StreamName, Records=Records)
         except (WireError, ValueError) as error:
             url = self._client.meta.endpoint_url
             raise ConnectionClosedError(endpoint_url=url, error=error) from error
-
-
-def _answer_of(body: bytes, count: int) -> dict[str, Any]:
-    """Return the answer to a request of `count` records. Raises ValueError when it cannot be read."""
-    # A server other than AWS's may answer in JSON, though CBOR was asked for.
-    answer: Any = json.loads(body) if body[:1] == b"{" else cbor.loads(body)
-    results: Any = answer.get("Records") if isinstance(answer, dict) else None  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-    if not isinstance(results, list) or len(results) != count:  # pyright: ignore[reportUnknownArgumentType]
-        raise ValueError("the answer to PutRecords cannot be read")
-    return answer  # pyright: ignore[reportUnknownVariableType]
+        failed = sum(bool(result.get("ErrorCode")) for result in results)
+        return {"FailedRecordCount": failed, "Records": results}
 
 
 class _Nobody:

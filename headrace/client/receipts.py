@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.client import cbor
+from headrace.client.answers import results_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -47,17 +47,18 @@ class Owner(Protocol):
 class Answer:
     """The answer to a PutRecords request; it is parsed when a result is asked for."""
 
-    __slots__ = ("_body", "_results")
+    __slots__ = ("_body", "_count", "_results")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, count: int) -> None:
         self._body: bytes | None = body
+        self._count = count
         self._results: list[dict[str, Any]] = []
 
     def result(self, index: int) -> dict[str, Any]:
         """Return the result of one entry. Thread-safe: two threads may parse the same."""
         body = self._body
         if body is not None:
-            self._results = cbor.loads(body)["Records"]
+            self._results = results_of(body, self._count)
             self._body = None
         return self._results[index]
 

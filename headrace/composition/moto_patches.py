@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.moto.bounds.counts import bound_loops
 from headrace.moto.bounds.query_parameters import patch_query_parser
 from headrace.moto.bounds.yaml_documents import patch_api_documents, patch_yaml
 from headrace.moto.clock import use_clock
@@ -22,6 +23,7 @@ from headrace.moto.patches import (
     ecr,
     ecs,
     elasticache,
+    emrcontainers,
     kms,
     rds,
     resourcegroups,
@@ -88,20 +90,28 @@ PATCHES = Patches(
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
         "moto.backup.models": [backup.forget_deleted_plans],
-        "moto.batch.models": [batch.correct_environments],
+        "moto.batch.models": [batch.correct_environments, bound_loops],
+        "moto.batch_simple.models": [bound_loops],
+        "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
         "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
         "moto.codepipeline.models": [codepipeline.allow_system_tags],
         "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
         "moto.cognitoidp.responses": [cognito_idp.allow_deletions],
         "moto.core.parse": [patch_query_parser],
+        "moto.dax.models": [bound_loops],
+        "moto.directconnect.models": [bound_loops],
         "moto.dynamodb.responses": [patch_expressions],
         "moto.ec2.models": [ec2.correct_networks],
+        "moto.ec2.models.elastic_network_interfaces": [bound_loops],
+        "moto.ec2.models.hosts": [bound_loops],
         "moto.ec2.models.instances": [ec2.limit_instances],
         "moto.ec2.models.security_groups": [ec2.match_by_wildcards],
+        "moto.ec2.models.spot_requests": [bound_loops],
         "moto.ecr.models": [ecr.match_by_wildcards],
         "moto.ecr.responses": [ecr.refuse_login],
-        "moto.ecs.models": [ecs.read_arns],
+        "moto.ecs.models": [ecs.read_arns, bound_loops],
+        "moto.elasticache.models": [bound_loops],
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
         "moto.events.models": [events_bounds.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
@@ -118,6 +128,7 @@ PATCHES = Patches(
         "moto.iotdata.models": [iot_rules.patch],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],
+        "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
         "moto.es.urls": [elasticsearch.allow_updates],
         "moto.osis.models": [patch_yaml],
@@ -131,6 +142,7 @@ PATCHES = Patches(
         "moto.redshift.models": [redshift_patches.patch],
         "moto.resourcegroups.models": [resourcegroups.allow_system_tags],
         "moto.s3.models": [s3.find_own_buckets],
+        "moto.sagemaker.models": [bound_loops],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
         "moto.scheduler.models": [use_clock, scheduler_patches.patch],
         "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],

@@ -29,14 +29,7 @@ from headrace.moto.memory.access_keys import account_of
 from headrace.moto.memory.memory import MotoMemory
 from headrace.moto.patching import Patches
 from headrace.moto.requests.conversion import run_entry, service_of
-from headrace.moto.requests.kinds import (
-    FREES,
-    QUIET,
-    WAITS,
-    changes_policies,
-    changes_rows_only,
-    only_reads,
-)
+from headrace.moto.requests.kinds import Kind
 from headrace.moto.requests.preparation import (
     AnswerWithoutMoto,
     CheckStrictly,
@@ -277,31 +270,30 @@ class MotoEngine:
 
     def _run(self, prepared: PreparedRequest) -> HttpResponse:
         """Run a request in the way of its kind; the one place that converts moto's failures to answers."""
-        entry, package, operation = prepared.entry, prepared.package, prepared.operation
+        entry, package, kind = prepared.entry, prepared.package, prepared.kind
         try:
-            if only_reads(package, operation) and package in QUIET:
+            if kind.is_concurrent:
                 answer = self._read(entry)
-            elif WAITS.match(operation):
+            elif kind.waits:
                 answer = self._run_entry(entry)
                 with self._alone():
                     CHANGES.service(package)
                     self._save(entry)
             else:
-                answer = self._write(entry, package, operation)
+                answer = self._write(entry, package, kind)
         except AwsError:
             raise
         except Exception as error:
-            raise refusal(prepared.service, operation, prepared.request, error) from error
+            raise refusal(prepared.service, prepared.operation, prepared.request, error) from error
         fault = find_missing_action(prepared.request, answer)
         if fault is not None:
             raise fault
         return answer
 
-    def _write(self, entry: Entry, package: str, operation: str) -> HttpResponse:
-        is_policy = changes_policies(package, operation)
-        if is_policy:
+    def _write(self, entry: Entry, package: str, kind: Kind) -> HttpResponse:
+        if kind.changes_policies:
             self._connections.before_policies_change()
-        rows_only = changes_rows_only(package, operation)
+        rows_only = kind.changes_rows_only
         try:
             with self._alone():
                 if _Owner.engine is not self:
@@ -315,13 +307,12 @@ class MotoEngine:
                     CHANGES.is_watching = False
                     if not rows_only:
                         CHANGES.service(package)
-                    frees = bool(FREES.match(operation))
-                    self._save(entry, with_services=not rows_only, frees=frees)
+                    self._save(entry, with_services=not rows_only, frees=kind.frees)
                     if not rows_only:
                         self._tell(package)
         finally:
-            self.memory.policies_version += is_policy
-            self.memory.keys_version += is_policy or package == "kms"
+            self.memory.policies_version += kind.changes_policies
+            self.memory.keys_version += kind.changes_policies or package == "kms"
 
     def _read(self, entry: Entry) -> HttpResponse:
         """Run a read concurrently with writes; what it may have seen is stored before it is answered."""

@@ -14,7 +14,7 @@ from headrace.aws.gateway.documents import json_response
 from headrace.aws.protocols.newer_parameters import with_newer
 from headrace.aws.protocols.service import FidelityTable, ServiceApi
 from headrace.pages.routes import Route
-from headrace.services.iam.fidelity import FIDELITY, NOTES
+from headrace.services.iam.fidelity import NOTES, moto_tables
 
 PATH = "/_headrace/fidelity"
 
@@ -29,7 +29,7 @@ def _answer(apis: Sequence[ServiceApi], request: HttpRequest, _: list[str]) -> H
     rows = [row for api in apis if api.fidelity_rows for row in api.fidelity_rows(stack)]
     if not stack:
         rows += [row for api in apis for row in rows_of(api)]
-        for name, table in FIDELITY.items():
+        for name, table in moto_tables().items():
             rows += _rows(name, table, NOTES)
     return json_response(rows)
 

@@ -8,7 +8,11 @@ modules:
 - `versions`: the features of the running Spark, and replacements for missing ones;
 - `options`: the options, with the names of the connector that EMR bundles;
 - `offsets`, `spans`: a query's offset, and the records of a micro-batch: pure functions;
-- `planner`: plans micro-batches in the driver, reading every shard once;
+- `planning`: the planning of a run in either mode;
+- `planner`: plans micro-batches in the driver, reading every shard once (driver mode);
+- `plans`, `plan_maker`, `task_reading`: plans that executors carry out by themselves (distributed mode);
+- `metadata`, `connections`, `signing`: the files that they share with the driver: in a folder, S3 or HDFS;
+- `retention`: whether records can have expired unread;
 - `spool`: files with records that the planner has read and Spark has not yet;
 - `reading`: reads a task's records from the spool, or exactly the same ones again from Kinesis;
 - `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and GetRecords' rate limits;

@@ -15,11 +15,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.udf import UserDefinedFunction
 
-from headrace.spark.offsets import Init
 from headrace.spark.options import Options, SinkOptions
-from headrace.spark.reading import COLUMNS, read_shard, read_span
-from headrace.spark.spans import Span
-from headrace.spark.spool import Slice
+from headrace.spark.planning import Work, read_work
+from headrace.spark.reading import COLUMNS, read_shard
 from headrace.spark.untyped import Records, pa, untyped
 
 _SQL_MAP_ARROW_ITER_UDF = 207  # pyspark.rdd.PythonEvalType, which 4.0 has moved
@@ -29,23 +27,16 @@ MapFunction = Callable[[Iterator[Records]], Iterator[Records]]
 
 
 @dataclass(frozen=True)
-class SpanReader:
-    """Reads a micro-batch: the task with row n reads the n-th list of spans, in sequence.
-
-    Attributes:
-        init: the starting position of a shard without a read record.
-        tasks: each task's spans, and the spool slices of each (empty if it is not spooled).
-    """
+class WorkReader:
+    """Reads a micro-batch: the task with row n does the n-th work."""
 
     options: Options
-    init: Init
-    tasks: Sequence[list[tuple[Span, list[Slice]]]]
+    work: Sequence[Work]
 
     def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
-        """Yield the records of the task's spans."""
+        """Yield the records of the task's work."""
         for number in _numbers(batches):
-            for span, slices in self.tasks[number]:
-                yield from read_span(self.options, self.init, span, slices)
+            yield from read_work(self.options, self.work[number])
 
 
 @dataclass(frozen=True)
@@ -85,7 +76,7 @@ class RecordWriter:
         )
 
 
-def read_in_tasks(spark: SparkSession, reader: SpanReader | ShardReader, tasks: int) -> Any:
+def read_in_tasks(spark: SparkSession, reader: WorkReader | ShardReader, tasks: int) -> Any:
     """Return the Java frame of a reader's records, with the source's columns and at least one task."""
     return _map_in_arrow(spark.range(0, tasks, 1, tasks), reader, COLUMNS)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from headrace.spark.bundled_values import check_values, starting_position
 from headrace.spark.option_table import Option
 from headrace.spark.option_values import region_of
 from headrace.spark.options import InvalidOption
@@ -48,6 +49,9 @@ def as_ours(
     for name in sorted(set(found) - set(known) - _OF_SPARK):
         log.warning("The aws-kinesis connector has no option %s: it has no effect.", name)
         del found[name]
+    check_values(found)
+    if "kinesis.startingposition" in found:
+        found["kinesis.startingposition"] = starting_position(found["kinesis.startingposition"])
     _without_fan_out(found)
     found.pop("kinesis.sink.aggregationenabled", None)
     _at_the_local_cloud(found)

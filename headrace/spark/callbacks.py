@@ -16,24 +16,19 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import py4j.clientserver  # pyright: ignore[reportMissingTypeStubs]
 import pyspark.java_gateway
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.spark.arrow_tasks import SpanReader, read_in_tasks
+from headrace.spark.arrow_tasks import WorkReader, read_in_tasks
 from headrace.spark.offsets import Latest, Offset
 from headrace.spark.options import Options
-from headrace.spark.planner import Planner, as_offset
+from headrace.spark.planning import Planning, with_mode
 from headrace.spark.progress import BEHIND
 from headrace.spark.reading import COLUMNS
-from headrace.spark.spans import Span
-from headrace.spark.spool import Slice
 from headrace.spark.untyped import untyped
-
-if TYPE_CHECKING:
-    from headrace.spark.client import KinesisClient
 
 _LOOK_FOR_STOP_S = 0.1
 
@@ -45,54 +40,41 @@ class UnsupportedSession(RuntimeError):
 
 
 class Run:
-    """The planner of one run of a query. Used only by the query's thread."""
+    """The planning of one run of a query. Used only by the query's thread.
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._client: KinesisClient | None = None
-        self._planner: Planner | None = None
+    Args:
+        options: the source's options.
+        master: the session's master.
+        checkpoint: the query's checkpoint; None if it is not known.
+    """
 
-    def plan(self, start: Offset, most: int | None) -> Offset:
-        """Return the end of the batch that begins at `start`."""
-        return self._planning().plan(start, most)
+    def __init__(self, options: Options, master: str, checkpoint: str | None) -> None:
+        self.options = with_mode(options, master, checkpoint)
+        self._made: Planning | None = None
 
-    def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
-        """Return each task's spans between two offsets, and where they are spooled."""
-        return self._planning().tasks(start, end)
-
-    def stop_at_now(self) -> None:
-        """End the run at the stream's present end."""
-        self._planning().stop_at_now()
+    def planning(self) -> Planning:
+        """Return the run's planning, which is made at the first call."""
+        if self._made is None:
+            self._made = Planning(self.options)
+            # A job may end without stopping its queries.
+            atexit.register(self.close)
+        return self._made
 
     def behind_ms(self) -> dict[str, int]:
         """Return each shard's known lag in milliseconds."""
-        return {} if self._planner is None else self._planner.behind_ms()
+        return {} if self._made is None else self._made.behind_ms()
 
-    def release(self, end: Offset) -> None:
-        """Release spooled records before `end`."""
-        if self._planner is not None:
-            self._planner.release(end)
+    def release(self, end: dict[str, Any]) -> None:
+        """Release what no task reads again."""
+        if self._made is not None:
+            self._made.release(end)
 
     def close(self) -> None:
         """Stop reading and remove the spool."""
         atexit.unregister(self.close)
-        if self._planner is not None:
-            self._planner.close()
-            self._planner = None
-        if self._client is not None:
-            self._client.close()
-            self._client = None
-
-    def _planning(self) -> Planner:
-        if self._planner is None:
-            # boto3 takes long to import, so import it only when a query begins.
-            from headrace.spark.client import KinesisClient
-
-            self._client = KinesisClient(self._options)
-            self._planner = Planner(self._client, self._options)
-            # A job may end without stopping its queries.
-            atexit.register(self.close)
-        return self._planner
+        if self._made is not None:
+            self._made.close()
+            self._made = None
 
 
 class CallbackSource:
@@ -140,14 +122,14 @@ class CallbackSource:
     def prepareForTriggerAvailableNow(self) -> None:
         """End at the stream's present end."""
         run = self._run()
-        self._unless_stopped(run.stop_at_now)
+        self._unless_stopped(lambda: run.planning().stop_at_now())
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         """Return the end of the batch that begins at `start`; None is where the query begins."""
         most = _most(limit)
         first = self._initial() if start is None else self._to_python(start)
         run = self._run()
-        return self._to_java(self._unless_stopped(lambda: run.plan(first, most)))
+        return self._to_java(self._unless_stopped(lambda: run.planning().plan(first, most)))
 
     def reportLatestOffset(self) -> Any:
         """Return the shards' known lag, for the query's progress (`headrace.spark.progress`)."""
@@ -159,12 +141,12 @@ class CallbackSource:
         first = self._initial() if start.isEmpty() else self._to_python(start.get())
         last = self._to_python(end)
         run = self._run()
-        tasks = self._unless_stopped(lambda: run.tasks(first, last))
-        if tasks:
-            reader = SpanReader(self._options, first.init, tasks)
-            frame = read_in_tasks(self._spark, reader, len(tasks))
-        else:
-            frame = self.empty()
+        work = self._unless_stopped(lambda: run.planning().work(first, last))
+        frame = (
+            read_in_tasks(self._spark, WorkReader(run.options, work), len(work))
+            if work
+            else self.empty()
+        )
         rows = frame.queryExecution().toRdd()
         return self._session.internalCreateDataFrame(rows, self._schema, True)
 
@@ -205,9 +187,19 @@ class CallbackSource:
         thread_id = self._thread_id()
         found = self._runs.get(thread_id)
         if found is None:
-            found = Run(self._options)
+            found = Run(self._options, str(self._spark.sparkContext.master), self._checkpoint())
             self._runs[thread_id] = found
         return found
+
+    def _checkpoint(self) -> str | None:
+        """Return the checkpoint of the query whose thread calls."""
+        query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        query = None if query_id is None else self._spark.streams.get(query_id)
+        return (
+            None
+            if query is None
+            else str(untyped(query)._jsq.streamingQuery().resolvedCheckpointRoot())
+        )
 
     def _thread_id(self) -> int:
         return int(self._jvm.java.lang.Thread.currentThread().getId())
@@ -232,23 +224,37 @@ class CallbackSource:
             self._jvm.java.lang.Thread.sleep(1)
         return done.result()
 
-    def _initial(self) -> Offset:
+    def _initial(self) -> dict[str, Any]:
         # The same at every start: Spark does not store it, and calls again when it repeats batch 0.
-        return Offset(self._options.stream, self._options.init or Latest())
+        return Offset(self._options.stream, self._options.init or Latest()).to_json()
 
-    def _to_java(self, offset: Offset) -> Any:
-        return self.deserializeOffset(json.dumps(offset.to_json()))
+    def _to_java(self, offset: dict[str, Any]) -> Any:
+        return self.deserializeOffset(json.dumps(offset))
 
-    def _to_python(self, offset: Any) -> Offset:
-        return as_offset(json.loads(offset.json()), self._options.stream)
+    def _to_python(self, offset: Any) -> dict[str, Any]:
+        return json.loads(offset.json())
+
+
+class OneBatchSource(CallbackSource):
+    """A source that does not know the trigger AvailableNow, as EMR's connector: Spark then runs one batch."""
+
+    class Java(CallbackSource.Java):
+        """The Java interfaces that Py4J implements for this class."""
+
+        implements = (
+            "org.apache.spark.sql.execution.streaming.Source",
+            "org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl",
+        )
 
 
 def _most(limit: Any) -> int | None:
     return int(limit.maxRows()) if limit.getClass().getSimpleName() == "ReadMaxRows" else None
 
 
-def stream_frame(spark: SparkSession, options: Options) -> DataFrame:
-    """Return the streaming frame of a new source. Raises UnsupportedSession."""
+def stream_frame(
+    spark: SparkSession, options: Options, kind: type[CallbackSource] = CallbackSource
+) -> DataFrame:
+    """Return the streaming frame of a new source of a kind. Raises UnsupportedSession."""
     gateway: Any = untyped(spark.sparkContext)._gateway
     if not isinstance(gateway, py4j.clientserver.ClientServer):
         raise UnsupportedSession(
@@ -256,7 +262,7 @@ def stream_frame(spark: SparkSession, options: Options) -> DataFrame:
             "do not set PYSPARK_PIN_THREAD to false."
         )
     untyped(pyspark.java_gateway).ensure_callback_server_started(gateway)
-    source = CallbackSource(spark, options)
+    source = kind(spark, options)
     jvm: Any = untyped(spark)._jvm
     session: Any = untyped(spark)._jsparkSession
     columns = source.empty().queryExecution().analyzed().output()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -13,18 +12,13 @@ from headrace.spark.get_records import ExpiredIterator, Page
 from headrace.spark.offsets import Init, Offset
 from headrace.spark.options import Options
 from headrace.spark.pace import Pace
-from headrace.spark.spans import (
-    DataLoss,
-    Shard,
-)
+from headrace.spark.retention import LEAST_RETENTION_S, check_retention
+from headrace.spark.spans import Shard
 from headrace.spark.spool import ShardSpool
 from headrace.spark.untyped import pa
 
-log = logging.getLogger(__name__)
-
 # A separate micro-batch costs more than this wait.
 _SHORT_WAIT_S = 0.05
-_LEAST_RETENTION_S = 86_400  # documented: a day
 
 
 def wall_s() -> float:
@@ -171,7 +165,7 @@ class Fetcher:
                 self._iterator = None
                 # Unread records may have expired by now; after a day without a read (a machine that slept), so may
                 # newer ones: no stream keeps its records for less.
-                if self.behind_ms or self._wall_s() - self._read_s > _LEAST_RETENTION_S:
+                if self.behind_ms or self._wall_s() - self._read_s > LEAST_RETENTION_S:
                     self._resumed_ms = self._last_ms
             else:
                 self._pace.spend(page.data_bytes, time.monotonic())
@@ -180,28 +174,13 @@ class Fetcher:
 
     def _keep(self, page: Page) -> None:
         if page.last is not None and self._resumed_ms is not None:
-            self._check_retention(self._resumed_ms)
+            check_retention(self._reads, self._options, self.shard_id, self._resumed_ms)
             self._resumed_ms = None
         if self._until_ms is not None:
             page = self._up_to_target(page, self._until_ms)
         if page.last is not None:
             self.spool.append(page)
             self._after, self._last_ms = page.last
-
-    def _check_retention(self, resumed_ms: int) -> None:
-        """Check for expired records: Kinesis does not report them but continues with the oldest remaining one.
-
-        A shard that had no records for that long has lost none, but cannot be distinguished from one that has.
-        """
-        if self._reads.now_ms()[0] - resumed_ms <= self._reads.retention_ms():
-            return
-        message = (
-            f"The checkpoint of shard {self.shard_id} of stream {self._options.stream} is older than the stream's "
-            "retention: records that came since may be lost. Set kinesis.failOnDataLoss to false to go on."
-        )
-        if self._options.fail_on_data_loss:
-            raise DataLoss(message)
-        log.warning("%s", message)
 
     def _up_to_target(self, page: Page, until_ms: int) -> Page:
         if page.last is None or page.last[1] <= until_ms:

@@ -89,12 +89,25 @@ def _pinned(position: Position, now_ms: int) -> Position:
 
 @dataclass(frozen=True)
 class ShardOffset:
-    """How far a shard has been read: to `sequence_number` (None: no record, only for an ended shard)."""
+    """How far a shard has been read: to `sequence_number` (None: no record, only for an ended shard).
+
+    `read_ms` is when all records of the shard had been read (epoch milliseconds), where that is known.
+    """
 
     sequence_number: str | None
     count: int
     arrival_ms: int
     ended: bool = False
+    read_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON value for an offset."""
+        return _shard_to_json(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ShardOffset:
+        """Return what `to_json` wrote."""
+        return _shard_from_json(value)
 
 
 @dataclass(frozen=True)
@@ -193,6 +206,8 @@ def _shard_to_json(shard: ShardOffset) -> dict[str, Any]:
     }
     if shard.sequence_number is not None:
         value["value"] = shard.sequence_number
+    if shard.read_ms is not None:
+        value["read"] = shard.read_ms
     return value
 
 
@@ -202,4 +217,5 @@ def _shard_from_json(value: Mapping[str, Any]) -> ShardOffset:
         count=int(value["count"]),
         arrival_ms=int(value["arrival"]),
         ended=value["type"] == "SHARD_END",
+        read_ms=value.get("read"),
     )

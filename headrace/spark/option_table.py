@@ -21,6 +21,7 @@ from headrace.spark.option_values import (
     fetch,
     parse_init,
     polling,
+    read_mode,
     unaggregated,
     whole,
 )
@@ -57,7 +58,10 @@ def _refused(name: str, bundled: str, why: str) -> Option:
     return Option(name=name, bundled=bundled, meaning=why, kind="refused")
 
 
-_NO_METADATA = "the query's checkpoint holds all; there is no metadata store"
+_METADATA_TRIES = (
+    "a failed read or write of kinesis.metadataPath is repeated five times, from 100 ms on"
+)
+_FILES = "positions are files at kinesis.metadataPath, whatever the store is called"
 _EFO = "of enhanced fan-out, which this source does not use"
 _JVM = "a class of the JVM; use boto3's ways to credentials, or kinesis.stsRoleArn"
 _PROXY = "set HTTPS_PROXY in the environment"
@@ -184,14 +188,31 @@ SOURCE = [
         meaning="true: on Spark 4.0 and 4.1 no limit above holds, so that the one batch of AvailableNow takes all; "
         "later Sparks tell the source themselves, and it has no effect",
     ),
-    _idle("kinesis.checkNewRecordThreads", "8", "up to 16 shards are read side by side"),
-    _idle("kinesis.minBatchesToRetain", "Spark's", _NO_METADATA),
-    _idle("kinesis.metadataCommitterType", "HDFS", _NO_METADATA),
-    _idle("kinesis.metadataPath", "the checkpoint's", _NO_METADATA),
-    _idle("kinesis.metadataNumRetries", "5", _NO_METADATA),
-    _idle("kinesis.metadataRetryIntervalsMs", "1000", _NO_METADATA),
-    _idle("kinesis.metadataMaxRetryIntervalMs", "10000", _NO_METADATA),
-    _idle("kinesis.dynamodb.tableName", "", _NO_METADATA),
+    Option(
+        name="kinesis.readMode", field="read_mode", parse=read_mode, default="auto",
+        meaning="who reads Kinesis: driver, executors (the distributed mode), or auto: executors if they are not in "
+        "the driver's process and kinesis.metadataPath is set (on Spark 3.5 also without it)",
+    ),
+    Option(
+        name="kinesis.metadataPath", field="metadata_path", bundled="the checkpoint's",
+        meaning="distributed mode: where the driver writes what a batch reads, and tasks where they stopped: S3, HDFS, "
+        "or a folder that all machines see. Needed from Spark 4.0 on, which does not tell a Python source the "
+        "checkpoint; on 3.5 it is below the checkpoint by default",
+    ),
+    Option(
+        name="kinesis.maxTasks", field="max_tasks", parse=count, default="32",
+        meaning="distributed mode: tasks of one micro-batch; each reads its share of the shards, up to 16 at once",
+    ),
+    Option(
+        name="kinesis.minBatchesToRetain", field="min_batches_to_retain", parse=count, default="100",
+        bundled="Spark's", meaning="distributed mode: of how many batches kinesis.metadataPath keeps the files",
+    ),
+    _idle("kinesis.checkNewRecordThreads", "8", "up to 16 shards are asked side by side"),
+    _idle("kinesis.metadataCommitterType", "HDFS", _FILES),
+    _idle("kinesis.metadataNumRetries", "5", _METADATA_TRIES),
+    _idle("kinesis.metadataRetryIntervalsMs", "1000", _METADATA_TRIES),
+    _idle("kinesis.metadataMaxRetryIntervalMs", "10000", _METADATA_TRIES),
+    _idle("kinesis.dynamodb.tableName", "", _FILES),
     _idle("kinesis.consumerName", "", _EFO),
     _idle("kinesis.subscribeToShard.timeoutSec", "60", _EFO),
     _idle("kinesis.subscribeToShard.maxRetries", "10", _EFO),

@@ -109,6 +109,13 @@ def boolean(text: str) -> bool:
     raise ValueError("not true or false")
 
 
+def read_mode(text: str) -> str:
+    """Parse who reads Kinesis: `auto`, `driver` or `executors`."""
+    if text.lower() in ("auto", "driver", "executors"):
+        return text.lower()
+    raise ValueError("not auto, driver or executors")
+
+
 def polling(text: str) -> str:
     """Parse `GetRecords`, the only supported consumer type."""
     if text.lower() == "subscribetoshard":

@@ -70,6 +70,10 @@ class Options(Connection):
             stream is drained (AvailableNow), else almost not.
         describe_interval_s: the interval between two listings of shards.
         available_now: whether the run takes all available records, for Sparks that do not tell the source.
+        read_mode: who reads Kinesis: `driver`, `executors` (the distributed mode), or `auto`, see `planning`.
+        metadata_path: where the distributed mode keeps its files; None for the default.
+        max_tasks: how many tasks a micro-batch of the distributed mode has at most.
+        min_batches_to_retain: of how many batches the distributed mode keeps the files.
     """
 
     init: Init | None = None
@@ -84,6 +88,10 @@ class Options(Connection):
     max_fetch_time_s: int | None = None
     describe_interval_s: float = 1.0
     available_now: bool = False
+    read_mode: str = "auto"
+    metadata_path: str | None = None
+    max_tasks: int = 32
+    min_batches_to_retain: int = 100
 
     @property
     def is_unlimited(self) -> bool:

@@ -37,7 +37,8 @@ class StreamProgress:
     Attributes:
         stream: its name.
         rows: the batch's rows, counted by Spark.
-        records_read: by shard, how many records the query has read since it began.
+        records_read: by shard, how many records the query has read since it began; in the distributed mode all of
+            the batches before this one together, as `*`.
         ended: the listed shards that are read to their end.
         behind_ms: the greatest lag of a shard, in milliseconds (GetRecords' MillisBehindLatest); None if unknown.
         behind_ms_by_shard: the lag of every shard that is being read.
@@ -64,12 +65,17 @@ def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
         # Spark 4.0 and 4.1 have no latest offset; there the lag is in the batch's end.
         latest: Any = _value(source.get("latestOffset")).get(BEHIND) or end.get(BEHIND)
         behind = cast("dict[str, int]", latest or {})
-        shards = cast("dict[str, dict[str, Any]]", end["shards"])
+        # The distributed mode's offset has only the number of shards, and all records before this batch.
+        whole = isinstance(end["shards"], int)
+        shards = cast("dict[str, dict[str, Any]]", {} if whole else end["shards"])
+        read = (
+            {"*": int(end["records"])} if whole else {n: int(s["count"]) for n, s in shards.items()}
+        )
         found.append(
             StreamProgress(
                 stream=str(end["stream"]),
                 rows=int(source["numInputRows"]),
-                records_read={name: int(shard["count"]) for name, shard in shards.items()},
+                records_read=read,
                 ended=frozenset(n for n, shard in shards.items() if shard["type"] == "SHARD_END"),
                 behind_ms=max(behind.values(), default=None),
                 behind_ms_by_shard=behind,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from headrace.spark.planning import MASTER_VARIABLE
 from headrace.spark.versions import HAS_DATA_SOURCES
 
 
@@ -23,8 +24,14 @@ def register(spark: Any) -> None:
         )
     from headrace.spark.source import KinesisDataSource
 
+    if _is_connect(spark):
+        # Its server has the JVM and the path; to register again replaces.
+        spark.dataSource.register(KinesisDataSource)
+        return
+    environment = spark.sparkContext.environment
+    environment[MASTER_VARIABLE] = spark.sparkContext.master
     if not _knows(spark, KinesisDataSource.name()):
-        _show_the_planner_where_this_is(spark.sparkContext.environment)
+        _show_the_planner_where_this_is(environment)
         spark.dataSource.register(KinesisDataSource)
 
 
@@ -38,6 +45,11 @@ def _show_the_planner_where_this_is(environment: dict[str, str]) -> None:
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     if here not in paths:
         environment["PYTHONPATH"] = os.pathsep.join([*paths, here])
+
+
+def _is_connect(spark: Any) -> bool:
+    """Return whether a session is one of Spark Connect, which has no JVM in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def _knows(spark: Any, name: str) -> bool:

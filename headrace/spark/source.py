@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from headrace.spark.offsets import Init, Latest, Offset
+from headrace.spark.offsets import Latest, Offset
 from headrace.spark.options import (
     InvalidOption,
     Options,
@@ -24,12 +24,10 @@ from headrace.spark.options import (
     parse_options,
     parse_sink_options,
 )
-from headrace.spark.planner import Planner, as_offset
+from headrace.spark.planning import Planning, Work, master_of_the_session, read_work, with_mode
 from headrace.spark.progress import BEHIND
-from headrace.spark.reading import COLUMNS, read_shard, read_span
+from headrace.spark.reading import COLUMNS, read_shard
 from headrace.spark.sink import KinesisBatchWriter, KinesisStreamWriter, check_schema
-from headrace.spark.spans import Span
-from headrace.spark.spool import Slice
 from headrace.spark.untyped import Records
 from headrace.spark.versions import (
     HAS_READ_LIMITS,
@@ -53,13 +51,12 @@ def connect(options: Options) -> KinesisClient:
     return KinesisClient(options)
 
 
-class SpanPartition(InputPartition):
-    """The partition of one task of a micro-batch: its spans, in sequence, and where they are spooled."""
+class WorkPartition(InputPartition):
+    """The partition of one task of a micro-batch."""
 
-    def __init__(self, init: Init, spans: list[tuple[Span, list[Slice]]]) -> None:
-        super().__init__((init, spans))
-        self.init = init
-        self.spans = spans
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self.work = work
 
 
 class ShardPartition(InputPartition):
@@ -122,22 +119,20 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
     """
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._planner: Planner | None = None
+        self._options = with_mode(options, master_of_the_session())
+        self._planning: Planning | None = None
         self._place = InferredStart(options.stream, self.initialOffset())
         self._has_warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_planner": None}
+        return {"_options": self._options, "_planning": None}
 
-    def _plan(self) -> Planner:
-        if self._planner is None:
-            self._planner = Planner(
-                connect(self._options), self._options, one_batch=not HAS_READ_LIMITS
-            )
+    def _plan(self) -> Planning:
+        if self._planning is None:
+            self._planning = Planning(self._options, one_batch=not HAS_READ_LIMITS)
             # Spark ends this process with a signal when the query is over; it calls `stop` only when the driver died.
-            self._planner.folder.close_at_sigterm()
-        return self._planner
+            self._planning.close_at_sigterm()
+        return self._planning
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset where a query begins, the same at every start: Spark asks again to repeat batch 0."""
@@ -149,9 +144,9 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the shards' known lag, for the query's progress (`headrace.spark.progress`)."""
-        if self._planner is None:
+        if self._planning is None:
             return None
-        return {BEHIND: self._planner.behind_ms()}
+        return {BEHIND: self._planning.behind_ms()}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """End at the stream's present end."""
@@ -161,18 +156,17 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
         """Return the end of the batch that begins at `start`, which on Spark 4.0 and 4.1 is inferred."""
         if not HAS_READ_LIMITS:
             return self._own_latest_offset()
-        return self._plan().plan(as_offset(start, self._options.stream), most_rows(limit)).to_json()
+        return self._plan().plan(start, most_rows(limit))
 
     def _own_latest_offset(self) -> dict[str, Any]:
         start = self._place.next_start()
-        before = as_offset(start, self._options.stream)
-        after = self._plan().plan(before, self._options.max_records_per_trigger)
-        if after == before:
+        after = self._plan().plan(start, self._options.max_records_per_trigger)
+        if after is start:
             # The same text, because Spark compares texts to detect new data.
             return start
         self._warn_of_what_is_left()
         # Spark does not call for the lag anywhere else.
-        end = after.to_json() | {BEHIND: self._plan().behind_ms()}
+        end = after | {BEHIND: self._plan().behind_ms()}
         self._place.planned(end)
         return end
 
@@ -189,33 +183,30 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
         )  # fmt: skip
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return a partition for each shard that has records between two offsets, or for a shard and its children."""
-        stream = self._options.stream
-        first, last = as_offset(start, stream), as_offset(end, stream)
+        """Return the partitions of the batch between two offsets."""
         if not HAS_READ_LIMITS and self._place.is_repeated(start, end):
             log.warning(
                 "A batch of stream %s that was interrupted is done again. On Spark %d.%d a run with the trigger "
                 "AvailableNow has one batch only: if this is one, start the query once more for what came since.",
-                stream, *spark_version(),
+                self._options.stream, *spark_version(),
             )  # fmt: skip
-        return [SpanPartition(first.init, spans) for spans in self._plan().tasks(first, last)]
+        return [WorkPartition(work) for work in self._plan().work(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[Records]:
         """Yield a partition's records."""
-        assert isinstance(partition, SpanPartition)
-        for span, slices in partition.spans:
-            yield from read_span(self._options, partition.init, span, slices)
+        assert isinstance(partition, WorkPartition)
+        yield from read_work(self._options, partition.work)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Release the records that Spark has finished."""
-        if self._planner is not None:
-            self._planner.release(as_offset(end, self._options.stream))
+        if self._planning is not None:
+            self._planning.release(end)
 
     def stop(self) -> None:
         """End the reading and remove the spool."""
-        if self._planner is not None:
-            self._planner.close()
-            self._planner = None
+        if self._planning is not None:
+            self._planning.close()
+            self._planning = None
 
 
 class KinesisBatchReader(DataSourceReader):

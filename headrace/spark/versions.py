@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 
-from headrace.spark.offsets import Offset
+from headrace.spark.plans import reaches
 
 if TYPE_CHECKING:
     from headrace.spark.untyped import Records
@@ -136,9 +136,6 @@ class InferredStart:
             )
         again = start != end and self._found == end and not self._planned
         self._has_been_asked = True
-        if self._found is None or self._offset(end).reaches(self._offset(self._found)):
+        if self._found is None or reaches(end, self._found, self._stream):
             self._found = end
         return again
-
-    def _offset(self, value: dict[str, Any]) -> Offset:
-        return Offset.from_json(value, self._stream)

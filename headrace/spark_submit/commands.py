@@ -19,6 +19,7 @@ from headrace.spark_submit.arguments import Submission, option_values, propertie
 from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.containers import driver_environment, place_files
 from headrace.spark_submit.context import JobContext
+from headrace.spark_submit.glue_catalog import check_catalog
 from headrace.spark_submit.local_files import local_copy, local_submission
 from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, python_settings
@@ -26,6 +27,10 @@ from headrace.spark_submit.utf8 import require_utf8
 
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
+
+# For every Python of a job on Spark 4, whose planners have ten seconds to connect.
+_EARLY = Path(__file__).parent / "early"
+_FIRST_WITH_PLANNERS = (4, 0)
 
 REPLACED = frozenset({"--master", "--deploy-mode"})
 
@@ -39,6 +44,7 @@ def spark_command(
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
     exported: Mapping[str, str] | None = None,
+    hive_site: Mapping[str, str] | None = None,
     in_container: bool = False,
     hdfs: Path | None = None,
 ) -> tuple[list[str], dict[str, str], JobSpark]:
@@ -52,11 +58,12 @@ def spark_command(
         defaults: the classification `spark-defaults`; it overrides headrace's settings.
         logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
         exported: the variables that `spark-env` exports, or None.
+        hive_site: the classification `spark-hive-site`, or None.
         in_container: whether the driver runs in a YARN container, as in cluster mode.
         hdfs: the folder of `hdfs:///`; None without one.
 
     Raises:
-        JobRefused: a file cannot be fetched, or the image has no such Python.
+        JobRefused: a file cannot be fetched, the image has no such Python, or the job needs Glue's catalog.
     """
     work = folder / "work"
     buckets = context.objects.buckets()
@@ -81,6 +88,8 @@ def spark_command(
         has_it = spark.release is not None and spark.release.has_kinesis_connector
         note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    notes = check_catalog(submission, given_properties, hive_site or {})
+    spark = replace(spark, notes=(*spark.notes, *notes))
     for_spark = place_files(connector.without_jar(submission), work)
     arguments = [
         str(spark.home / "bin" / "spark-submit"),
@@ -126,21 +135,23 @@ def _spark_environment(
         # PySpark warns about pandas 3 at every start, even if the job does not use it.
         "PYTHONWARNINGS": "ignore:PySpark does not yet fully support pandas:FutureWarning",
     }
+    folders = [_EARLY] if spark.traits.minor >= _FIRST_WITH_PLANNERS else []
     if spark.environment is None:
         # The installed Spark runs with headrace's own packages, among them the Kinesis source, which registers itself.
-        folders = (AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT)
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+        folders += [AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT]
     else:
         # Interpreters that are not in the image: a bootstrap action may have created them.
         named = python_settings({}, exported).items()
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:
-            folders = (
+            folders += [
                 connector.stand_in(spark.traits.minor),
                 connector.source_folder(folder),
                 connector.packages_folder(spark.environment),
-            )
-            environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+            ]
+    if folders:
+        own = exported.get("PYTHONPATH")
+        environment["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *([own] if own else [])])
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)
     return environment

@@ -16,7 +16,6 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -25,13 +24,13 @@ from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.environments import Environment, cache_folder, locked
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.job_sources import job_sources
 
 log = logging.getLogger(__name__)
 
 # Documented: jobs-spark-streaming-connectors.html (EMR Serverless), from 7.1.0 on.
 FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
 _NAME = "aws-kinesis"
-_LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
 _PACKAGES = ("pyarrow", "boto3")
 # PySpark 3 needs NumPy 1, and PyArrow 26 refuses it (observed).
 _PACKAGES_OF_SPARK_3 = ("pyarrow<26", "boto3")
@@ -64,23 +63,7 @@ def names_connector(submission: Submission, properties: Mapping[str, str]) -> bo
         return True
     if any(_NAME in argument for argument in submission.arguments):
         return True
-    others = [*option_values(submission, "--py-files"), properties.get("spark.submit.pyFiles", "")]
-    files = [submission.application, *(name for value in others for name in value.split(","))]
-    return any(_says_so(source) for file in files for source in _sources(Path(file)))
-
-
-def _sources(file: Path) -> Iterator[bytes]:
-    """Return the modules in a .py file, or in a .zip or .egg."""
-    if not file.is_file():
-        return
-    if file.suffix == ".py":
-        if file.stat().st_size <= _LONGEST_SOURCE_BYTES:
-            yield file.read_bytes()
-    elif zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            for entry in archive.infolist():
-                if entry.filename.endswith(".py") and entry.file_size <= _LONGEST_SOURCE_BYTES:
-                    yield archive.read(entry)
+    return any(_says_so(source) for source in job_sources(submission, properties))
 
 
 def _says_so(source: bytes) -> bool:

@@ -29,6 +29,7 @@ from headrace.spark_submit.configuration import hadoop_site
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.environments import ensure, python_for
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.glue_catalog import REFUSAL, names_glue
 from headrace.spark_submit.local_files import local_copy
 from headrace.spark_submit.making import build_command
 from headrace.spark_submit.node_programs import (
@@ -102,6 +103,8 @@ def _run_spark(spec: NodeSpec, program: str, arguments: list[str]) -> NoReturn:
         submission = expanded_by_yarn(submission)
     settings = python_settings(properties_of(submission, spec.defaults), spec.exported)
     spark = _spark(spec, settings)
+    if is_shell and names_glue(spec.defaults, spec.hive_site):
+        raise JobRefused(REFUSAL)
     command, environment, spark = spark_command(
         _context(spec),
         with_file_options(submission, {} if is_shell else spec.defaults, yarn=True),
@@ -110,6 +113,7 @@ def _run_spark(spec: NodeSpec, program: str, arguments: list[str]) -> NoReturn:
         defaults=spec.defaults,
         logging=spec.logging[spark.traits.logging_classification],
         exported=spec.exported,
+        hive_site={} if is_shell else spec.hive_site,
         in_container=is_in_cluster,
         hdfs=Path(spec.hdfs),
     )

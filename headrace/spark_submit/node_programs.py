@@ -54,7 +54,7 @@ class NodeSpec:
         file_system: the class for `s3://`.
         buckets: each bucket's folder.
         hdfs: the folder of `hdfs:///`.
-        defaults, exported: the classifications `spark-defaults` and `spark-env/export`.
+        defaults, exported, hive_site: the classifications `spark-defaults`, `spark-env/export`, `spark-hive-site`.
         logging: the classifications `spark-log4j2` and `spark-log4j`, by name.
         variables: the variables of the cloud's environment that name Sparks.
     """
@@ -71,6 +71,7 @@ class NodeSpec:
     defaults: dict[str, str]
     logging: dict[str, dict[str, str]]
     exported: dict[str, str]
+    hive_site: dict[str, str]
     variables: dict[str, str]
 
 

@@ -55,6 +55,7 @@ class Job:
         options: the options that only this job has.
         sources: the streams.
         settings: Spark's settings during the query.
+        waits: whether results wait in the state for events or for the watermark; the run then counts the state's rows.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Job:
     options: Options = field(default_factory=dict)
     sources: tuple[Source, ...] = (Source(),)
     settings: Mapping[str, str] = field(default_factory=dict)
+    waits: bool = False
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse a step's arguments; exits with a sentence for invalid ones."""
@@ -87,6 +89,7 @@ class Job:
                 arguments,
                 self._sink(spark, arguments),
                 tuple(source.observation for source in self.sources),
+                waits=self.waits,
             )
         finally:
             _set(spark, before)

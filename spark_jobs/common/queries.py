@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.common import batches, events
-from spark_jobs.common.totals import LATE, Totals
+from spark_jobs.common.totals import IN_STATE, LATE, Totals
 
 
 def start(
@@ -51,14 +51,20 @@ def run_query(
     arguments: argparse.Namespace,
     sink: batches.Sink,
     observations: tuple[str, ...] = (events.OBSERVATION,),
+    *,
+    waits: bool = False,
 ) -> dict[str, int]:
-    """Run a job's query until its input is drained, and return its counts of events over all micro-batches."""
+    """Run a job's query until its input is drained, and return its counts of events over all micro-batches.
+
+    With `waits`, also the number of rows that its state holds in the end.
+    """
     totals, run = drain(spark, rows, name, mode, arguments.checkpoint, sink)
     read, unreadable = (
         sum(totals.of(run, observation, what) for observation in observations)
         for what in ("read", "unreadable")
     )
-    return {"read": read, "unreadable": unreadable, LATE: totals.late(run)}
+    state = {IN_STATE: totals.in_state(run)} if waits else {}
+    return {"read": read, "unreadable": unreadable, LATE: totals.late(run), **state}
 
 
 def quarantine(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 60.0
 LATE = "dropped as late"
+IN_STATE = "rows in state"
 
 
 class Totals(StreamingQueryListener):
@@ -30,6 +31,7 @@ class Totals(StreamingQueryListener):
         self._changed = threading.Condition()
         self._observed: Counter[tuple[str, str, str]] = Counter()
         self._batches: Counter[str] = Counter()
+        self._in_state: dict[str, int] = {}
         self._ended: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -44,6 +46,7 @@ class Totals(StreamingQueryListener):
             for name, row in progress.observedMetrics.items():
                 for what, count in row.asDict().items():
                     self._observed[run, name, what] += count
+            self._in_state[run] = sum(state.numRowsTotal for state in progress.stateOperators)
             for state in progress.stateOperators:
                 self._observed[run, "", LATE] += state.numRowsDroppedByWatermark
 
@@ -73,3 +76,7 @@ class Totals(StreamingQueryListener):
     def late(self, run: str) -> int:
         """Return the number of rows that `run` dropped as late."""
         return self._observed[run, "", LATE]
+
+    def in_state(self, run: str) -> int:
+        """Return the number of rows in the state after the last micro-batch of `run`; 0 if it had none."""
+        return self._in_state.get(run, 0)

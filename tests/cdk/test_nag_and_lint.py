@@ -23,7 +23,8 @@ STEP = "departures"
 
 def whole_app(outdir: Path, **given: str) -> cdk.App:
     """Return the app with all its options, and others."""
-    options = {"aggregate": "true", "redrive": "true", "spark_steps": STEP, **given}
+    options = {"elastic": "true", "aggregate": "true", "redrive": "true", "spark_steps": STEP}
+    options |= given
     app = cdk.App(
         outdir=str(outdir), post_cli_context={**CONTEXT, **options}, analytics_reporting=False
     )

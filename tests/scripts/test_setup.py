@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from headrace.cli.interrupts import let_children_be_interrupted
 
 ROOT = Path(__file__).parents[2]
 # What setup.sh itself needs of a system.
@@ -29,12 +30,11 @@ def need(
         file = folder / name
         file.write_text(f"#!/usr/bin/env bash\n{script}\n")
         file.chmod(0o755)
+    let_children_be_interrupted()
     return subprocess.run(
         [str(folder / "bash"), "-c", f"source scripts/setup.sh; {function}"],
         cwd=root, capture_output=True, text=True, check=False, start_new_session=True,
         env={"PATH": f"{folder}:/usr/bin/env-only"},
-        # Tests that are run in the background have it ignored, which is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,25 @@ def test_the_clients_wheel_needs_botocore_alone(tmp_path: Path) -> None:
         [python, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.stdout == "[] False\n", done.stderr
+
+
+@pytest.mark.slow
+def test_the_spark_wheel_has_the_source_and_needs_pyspark_alone(tmp_path: Path) -> None:
+    package = ROOT / "packages" / "headrace-spark"
+    subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(tmp_path), str(package)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {f"headrace/spark/{file.name}" for file in (ROOT / "headrace/spark").glob("*.py")}
+    assert modules | {"pyspark_headrace/__init__.py"} <= names
+    tops = {name.split("/")[0] for name in names if "dist-info" not in name}
+    assert tops == {"headrace", "pyspark_headrace"}
+    assert not [name for name in names if "connector" in name or name == "headrace/__init__.py"]
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (project["version"], project["dependencies"]) == (whole["version"], ["pyspark>=3.5,<5"])
 
 
 def test_both_distributions_have_one_version_and_ask_for_the_same_botocore() -> None:

@@ -13,8 +13,8 @@ import pytest
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.signatures.sigv4 import Claim, SigV4Chunks, signatures
+from headrace.services.s3.bodies import unwrap
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.chunked import unwrap
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 DATA = b"a" * 66560

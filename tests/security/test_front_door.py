@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.browser_rules import BrowserRules
-from headrace.aws.gateway.cors import restraints
+from headrace.aws.gateway.browser_rules import BrowserRules, restraints
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.gateway.hosts import Hosts
 from headrace.aws.gateway.origins import AllowedOrigins
@@ -329,7 +328,7 @@ QUESTION = {
     ],
 )  # fmt: skip
 def test_an_allowed_page_is_answered_as_aws_answers(door: Door, path: str, exposed: str):
-    """Observed by aws-sdk-js-v3 on 26 October 2020, see `headrace.aws.gateway.cors`."""
+    """Observed by aws-sdk-js-v3 on 26 October 2020, see `headrace.aws.gateway.browser_rules`."""
     answer = door.ask("OPTIONS", path, QUESTION)
     assert (answer.status, answer.body) == (200, b"")
     assert dict(answer.headers) == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 import headrace.spark
-from headrace.spark.offsets import Latest
+from headrace.spark.offsets import AtSequenceNumber, AtTimestamp, Latest, TrimHorizon
 from headrace.spark.option_table import SINK, SOURCE
 from headrace.spark.options import InvalidOption, parse_options, parse_sink_options
 from headrace.spark.sink import InvalidSchema
@@ -135,3 +136,59 @@ def test_a_job_for_the_bundled_connector_runs_as_it_is(
     assert done.returncode == 0, done.stderr[-4000:]
     assert sorted(int(record["Data"]) for record in target.records()) == list(range(50))
     assert "written one by one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"maxFetchTimePerShardSec": "5"}, "maxFetchTimePerShardSec must be no less than 10"),
+        ({"maxFetchTimePerShardSec": "0"}, "must be a positive integer"),
+        ({"maxFetchRecordsPerShard": "0"}, "Invalid value '0' for option 'kinesis.maxFetchRecordsPerShard'"),
+        ({"checkNewRecordThreads": "many"}, "must be a positive integer"),
+        ({"minBatchesToRetain": "-1"}, "must be a positive integer"),
+        ({"clientNumRetries": "-1"}, "must be zero or a positive integer"),
+        ({"subscribeToShard.maxRetries": "x"}, "must be zero or a positive integer"),
+        ({"getRecords.fetchIntervalMs": "-1"}, "must be zero or a positive long"),
+        ({"stsRoleArn": "arn:aws:iam::1:role/r"}, "stsRoleArn and kinesis.stsSessionName must be both defined"),
+        ({"stsSessionName": "s"}, "stsRoleArn and kinesis.stsSessionName must be both defined"),
+        ({"awsAccessKeyId": "k"}, "awsAccessKeyId and kinesis.awsSecretKey must be both defined"),
+        ({"metadataCommitterType": "X"}, "HDFS or DYNAMODB"),
+        ({"startingPosition": "AT_TIMESTAMP 2026-01-01T00:00:00"}, "entered in Invalid Format"),
+        ({"startingPosition": "AT_TIMESTAMP"}, "entered in Invalid Format"),
+        ({"startingPosition": "NEWEST"}, "none of LATEST"),
+        # headrace's own form, which the connector does not read.
+        ({"startingPosition": '{"shardId-000000000000": "TRIM_HORIZON"}'}, "none of LATEST"),
+        (
+            {"startingPosition": '{"shardId-000000000000": {"iteratorType": "SHARD_END"}}'},
+            "headrace has no SHARD_END",
+        ),
+    ],
+)  # fmt: skip
+def test_a_value_that_the_connector_refuses_is_refused(
+    theirs: Any, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(InvalidOption, match=words):
+        theirs.as_ours(given(**options), SOURCE, ())
+
+
+def test_the_connectors_positions_are_read(theirs: Any) -> None:
+    def init(text: str) -> Any:
+        return parse_options(theirs.as_ours(given(startingPosition=text), SOURCE, ())).init
+
+    first, second, third = (f"shardId-00000000000{n}" for n in range(3))
+    position = {
+        first: {
+            "iteratorType": "AFTER_SEQUENCE_NUMBER", "iteratorPosition": "49", "subSequenceNumber": "-1",
+        },
+        second: {"iteratorType": "AT_TIMESTAMP", "iteratorPosition": "1700000000123"},
+        third: {"iteratorType": "trim_horizon"},
+        "metadata": {"streamName": "s", "batchId": "7"},
+    }  # fmt: skip
+    found = init(json.dumps(position))
+    assert dict(found.shards) == {
+        first: AtSequenceNumber("49", after=True), second: AtTimestamp(1_700_000_000_123), third: TrimHorizon(),
+    }  # fmt: skip
+    assert found.others == Latest()
+    assert init("AT_TIMESTAMP 2026-01-01T00:00:00+01:00") == init(
+        "at_timestamp 2025-12-31T23:00:00Z"
+    )

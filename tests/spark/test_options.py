@@ -18,6 +18,7 @@ from headrace.spark.offsets import (
 )
 from headrace.spark.option_table import CONNECTION, SINK, SOURCE, Option, page_with_tables
 from headrace.spark.options import InvalidOption, parse_options, parse_sink_options
+from headrace.spark.planning import with_mode
 
 
 def parsed(**given: str):
@@ -201,8 +202,22 @@ def test_an_option_without_effect_is_accepted_and_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        parsed(metadataCommitterType="HDFS")
-    assert "kinesis.metadataCommitterType has no effect: the query's checkpoint" in caplog.text
+        parsed(metadataNumRetries="3")
+    assert "kinesis.metadataNumRetries has no effect: a failed read or write" in caplog.text
+
+
+def test_the_distributed_mode_is_chosen_by_the_master_and_a_path_that_all_see() -> None:
+    nowhere, somewhere = parsed(), parsed(metadataPath="/shared")
+    assert with_mode(somewhere, "yarn").read_mode == "executors"
+    assert with_mode(somewhere, "local[2]").read_mode == "driver"
+    assert with_mode(somewhere, None).read_mode == "driver"
+    assert with_mode(nowhere, "spark://a:1").read_mode == "driver"
+    by_checkpoint = with_mode(nowhere, "spark://a:1", "hdfs://a/checkpoint")
+    assert by_checkpoint.read_mode == "executors"
+    assert by_checkpoint.metadata_path == "hdfs://a/checkpoint/kinesis-metadata"
+    assert with_mode(parsed(readMode="driver", metadataPath="/s"), "yarn").read_mode == "driver"
+    with pytest.raises(InvalidOption, match=r"needs kinesis\.metadataPath"):
+        with_mode(parsed(readMode="executors"), "local[2]")
 
 
 @pytest.mark.parametrize("option", [one for one in CONNECTION if one.kind == "refused"])

@@ -145,3 +145,24 @@ def test_the_zip_leaves_the_bundled_connectors_name_alone(tmp_path: Path) -> Non
 def test_the_same_source_gives_the_same_zip(tmp_path: Path) -> None:
     first, second = build(tmp_path / "a.zip"), build(tmp_path / "b.zip")
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_session_of_spark_connect_registers_without_a_jvm() -> None:
+    from headrace.spark.registering import register
+    from headrace.spark.source import KinesisDataSource
+
+    known: list[Any] = []
+
+    class DataSources:
+        def register(self, source: Any) -> None:
+            known.append(source)
+
+    class Session:
+        """As pyspark.sql.connect.session.SparkSession, which has no JVM's object."""
+
+        version = "4.1.1"
+        dataSource = DataSources()
+
+    Session.__module__ = "pyspark.sql.connect.session"
+    register(Session())
+    assert known == [KinesisDataSource]

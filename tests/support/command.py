@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from typing import Any
 
-from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED
+from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, let_children_be_interrupted
 
 __all__ = ["BROKEN_PIPE", "INTERRUPTED", "begin", "begin_python"]
 
@@ -25,14 +24,15 @@ def begin_python(program: str, *arguments: str, **options: Any) -> subprocess.Po
 
 def _begin(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     environment = options.pop("environment", {})
+    # Not by `preexec_fn`, which hangs now and then where the tests' process has other threads.
+    let_children_be_interrupted()
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdin=options.pop("stdin", subprocess.PIPE),
         stdout=options.pop("stdout", subprocess.PIPE),
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, **environment},
-        # Tests that are run in the background have it ignored, which is inherited.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        # By it, a process that is ended by SIGABRT says where its threads are.
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **environment},
         **options,
     )

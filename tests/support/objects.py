@@ -65,10 +65,10 @@ class MemoryObjects:
             raise Killed
         return "etag"
 
-    def owner(self, bucket: str) -> str:
+    def home(self, bucket: str) -> tuple[str, str]:
         if bucket in self.missing:
             raise BucketNotFound(bucket)
-        return "000000000000"
+        return "000000000000", "us-east-1"
 
     def get(self, bucket: str, key: str) -> bytes:
         try:

@@ -29,8 +29,7 @@ from headrace.aws.protocols.service import Profile, ServiceApi
 from headrace.aws.signatures import incomplete_signatures, presigned
 from headrace.aws.signatures.auth_errors import wording_of
 from headrace.aws.signatures.authentication import Authentication
-from headrace.aws.signatures.credential_scopes import SIGV2, scope_of
-from headrace.aws.signatures.service_names import ServiceNames
+from headrace.aws.signatures.credential_scopes import SIGV2, ServiceNames, scope_of
 from headrace.aws.signatures.sessions import KEY_PREFIX, RoleSessions
 from headrace.aws.signatures.signers import Signer, name_of_root
 from headrace.core.arn import is_account_id

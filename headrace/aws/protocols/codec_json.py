@@ -122,6 +122,10 @@ def decode_rest_json(service: str, operation: str, body: bytes) -> dict[str, Any
         value = decode_body(body, JSON_1_1)
     except AwsError as error:
         raise _unreadable(service, body, error) from error
+    if payload is None:
+        # API Gateway's second API writes its members otherwise than the model.
+        names = {member.serialization.get("name"): name for name, member in shape.members.items()}
+        value = {names.get(name, name): item for name, item in value.items()}
     decoded = cast(
         "dict[str, Any]", _decoder(service, operation)({payload: value} if payload else value)
     )

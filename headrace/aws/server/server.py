@@ -28,7 +28,7 @@ from headrace.aws.server.exchange import Exchange
 from headrace.aws.server.http1 import Http1Connection
 from headrace.aws.server.request_body import Bodies, NoMemoryForBody, RequestBody
 from headrace.aws.server.server_errors import body_not_stored, busy, internal_failure
-from headrace.aws.server.thread_pool import FairPool
+from headrace.aws.server.thread_pool import FairPool, NoThread
 from headrace.aws.server.tls import Tls
 from headrace.aws.server.waiting import call_when_done, when_done
 
@@ -269,6 +269,9 @@ class Server:
         try:
             return await self._answer(exchange, owner)
         except NoMemoryForBody:
+            return busy(exchange.request.headers)
+        except NoThread as error:
+            self.warn_about_client("requests are refused: %s", error)
             return busy(exchange.request.headers)
         except asyncio.CancelledError:
             if not exchange.is_left:

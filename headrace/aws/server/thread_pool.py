@@ -7,10 +7,13 @@ function, take every thread, and requests of others would wait behind them.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
+
+log = logging.getLogger(__name__)
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -46,6 +49,27 @@ class Job:
             self.running.cancel()
 
 
+class NoThread(Exception):
+    """The machine refuses the first thread, so the job is not run."""
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads that are made as needed; when the machine refuses another one, jobs wait for those that there are.
+
+    Python's own executor then raises, and runs the job nevertheless: its client would be told that it failed.
+    """
+
+    def _adjust_thread_count(self) -> None:
+        try:
+            super()._adjust_thread_count()  # type: ignore[misc]
+        except RuntimeError as error:
+            if not self._threads:
+                # Nobody else takes jobs from the queue, and it holds this one only.
+                self._work_queue.get_nowait()  # type: ignore[attr-defined]
+                raise NoThread(str(error)) from error
+            log.warning("requests wait for a thread: %s", error)
+
+
 class FairPool:
     """Runs jobs on threads that are made as needed. Used on the event loop's thread.
 
@@ -54,7 +78,7 @@ class FairPool:
     """
 
     def __init__(self, threads: int, *, per_service: int, per_owner: int, name: str) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._executor = _Threads(threads, thread_name_prefix=name)
         self._most = threads
         self._per_service = per_service
         self._per_owner = per_owner
@@ -67,7 +91,7 @@ class FairPool:
     def submit(
         self, owner: Hashable, service: str, call: Callable[..., Any], *arguments: Any
     ) -> Job:
-        """Run a call in its turn. Raises RuntimeError after `stop`."""
+        """Run a call in its turn. Raises NoThread, and RuntimeError after `stop`."""
         job = Job(owner, service, call, arguments)
         queues = self._waiting.get(service)
         if self._may_run(service, owner) and (queues is None or owner not in queues):

@@ -61,8 +61,8 @@ class ObjectStore(Protocol):
         """
         ...
 
-    def owner(self, bucket: str) -> str:
-        """Return the account that owns a bucket. Raises BucketNotFound."""
+    def home(self, bucket: str) -> tuple[str, str]:
+        """Return the account that owns a bucket, and its Region. Raises BucketNotFound."""
         ...
 
     def get(self, bucket: str, key: str) -> bytes:

@@ -101,7 +101,7 @@ class StreamReader(Protocol):
     def pin(
         self, stream_arn: str, shard_id: str, position: Position
     ) -> AtSequence | AfterSequence | TrimHorizon:
-        """Turn `Latest` and `AtTimestamp` into a position that means the same for ever."""
+        """Turn a position into one that means the same for ever."""
         ...
 
     def read(

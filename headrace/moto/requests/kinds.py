@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 READ_ONLY = re.compile(
     r"^(Get|List|Describe|Head|BatchGet|Query|Scan|Filter|Lookup|Search|Simulate|Validate|Verify"
@@ -54,6 +55,36 @@ ROWS_ONLY: dict[str, frozenset[str]] = {
         }
     ),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a request is run.
+
+    Attributes:
+        is_concurrent: it only reads, in a service whose reads change nothing, so it runs beside others.
+        waits: it waits inside moto for an event.
+        frees: it frees disk space.
+        changes_policies: it may change callers' permissions.
+        changes_rows_only: it changes nothing but rows.
+    """
+
+    is_concurrent: bool
+    waits: bool
+    frees: bool
+    changes_policies: bool
+    changes_rows_only: bool
+
+
+def kind_of(package: str, operation: str) -> Kind:
+    """Return the kind of a request to an operation of moto's package."""
+    return Kind(
+        package in QUIET and only_reads(package, operation),
+        bool(WAITS.match(operation)),
+        bool(FREES.match(operation)),
+        changes_policies(package, operation),
+        changes_rows_only(package, operation),
+    )
 
 
 def only_reads(package: str, operation: str) -> bool:

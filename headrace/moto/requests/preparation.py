@@ -2,18 +2,215 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.calls.operation import Call
+from headrace.aws.protocols import codec_json, codec_moto, operation_parser
 from headrace.aws.protocols.body_bounds import check_body
+from headrace.aws.protocols.validate import find_missing_member
+from headrace.aws.signatures.credential_scopes import token_of
 from headrace.aws.signatures.sessions import RoleSessions
+from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
+from headrace.moto.memory import iam, principals
 from headrace.moto.requests.conversion import entry_of, host_of, method_for, operation_of
-from headrace.moto.requests.members import check_members, without_nulls
-from headrace.moto.requests.resource_policies import check_put
+from headrace.moto.requests.kinds import Kind, changes_rows_only, kind_of
 from headrace.moto.storage.journal import Entry
+from headrace.permissions.policies.document import UnreadableDocument, parse_document
+from headrace.permissions.policies.grammar import PolicyError
+from headrace.permissions.policies.model import Principal
+from headrace.permissions.policies.principals import Grant, grant_of
+from headrace.permissions.policies.resource_grammar import check_resource_policy
+
+log = logging.getLogger(__name__)
+
+
+# Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
+#
+# moto stores nearly any text. `headrace.permissions.policies.resource_grammar` has each service's errors.
+
+Params = Mapping[str, Any]
+_PUT_KEY_POLICY = "kms:PutKeyPolicy"
+_LOCKED_OUT = "The new key policy will not allow you to update the key policy in the future."
+
+
+def _attribute(params: Params) -> Any:
+    return cast("Params", params.get("Attributes") or params.get("attributes") or {}).get("Policy")
+
+
+def _topic_attribute(params: Params) -> Any:
+    return params.get("AttributeValue") if params.get("AttributeName") == "Policy" else None
+
+
+def _read_member(name: str) -> Callable[[Params], Any]:
+    return lambda params: params.get(name)
+
+
+# moto's package -> the operations that store a policy, and the parameter that holds it.
+_POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
+    "sqs": {"CreateQueue": _attribute, "SetQueueAttributes": _attribute},
+    "sns": {"CreateTopic": _attribute, "SetTopicAttributes": _topic_attribute},
+    "kms": {"CreateKey": _read_member("Policy"), "PutKeyPolicy": _read_member("Policy")},
+    "secretsmanager": {"PutResourcePolicy": _read_member("ResourcePolicy")},
+    "ecr": {"SetRepositoryPolicy": _read_member("policyText")},
+    "dynamodb": {
+        "PutResourcePolicy": _read_member("Policy"),
+        "CreateTable": _read_member("ResourcePolicy"),
+    },
+    "logs": {"PutResourcePolicy": _read_member("policyDocument")},
+    "events": {"PutPermission": _read_member("Policy")},
+}
+
+
+def check_put(
+    service: str,
+    package: str,
+    operation: str,
+    request: HttpRequest,
+    sessions: RoleSessions | None,
+) -> None:
+    """Refuse a request to store a policy that AWS would refuse. Raises AwsError. moto must be loaded."""
+    find = _POLICY_OF.get(package, {}).get(operation)
+    if find is None:
+        return
+    try:
+        params = operation_parser.operation_of(service, request)[1]
+    except operation_parser.Unreadable:
+        return  # the service itself reports the error
+    text = find(params)
+    call = request.call
+    if not text or call is None:
+        return
+    try:
+        check_resource_policy(package, str(text), principals.exists_for(call.account))
+    except PolicyError as error:
+        raise AwsError(error.code, error.message) from None
+    if package != "kms" or params.get("BypassPolicyLockoutSafetyCheck"):
+        return
+    if not _may_put_again(str(text), _principal(call, request, sessions)):
+        raise AwsError("MalformedPolicyDocumentException", _LOCKED_OUT)
+
+
+def _may_put_again(text: str, principal: Principal) -> bool:
+    """Whether a key's policy allows its caller to change it again (API_PutKeyPolicy.html, lock-out safety check)."""
+    try:
+        about = list(parse_document(text).about(_PUT_KEY_POLICY))
+    except UnreadableDocument:
+        return False
+    named = [one for one in about if grant_of(one, principal) is not Grant.NONE]
+    effects = {one.effect for one in named if one.resources is not None and not one.conditions}
+    with_conditions = {one.effect for one in named if one.conditions}
+    return "Deny" not in effects and "Allow" in effects | with_conditions
+
+
+def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) -> Principal:
+    """Return the caller as a policy's principal, under all the names that a policy may use."""
+    session = None if sessions is None else sessions.find(call.access_key, token_of(request))
+    root = f"arn:{partition_of(call.region)}:iam::{call.account}:root"
+    if session is not None and session.kind == "role":
+        role = iam.holder_of(session.account, "role", session.role)
+        arn = "" if role is None else str(role.arn)
+        return Principal("role", session.arn, session.account, arn, name=session.role)
+    for user in _users_of_key(call.access_key if session is None else ""):
+        return Principal("user", str(user.arn), call.account, str(user.arn), str(user.id))
+    return Principal("root", root, call.account, root)
+
+
+def _users_of_key(access_key: str) -> Iterator[Any]:
+    for account, backend in iam.backends():
+        key = backend.access_keys.get(access_key)
+        if key is not None and key.user_name is not None:
+            yield from filter(None, [iam.holder_of(account, "user", str(key.user_name))])
+
+
+# Checks requests to moto's services for missing members and members of a wrong type; moto does not.
+#
+# AWS's services parse a request by their model first, and so refuse a number instead of a string
+# (`SerializationException`), and a missing required member.
+
+# The error code for a missing member, for services that use the sentence of AWS's validation framework (recorded: SNS;
+# the others are assumed to be alike). The other services have sentences of their own, from moto.
+_CODES = {
+    "cloudwatch": "ValidationError",
+    "iam": "ValidationError",
+    "logs": "InvalidParameterException",
+    "sns": "ValidationError",
+    "sts": "ValidationError",
+    **dict.fromkeys(
+        (
+            *("dynamodb", "dynamodbstreams", "events", "glue", "kms", "pipes", "scheduler"),
+            *("secretsmanager", "ssm", "stepfunctions"),
+        ),
+        "ValidationException",
+    ),
+}
+
+
+def check_members(service: str, operation: str, request: HttpRequest) -> None:
+    """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses.
+
+    `service` is botocore's name. moto answers a request that cannot be parsed at all, with its own sentence.
+    """
+    if "smithy-protocol" in request.headers:
+        return
+    try:
+        operation, params = _read(service, operation, request)
+    except AwsError as fault:
+        if fault.code == "SerializationException":
+            raise
+        return
+    except Exception:
+        log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
+        return
+    code = _CODES.get(service)
+    sentence = (
+        find_missing_member(service, operation, params) if code and params is not None else ""
+    )
+    if sentence:
+        raise AwsError(str(code), sentence)
+
+
+def without_nulls(request: HttpRequest) -> HttpRequest:
+    """Return a JSON request without its null members: AWS treats them as missing, moto reads them.
+
+    A request that cannot be parsed is returned unchanged.
+    """
+    if b"null" not in request.body or "x-amz-target" not in request.headers:
+        return request
+    try:
+        value = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return request
+    return replace(request, body=msgspec.json.encode(_strip(value)))
+
+
+def _strip(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {name: _strip(item) for name, item in pairs if item is not None}
+    if isinstance(value, list):
+        return [_strip(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:
+    """Return a request's operation and parameters; None if it is not checked. Raises the codecs' errors."""
+    if "x-amz-target" in request.headers:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        params = codec_json.decode_input(service, operation, request.body, content_type)
+        return operation, params
+    # Only rare requests are checked here; moto checks frequent ones, for messages and rows, itself.
+    if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
+        return operation, None
+    return codec_moto.parse_request(service, request)
+
 
 # Takes moto's package, the operation and the request; returns the answer to an operation that moto lacks, or None.
 AnswerWithoutMoto = Callable[[str, str, HttpRequest, RoleSessions | None], HttpResponse | None]
@@ -28,6 +225,7 @@ class PreparedRequest:
     Attributes:
         service: botocore's name of its service.
         package: moto's package of the service.
+        kind: how it is run.
         entry: the request as moto takes it and the journal stores it.
         answer: the answer, when headrace gives it without moto.
     """
@@ -36,6 +234,7 @@ class PreparedRequest:
     service: str
     package: str
     operation: str
+    kind: Kind
     entry: Entry
     answer: HttpResponse | None
 
@@ -87,4 +286,5 @@ class Preparation:
             check_members(service, operation, request)
         check_put(service, package, operation, request, self._sessions)
         answer = self._answer_without_moto(package, operation, request, self._sessions)
-        return PreparedRequest(request, service, package, operation, entry, answer)
+        kind = kind_of(package, operation)
+        return PreparedRequest(request, service, package, operation, kind, entry, answer)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from json import JSONDecodeError
+from typing import Any, cast
+
+from botocore.model import ListShape, StructureShape
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
@@ -11,9 +15,245 @@ from headrace.aws.calls.model import operation_model
 from headrace.aws.gateway.refusals import error_answer
 from headrace.aws.protocols import codec_json, codec_moto
 from headrace.aws.protocols.validate import sentence, validate
-from headrace.moto.requests.unreadable_members import unreadable_member
 
 log = logging.getLogger(__name__)
+
+
+# Finds the member of a request that moto could not parse, and returns AWS's error for it.
+#
+# moto trusts the tokens, ARNs and expressions of clients, and fails at invalid ones. Sources: the model's own errors
+# (`InvalidNextToken`, `InvalidToken`); AWS's sentences as users of SNS and DynamoDB report them; where a model has no
+# error for a wrong token, the code of the service's other refusals (assumed).
+
+_TOKENS = ("NextToken", "nextToken", "Marker", "Token")
+# The code for wrong parameters, for services whose models have none for a wrong token.
+_CODES = {
+    "iam": "ValidationError",
+    "logs": "InvalidParameterException",
+    "sns": "InvalidParameter",
+    "sqs": "InvalidParameterValue",
+    "glue": "InvalidInputException",
+}
+_ARN_PARTS = 6
+
+
+def unreadable_member(
+    service: str, operation: str, params: Mapping[str, Any], error: Exception
+) -> AwsError | None:
+    """Return AWS's error for the member that made moto fail with `error`, or None when it is unknown."""
+    if service == "sns":
+        for name, value in params.items():
+            fault = _arn_fault(name, value)
+            if fault is not None:
+                return fault
+    if service.startswith("dynamodb"):
+        fault = _expression_fault(params, error)
+        if fault is not None:
+            return fault
+    if service == "sts" and "SAMLAssertion" in params:
+        return AwsError("InvalidIdentityToken", "Invalid base64 SAMLResponse")
+    known = _FAULTS.get((service, operation))
+    fault = known(params, error) if known is not None else None
+    if fault is not None:
+        return fault
+    if isinstance(error, JSONDecodeError) and "Attributes" in params:
+        return _document_fault(params["Attributes"])
+    if isinstance(error, KeyError) and error.args:
+        fault = _lookup_fault(service, operation, params, error.args[0])
+        if fault is not None:
+            return fault
+    if isinstance(error, AttributeError | ValueError | TypeError | LookupError) and any(
+        params.get(name) for name in _TOKENS
+    ):
+        return _token_fault(service, operation)
+    return None
+
+
+def _destination_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
+    """Return the error for a subscription filter whose destination is not an ARN (the sentence is assumed)."""
+    if not isinstance(error, ValueError) or params["destinationArn"].count(":") >= _ARN_PARTS - 1:
+        return None
+    return AwsError("InvalidParameterException", "destinationArn is not a valid ARN")
+
+
+def _schema_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
+    """Return the error for a schema without a registry's name or a definition (the sentences are assumed)."""
+    registry = params.get("RegistryId")
+    if registry is not None and not any(map(registry.get, ("RegistryName", "RegistryArn"))):
+        return AwsError(
+            "InvalidInputException",
+            "At least one of registryName or registryArn has to be provided.",
+        )
+    if "SchemaDefinition" not in params:
+        return AwsError("InvalidInputException", "Schema definition must be provided.")
+    return None
+
+
+def _table_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
+    """Return the error for a missing TableInput, which the model does not require (the sentence is assumed)."""
+    if params.get("TableInput") or params.get("OpenTableFormatInput"):
+        return None
+    return AwsError("InvalidInputException", "TableInput must be provided.")
+
+
+def _machine_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
+    """Return the error for a list of executions without a state machine (documented: one of both is required)."""
+    if "stateMachineArn" in params:
+        return None
+    if "mapRunArn" in params:
+        return AwsError("ResourceNotFound", f"Map Run does not exist: '{params['mapRunArn']}'")
+    return AwsError("ValidationException", "Must specify a State Machine ARN or Map Run ARN.")
+
+
+def _index_fault(_: Mapping[str, Any], error: Exception) -> AwsError | None:
+    """Return the error for an index that a table does not have (the sentence is assumed)."""
+    if "Global Secondary Index does not exist" not in str(error):
+        return None
+    return AwsError("ResourceNotFoundException", "Requested resource not found")
+
+
+# Operation -> the function that finds the error in a request at which moto failed.
+_FAULTS: Mapping[tuple[str, str], Callable[[Mapping[str, Any], Exception], AwsError | None]] = {
+    ("dynamodb", "UpdateTable"): _index_fault,
+    ("glue", "CreateSchema"): _schema_fault,
+    ("glue", "CreateTable"): _table_fault,
+    ("logs", "PutSubscriptionFilter"): _destination_fault,
+    ("stepfunctions", "ListExecutions"): _machine_fault,
+}
+
+
+def _document_fault(attributes: Mapping[str, str]) -> AwsError | None:
+    """Return the error for a queue's attribute that should be JSON."""
+    for name in ("RedrivePolicy", "RedriveAllowPolicy", "Policy"):
+        if name in attributes:
+            return AwsError(
+                "InvalidParameterValue",
+                f"Value {attributes[name]} for parameter {name} is invalid. Reason: it is not a valid JSON map.",
+            )
+    return None
+
+
+def _lookup_fault(
+    service: str, operation: str, params: Mapping[str, Any], name: Any
+) -> AwsError | None:
+    """Return the error for a missing member inside another, or for a missing resource."""
+    model = operation_model(service, operation)
+    if any(value == name for value in params.values()):
+        for shape in model.error_shapes:
+            if shape.name == "ResourceNotFoundException":
+                status = int(shape.metadata.get("error", {}).get("httpStatusCode", 400))
+                return AwsError(shape.name, f"{name} does not exist.", status)
+    path = _path_without(model.input_shape, params, name, "")
+    if not path:
+        return None
+    return AwsError(
+        "ValidationException",
+        sentence([f"Value null at '{path}' failed to satisfy constraint: Member must not be null"]),
+    )
+
+
+def _path_without(shape: Any, value: Any, name: Any, path: str) -> str:
+    """Return the path of a given structure that lacks its member `name`; empty when none does."""
+    if isinstance(shape, ListShape) and isinstance(value, list):
+        inner = (
+            _path_without(shape.member, item, name, f"{path}.{number}.member")
+            for number, item in enumerate(cast("list[Any]", value), 1)
+        )
+        return next(filter(None, inner), "")
+    if not isinstance(shape, StructureShape) or not isinstance(value, Mapping):
+        return ""
+    given = cast("Mapping[str, Any]", value)
+    if name in shape.members and name not in given:
+        return f"{path}.{_lower(name)}".lstrip(".")
+    found = (
+        _path_without(member, given.get(key), name, f"{path}.{_lower(key)}")
+        for key, member in shape.members.items()
+    )
+    return next(filter(None, found), "")
+
+
+def _lower(name: str) -> str:
+    return name[:1].lower() + name[1:]
+
+
+def _arn_fault(name: str, value: Any) -> AwsError | None:
+    if not name.endswith("Arn") or not isinstance(value, str):
+        return None
+    count = len(value.split(":"))
+    if count >= _ARN_PARTS:
+        return None
+    return AwsError(
+        "InvalidParameter",
+        f"Invalid parameter: {name} Reason: An ARN must have at least {_ARN_PARTS} elements, not {count}",
+    )
+
+
+def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
+    """Return the error for an expression that is malformed or names a value that the request lacks."""
+    expressions = dict(_expressions(params))
+    if isinstance(error, KeyError) and str(error.args[0]).startswith(":"):
+        value = error.args[0]
+        names = [name for name, text in expressions.items() if value in text] or ["expression"]
+        if expressions:
+            return _invalid(
+                f"Invalid {names[0]}: An expression attribute value used in expression is not defined; attribute"
+                f" value: {value}"
+            )
+    if isinstance(error, StopIteration) or (isinstance(error, IndexError) and _has_empty(params)):
+        # moto takes a value's first type, and there is none.
+        return _invalid(
+            "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
+        )
+    if "Statement" in params:
+        return _invalid("Statement wasn't well formed, can't be processed: Unexpected term")
+    if not isinstance(error, ValueError | TypeError | LookupError):
+        return None
+    if "SequenceNumber" in params:
+        return _invalid("Invalid SequenceNumber")
+    if isinstance(error, KeyError):
+        return None
+    if not expressions:
+        return None
+    # With several expressions, which one is wrong is unknown.
+    name = next(iter(expressions)) if len(expressions) == 1 else "expression"
+    return _invalid(f"Invalid {name}: Syntax error")
+
+
+def _has_empty(value: Any) -> bool:
+    """Whether a key anywhere in a request has a value without a type."""
+    if isinstance(value, list):
+        return any(map(_has_empty, cast("list[Any]", value)))
+    if not isinstance(value, Mapping):
+        return False
+    given = cast("Mapping[str, Any]", value)
+    keys: Any = given.get("Key")
+    if isinstance(keys, Mapping) and {} in cast("Mapping[str, Any]", keys).values():
+        return True
+    return any(map(_has_empty, given.values()))
+
+
+def _invalid(text: str) -> AwsError:
+    return AwsError("ValidationException", text)
+
+
+def _expressions(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the expressions at any depth."""
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _expressions(item)
+    elif isinstance(value, Mapping):
+        for name, member in cast("Mapping[str, Any]", value).items():
+            if name.endswith("Expression") and isinstance(member, str):
+                yield name, member
+            yield from _expressions(member)
+
+
+def _token_fault(service: str, operation: str) -> AwsError:
+    for shape in operation_model(service, operation).error_shapes:
+        if shape.name in ("InvalidNextToken", "InvalidNextTokenException", "InvalidToken"):
+            return AwsError(shape.name, "The specified token is not valid.")
+    return AwsError(_CODES.get(service, "ValidationException"), "The specified token is not valid.")
+
 
 _said: set[str] = set()
 _MOST_SAID = 1_000

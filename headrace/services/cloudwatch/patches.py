@@ -27,6 +27,8 @@ RAW_MS = 3 * 60 * 1000
 MOST_RAW = 20_000
 MOST_POINTS = 50_000
 MOST_PAGES = 100
+# A value that is given more often becomes one point; `Counts` may say a billion, and moto stores each by itself.
+MOST_REPEATED = 20
 # The limit of one GetMetricStatistics (documented: API_GetMetricStatistics).
 MOST_DATAPOINTS = 1_440
 # headrace's limit for one query of GetMetricData: eleven days of seconds.
@@ -56,6 +58,7 @@ def patch() -> None:
         self.metric_data = MetricData()
 
     backend.__init__ = with_data
+    backend.put_metric_data = _join_repetitions(CloudWatchBackend.put_metric_data)
     backend.get_metric_data = _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
     backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
     backend.get_filtered_metrics = _get_filtered_metrics
@@ -65,6 +68,34 @@ def patch() -> None:
         lambda _, state: {**state, "metric_data": MetricData(), "paged_metric_data": {}},
     )
     pickles.register_carrier("cloudwatch", _keep_data)
+
+
+def _join_repetitions(put: Any) -> Any:
+    @functools.wraps(put)
+    def put_metric_data(self: Any, namespace: str, metric_data: list[dict[str, Any]]) -> None:
+        for number, member in enumerate(metric_data, 1):
+            self._validate_parameters_put_metric_data(member, number)
+        put(self, namespace, [part for member in metric_data for part in _split(member)])
+
+    return put_metric_data
+
+
+def _split(member: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a metric's data: the values that are repeated a few times, and the statistics of each other one."""
+    if not member.get("Values") or not member.get("Counts"):
+        yield member
+        return
+    repeated = [*zip(member["Values"], member["Counts"], strict=True)]
+    rest = {name: value for name, value in member.items() if name not in ("Values", "Counts")}
+    often = [pair for pair in repeated if MOST_REPEATED < float(pair[1]) < math.inf]
+    seldom = [pair for pair in repeated if pair not in often]
+    if seldom:
+        values, counts = zip(*seldom, strict=True)
+        yield {**rest, "Values": values, "Counts": counts}
+    for value, count in often:
+        total = float(value) * float(count)
+        statistics = {"Sum": total, "Minimum": value, "Maximum": value, "SampleCount": count}
+        yield {**rest, "StatisticValues": statistics}
 
 
 def _keep_data(before: dict[str, Any], backend: Any) -> None:

@@ -14,7 +14,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.schedule_expressions import BadExpression, check_expression
 from headrace.moto.other_accounts import patch_buses
-from headrace.services.events import bus_policies
+from headrace.services.events import bus_policies, checks
 from headrace.services.events.patterns import check_pattern
 
 
@@ -51,6 +51,7 @@ def patch_responses(module: Any) -> None:
     _check_schedules(models.EventsBackend)
     bus_policies.patch(models.EventBus, module.EventsHandler)
     patch_buses(models, module.EventsHandler)
+    checks.patch(module.EventsHandler)
 
 
 def _check_schedules(backend: Any) -> None:

@@ -49,11 +49,14 @@ class Orders:
         for target in (order.target, order.error_target):
             bucket = target.arn.rpartition(":")[2]
             try:
-                owner = self._ports.objects.owner(bucket)
+                owner, region = self._ports.objects.home(bucket)
             except BucketNotFound:
                 return f"The bucket {bucket} does not exist."
             if owner != target.owner:
                 return f"The bucket {bucket} is not owned by account {target.owner}."
+            if region != order.region:
+                # Documented: data-delivery-quotas.md.
+                return f"The bucket {bucket} is in {region}, not in {order.region}."
         return ""
 
     def begin(self, order: ObjectOrder) -> None:

@@ -87,7 +87,7 @@ def put(
     """
     bucket = str(s3["BucketARN"]).rpartition(":")[2]
     owner = s3.get("ExpectedBucketOwner")
-    if owner and ports.objects.owner(bucket) != owner:
+    if owner and ports.objects.home(bucket)[0] != owner:
         raise WrongOwner(bucket)
     check_object(ports.guard, s3, key)
     try:

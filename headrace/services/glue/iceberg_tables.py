@@ -9,12 +9,182 @@ read 2026). Which Hive types are refused, and the sentences, are assumed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from headrace.core.values import get_list, get_mapping
 from headrace.moto.current_cloud import CURRENT
-from headrace.services.glue.hive_types import NoIcebergType, columns_of, hive_name
+
+# Converts between Hive's type names, which Glue's columns use, and Iceberg's types. Pure functions.
+
+_MOST_LEVELS = 64
+_PLAIN = {
+    "boolean": "boolean",
+    "int": "int",
+    "integer": "int",
+    "bigint": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp with local time zone": "timestamptz",
+    "binary": "binary",
+}
+_HIVE = {"long": "bigint", "timestamptz": "timestamp", "time": "string", "uuid": "string"}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+_CHARS = re.compile(r"(?:var)?char\(\d+\)")
+
+
+class NoIcebergType(ValueError):
+    """A type has no counterpart in Iceberg; the message is a sentence that says so."""
+
+
+class _Ids:
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+def columns_of(
+    fields: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a schema's fields in the form of Iceberg's metadata, and the highest field id. Raises NoIcebergType.
+
+    Args:
+        fields: an IcebergSchema's; empty for none, and then `columns` define the schema.
+        columns: a StorageDescriptor's.
+    """
+    if fields:
+        return _read_fields(fields)
+    ids = _Ids(len(columns))
+    made: list[dict[str, Any]] = []
+    for place, column in enumerate(columns):
+        field: dict[str, Any] = {
+            "id": place + 1,
+            "name": str(column["Name"]),
+            "required": False,
+            "type": _type_of(str(column.get("Type") or "string").strip().lower(), ids, 0),
+        }
+        if column.get("Comment"):
+            field["doc"] = str(column["Comment"])
+        made.append(field)
+    if not made:
+        raise NoIcebergType("An Iceberg table needs a column.")
+    return made, ids.last
+
+
+def _read_fields(fields: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    made: list[dict[str, Any]] = []
+    for given in fields:
+        kind = given["Type"]
+        if isinstance(kind, str) and kind.lstrip().startswith("{"):
+            try:
+                kind = json.loads(kind)
+            except (ValueError, RecursionError) as error:
+                raise NoIcebergType(f"The type of field {given['Name']} is no JSON.") from error
+        field = {
+            "id": int(given["Id"]),
+            "name": str(given["Name"]),
+            "required": bool(given["Required"]),
+            "type": kind,
+        }
+        if given.get("Doc"):
+            field["doc"] = str(given["Doc"])
+        made.append(field)
+    return made, max(_ids_in(made))
+
+
+def _ids_in(value: Any) -> list[int]:
+    found = [0]
+    if isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            is_id = name == "id" or name.endswith("-id")
+            found += [item] if is_id and isinstance(item, int) else _ids_in(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            found += _ids_in(item)
+    return found
+
+
+def _type_of(text: str, ids: _Ids, level: int) -> Any:
+    if text in _PLAIN:
+        return _PLAIN[text]
+    if _CHARS.fullmatch(text):
+        return "string"
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal is not None and 1 <= int(decimal.group(1)) <= 38:
+        return f"decimal({int(decimal.group(1))}, {int(decimal.group(2))})"
+    outer, bracket, inner = text.partition("<")
+    if not bracket or not inner.endswith(">") or level > _MOST_LEVELS:
+        raise NoIcebergType(f"Type {text[:100]} is none of an Iceberg table.")
+    parts = _parts(inner[:-1])
+    if outer == "array" and len(parts) == 1:
+        element = ids.next()
+        return {
+            "type": "list",
+            "element-id": element,
+            "element": _type_of(parts[0], ids, level + 1),
+            "element-required": False,
+        }
+    if outer == "map" and len(parts) == 2:
+        key, value = ids.next(), ids.next()
+        return {
+            "type": "map",
+            "key-id": key,
+            "key": _type_of(parts[0], ids, level + 1),
+            "value-id": value,
+            "value": _type_of(parts[1], ids, level + 1),
+            "value-required": False,
+        }
+    if outer == "struct":
+        return _struct(parts, ids, level)
+    raise NoIcebergType(f"Type {text[:100]} is none of an Iceberg table.")
+
+
+def _struct(parts: Sequence[str], ids: _Ids, level: int) -> dict[str, Any]:
+    numbers = [ids.next() for _ in parts]
+    fields: list[dict[str, Any]] = []
+    for number, part in zip(numbers, parts, strict=True):
+        name, colon, kind = part.partition(":")
+        if not colon or not name.strip():
+            raise NoIcebergType(f"{part[:100]} is no field of a struct.")
+        made = _type_of(kind.strip(), ids, level + 1)
+        fields.append({"id": number, "name": name.strip(), "required": False, "type": made})
+    return {"type": "struct", "fields": fields}
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts between commas that are outside brackets."""
+    parts, start, depth = list[str](), 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and not depth:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    return [*parts, text[start:].strip()]
+
+
+def hive_name(kind: Any) -> str:
+    """Return Hive's name of an Iceberg type."""
+    if isinstance(kind, str):
+        if kind.startswith("fixed"):
+            return "binary"
+        return _HIVE.get(kind, kind.replace(", ", ","))
+    of = cast("dict[str, Any]", kind)
+    match of["type"]:
+        case "list":
+            return f"array<{hive_name(of['element'])}>"
+        case "map":
+            return f"map<{hive_name(of['key'])},{hive_name(of['value'])}>"
+        case _:
+            fields = ",".join(f"{f['name']}:{hive_name(f['type'])}" for f in of["fields"])
+            return f"struct<{fields}>"
+
 
 _VERSIONS = ("1", "2")
 # Iceberg's last partition field number in a table without partitions.

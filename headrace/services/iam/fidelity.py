@@ -1,8 +1,12 @@
-"""What IAM and STS accept without acting on it, for `/_headrace/fidelity`; moto's other services have no such table."""
+"""What moto's services accept without acting on it, for `/_headrace/fidelity` and `--strict`: IAM and STS by hand.
+
+Of the others it is what moto certainly drops.
+"""
 
 from __future__ import annotations
 
 from headrace.core.ports import FidelityLevel
+from headrace.moto.dropped_members import dropped_members
 
 _SIZE: dict[str, FidelityLevel] = {"MinimumSessionTokenSize": "ignored"}
 _IDENTITY_OF_OTHERS = (
@@ -32,3 +36,16 @@ NOTES: dict[str, str] = {
     "AssumeRoleWithWebIdentity.WebIdentityToken": _IDENTITY_OF_OTHERS,
     "AssumeRoleWithSAML.SAMLAssertion": _IDENTITY_OF_OTHERS,
 }
+
+
+def moto_tables() -> dict[str, dict[str, dict[str, FidelityLevel]]]:
+    """Return the fidelity tables of moto's services, by botocore's name of the service."""
+    tables = {
+        name: {call: dict(levels) for call, levels in table.items()}
+        for name, table in FIDELITY.items()
+    }
+    for name, dropped in dropped_members().items():
+        table = tables.setdefault(name, {})
+        for call, levels in dropped.items():
+            table[call] = {**levels, **table.get(call, {})}
+    return tables

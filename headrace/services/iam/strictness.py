@@ -1,26 +1,42 @@
-"""`headrace up --strict` for moto's services: refuses the members that IAM and STS ignore, by their fidelity table."""
+"""`headrace up --strict` for moto's services: refuses the members that they ignore, by their fidelity tables."""
 
 from __future__ import annotations
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.protocols import operation_parser
 from headrace.aws.protocols.strictness import Strictness
-from headrace.services.iam.fidelity import FIDELITY
+from headrace.services.iam.fidelity import moto_tables
+
+# botocore's names of services whose requests name themselves otherwise, in their signature's scope.
+_SCOPES = {
+    "apigatewayv2": "apigateway",
+    "cloudwatch": "monitoring",
+    "efs": "elasticfilesystem",
+    "elbv2": "elasticloadbalancing",
+    "opensearch": "es",
+}
+# Of services that share their scope's protocol with an older one: what the bodies of their requests have.
+_VERSIONS = {"elbv2": b"Version=2015-12-01"}
 
 
 class StrictChecks:
     """Refuses calls with members that would be ignored. Thread-safe. Services without a table refuse nothing."""
 
     def __init__(self) -> None:
-        self._of_service = {name: Strictness(name, table) for name, table in FIDELITY.items()}
+        # By the names in signatures, and by botocore's.
+        self._named: dict[str, list[tuple[str, Strictness]]] = {}
+        for name, table in moto_tables().items():
+            one = (name, Strictness(name, table))
+            for known in {name, _SCOPES.get(name, name)}:
+                self._named.setdefault(known, []).append(one)
 
     def check(self, service: str, request: HttpRequest) -> None:
         """Raise AwsError when a request to `service` has a member that would be ignored."""
-        strictness = self._of_service.get(service)
-        if strictness is None:
-            return
-        try:
-            operation, params = operation_parser.operation_of(service, request)
-        except operation_parser.Unreadable:
-            return  # the service itself reports the error
-        strictness.check(operation, params)
+        for name, strictness in self._named.get(service, ()):
+            if _VERSIONS.get(name, b"") not in request.body:
+                continue
+            try:
+                operation, params = operation_parser.operation_of(name, request)
+            except operation_parser.Unreadable:
+                continue  # the service itself reports the error
+            strictness.check(operation, params)

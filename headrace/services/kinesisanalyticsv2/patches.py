@@ -8,14 +8,138 @@ Each change makes a new version of the application; a request with a version tha
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import itertools
 import json
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.moto.clock import utcnow
-from headrace.services.kinesisanalyticsv2 import configuration as flink_configuration
+
+# Computes a Managed Flink application's configuration after UpdateApplication, in the form of a description.
+#
+# A member's name ends with `Update` in an update, and with `Description` in a description.
+
+NETWORKS = "VpcConfigurationDescriptions"
+# Documented: with the type DEFAULT these values apply, whatever the request gives (API_CheckpointConfiguration,
+# API_MonitoringConfiguration, API_ParallelismConfiguration).
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "CheckpointConfigurationDescription": {
+        "CheckpointingEnabled": True,
+        "CheckpointInterval": 60000,
+        "MinPauseBetweenCheckpoints": 5000,
+    },
+    "MonitoringConfigurationDescription": {"MetricsLevel": "APPLICATION", "LogLevel": "INFO"},
+    "ParallelismConfigurationDescription": {
+        "Parallelism": 1,
+        "ParallelismPerKPU": 1,
+        "AutoScalingEnabled": False,
+        "CurrentParallelism": 1,
+    },
+}
+# Members whose description and update have unrelated names.
+_SECTIONS = {
+    ("CodeContentUpdate", "S3ContentLocationUpdate"): "S3ApplicationCodeLocationDescription",
+}
+
+
+def apply_update(
+    described: dict[str, Any], update: dict[str, Any], run: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the description after an ApplicationConfigurationUpdate and a RunConfigurationUpdate.
+
+    Raises AwsError; `described` is not changed.
+    """
+    update = dict(update)
+    if update.pop("SqlApplicationConfigurationUpdate", None):
+        # moto does not store it, and AWS has discontinued these applications.
+        raise AwsError(
+            "UnsupportedOperationException",
+            "The inputs and outputs of an application for SQL cannot be changed",
+        )
+    networks = update.pop("VpcConfigurationUpdates", [])
+    properties = update.pop("EnvironmentPropertyUpdates", None)
+    found = _merge(described, update)
+    if properties is not None:
+        # Documented: the property groups of an update replace all others.
+        groups: list[Any] = properties.get("PropertyGroups") or []
+        found["EnvironmentPropertyDescriptions"] = {"PropertyGroupDescriptions": groups}
+    for network in networks:
+        found[NETWORKS] = _with_network(found.get(NETWORKS, []), network)
+    if run:
+        found["RunConfigurationDescription"] = {
+            **found.get("RunConfigurationDescription", {}),
+            **{f"{name}Description": value for name, value in run.items()},
+        }
+    return found
+
+
+def vpc(network: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a VpcConfiguration; moto has a single VPC."""
+    from moto.kinesisanalyticsv2.models import FAKE_VPC_ID
+
+    return {
+        "VpcId": FAKE_VPC_ID,
+        "SubnetIds": network["SubnetIds"],
+        "SecurityGroupIds": network["SecurityGroupIds"],
+    }
+
+
+def _merge(described: dict[str, Any], update: dict[str, Any], at: str = "") -> dict[str, Any]:
+    found = dict(described)
+    for member, value in update.items():
+        name = member.removesuffix("Update")
+        section = _SECTIONS.get((at, member), f"{name}Description")
+        if isinstance(value, dict):
+            inner = cast("dict[str, Any]", value)
+            merged = _merge(found.get(section, {}), inner, member)
+            if merged.get("ConfigurationType") == "DEFAULT":
+                merged |= _DEFAULTS.get(section, {})
+            if section == "ParallelismConfigurationDescription" and "Parallelism" in merged:
+                merged["CurrentParallelism"] = merged["Parallelism"]
+            found[section] = merged
+        elif isinstance(value, list):
+            found[section] = [_artifact(each) for each in cast("list[dict[str, Any]]", value)]
+        elif member == "ZipFileContentUpdate":
+            found |= _code(str(value))
+        else:
+            found[name] = value
+    return found
+
+
+def _artifact(artifact: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a notebook's artifact."""
+    return {
+        f"{name}Description" if isinstance(value, dict) else name: value
+        for name, value in artifact.items()
+    }
+
+
+def _code(content: str) -> dict[str, Any]:
+    """Return the description of inline code, in Base64."""
+    data = base64.b64decode(content)
+    digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    return {"CodeMD5": digest, "CodeSize": len(data)}
+
+
+def _with_network(networks: list[dict[str, Any]], update: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the VPC configurations after an update of one."""
+    if update["VpcConfigurationId"] not in {each["VpcConfigurationId"] for each in networks}:
+        raise AwsError(
+            "ResourceNotFoundException",
+            f"VPC configuration {update['VpcConfigurationId']} does not exist",
+        )
+    changed = {
+        name: update[f"{name.removesuffix('s')}Updates"]
+        for name in ("SubnetIds", "SecurityGroupIds")
+        if f"{name.removesuffix('s')}Updates" in update
+    }
+    return [
+        {**each, **changed} if each["VpcConfigurationId"] == update["VpcConfigurationId"] else each
+        for each in networks
+    ]
 
 
 def patch(module: Any) -> None:
@@ -62,7 +186,7 @@ def _update_application(self: Any) -> str:
             "You must provide the CurrentApplicationVersionId or the ConditionalToken",
         )
     _check_version(self, application)
-    configuration = flink_configuration.apply_update(
+    configuration = apply_update(
         application.app_config_description or {},
         self._get_param("ApplicationConfigurationUpdate") or {},
         self._get_param("RunConfigurationUpdate") or {},
@@ -130,7 +254,7 @@ def _add_network(self: Any) -> str:
     application, network = _find_application(self), self._get_param("VpcConfiguration")
     _check_version(self, application)
     described = dict(application.app_config_description or {})
-    kept = described.get(flink_configuration.NETWORKS, [])
+    kept = described.get(NETWORKS, [])
     if kept:
         # Documented: an application has one VPC configuration at most.
         raise AwsError(
@@ -138,8 +262,8 @@ def _add_network(self: Any) -> str:
             f"Application {application.application_name} already has a VPC configuration",
         )
     _make_version(application)
-    added = {"VpcConfigurationId": _new_id(application, set()), **flink_configuration.vpc(network)}
-    application.app_config_description = {**described, flink_configuration.NETWORKS: [added]}
+    added = {"VpcConfigurationId": _new_id(application, set()), **vpc(network)}
+    application.app_config_description = {**described, NETWORKS: [added]}
     return json.dumps({**_version_of(application), "VpcConfigurationDescription": added})
 
 
@@ -147,7 +271,7 @@ def _delete_network(self: Any) -> str:
     application, gone = _find_application(self), self._get_param("VpcConfigurationId")
     _check_version(self, application)
     described = dict(application.app_config_description or {})
-    kept = described.pop(flink_configuration.NETWORKS, [])
+    kept = described.pop(NETWORKS, [])
     left = [each for each in kept if each["VpcConfigurationId"] != gone]
     if len(left) == len(kept):
         raise AwsError(
@@ -156,7 +280,7 @@ def _delete_network(self: Any) -> str:
             f" {application.application_name}",
         )
     _make_version(application)
-    networks = {flink_configuration.NETWORKS: left} if left else {}
+    networks = {NETWORKS: left} if left else {}
     application.app_config_description = {**described, **networks}
     return json.dumps(_version_of(application))
 

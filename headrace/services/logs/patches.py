@@ -25,8 +25,8 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
+from headrace.services.logs import checks, query_definitions
 from headrace.services.logs import keys as log_keys
-from headrace.services.logs import query_definitions
 from headrace.services.logs.bounds import BOUNDS
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ def patch() -> None:
     backend.start_query = _few_queries(backend.start_query)
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
+    checks.patch()
     log_keys.patch()
     query_definitions.patch()
     pickles.register_reducer(models.LogGroup, _reduce_group)

@@ -3,18 +3,125 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+import hashlib
+import io
+import re
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from xml.parsers import expat
 
 from headrace.aws.calls.errors import AwsError, malformed_xml
-from headrace.aws.calls.http import HttpRequest
-from headrace.services.s3 import checksums, chunked, limits
+from headrace.aws.calls.http import ChunkSignatures, HttpRequest
+from headrace.services.s3 import checksums, limits
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.object_headers import read_params
 from headrace.services.s3.routing import Target
+
+# Decodes aws-chunked bodies, which SDKs use for uploads, and checks the signatures of their chunks.
+
+MAX_LINE_BYTES = 16 * 1024
+MOST_TRAILERS = 100
+_COPY_BYTES = 1024 * 1024
+_CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,16})(;[^\r\n]*)?\r\n")
+_CHUNK_SIGNATURE = re.compile(rb";\s*chunk-signature=([0-9a-f]{64})")
+_TRAILER_SIGNATURE = "x-amz-trailer-signature"
+
+
+def unwrap(
+    body: Body,
+    temporary: Path,
+    headers: Mapping[str, str],
+    signatures: ChunkSignatures | None = None,
+) -> tuple[Body, dict[str, str]]:
+    """Return the decoded body and the trailers. If `body` is a file, the decoded body is in the file `temporary`.
+
+    Raises AwsError IncompleteBody, MalformedTrailerError and, if `signatures` are given, SignatureDoesNotMatch.
+    """
+    if body.file is None:
+        target = io.BytesIO()
+        trailers = _copy(io.BytesIO(body.data), target, signatures)
+        bare = Body(data=target.getvalue())
+    else:
+        with body.file.open("rb") as source, temporary.open("wb") as written:
+            trailers = _copy(source, written, signatures)
+        bare = Body(file=temporary)
+    announced = headers.get("x-amz-decoded-content-length", "")
+    if announced and announced != str(bare.size_bytes):
+        raise _incomplete()
+    for name in headers.get("x-amz-trailer", "").lower().split(","):
+        if name.strip() and name.strip() not in trailers:
+            raise AwsError(
+                "MalformedTrailerError",
+                "The request contained trailing data that was not well-formed or did not conform to our published"
+                " schema.",
+            )
+    return bare, trailers
+
+
+def _copy(
+    source: IO[bytes], target: IO[bytes], signatures: ChunkSignatures | None
+) -> dict[str, str]:
+    while True:
+        head = _CHUNK_HEAD.fullmatch(source.readline(MAX_LINE_BYTES))
+        if head is None:
+            raise _incomplete()
+        left = int(head[1], 16)
+        is_last = left == 0
+        digest = hashlib.sha256()
+        while left > 0:
+            data = source.read(min(left, _COPY_BYTES))
+            if not data:
+                raise _incomplete()
+            target.write(data)
+            if signatures is not None:
+                digest.update(data)
+            left -= len(data)
+        if signatures is not None:
+            signature = _CHUNK_SIGNATURE.match(head[2] or b"")
+            if signature is None or not signatures.is_right(
+                digest.hexdigest(), signature[1].decode()
+            ):
+                raise _wrongly_signed()
+        if is_last:
+            return _read_trailers(source, signatures)
+        if source.read(2) != b"\r\n":
+            raise _incomplete()
+
+
+def _read_trailers(source: IO[bytes], signatures: ChunkSignatures | None) -> dict[str, str]:
+    trailers: dict[str, str] = {}
+    for _ in range(MOST_TRAILERS):
+        line = source.readline(MAX_LINE_BYTES).strip()
+        if not line:
+            break
+        name, colon, value = line.decode("latin-1").partition(":")
+        if colon:
+            trailers[name.strip().lower()] = value.strip()
+    signature = trailers.pop(_TRAILER_SIGNATURE, "")
+    if signatures is not None and trailers:
+        signed = "".join(f"{name}:{value}\n" for name, value in trailers.items())
+        if not signatures.is_right_trailer(signed.encode("latin-1"), signature):
+            raise _wrongly_signed()
+    return trailers
+
+
+def _wrongly_signed() -> AwsError:
+    return AwsError(
+        "SignatureDoesNotMatch",
+        "The request signature we calculated does not match the signature you provided. Check your key and signing"
+        " method.",
+        403,
+    )
+
+
+def _incomplete() -> AwsError:
+    return AwsError(
+        "IncompleteBody",
+        "You did not provide the number of bytes specified by the Content-Length HTTP header",
+    )
+
 
 _DIGEST_CHARACTERS = 64
 
@@ -33,7 +140,7 @@ def open_object_body(
         if _is_chunked(headers):
             temporary = files.temporary()
             scratch.callback(temporary.unlink, missing_ok=True)
-            body, trailers = chunked.unwrap(body, temporary, headers, request.chunk_signatures)
+            body, trailers = unwrap(body, temporary, headers, request.chunk_signatures)
             headers.update(trailers)
             encodings = [e.strip() for e in headers.get("content-encoding", "").split(",")]
             headers["content-encoding"] = ",".join(e for e in encodings if e and e != "aws-chunked")

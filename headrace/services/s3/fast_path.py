@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.calls.operation import Action, operation_name
+from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.aws.protocols import codec_moto
 from headrace.aws.protocols.strictness import Strictness
-from headrace.core.arn import is_account_id
+from headrace.core.arn import bucket_arn, is_account_id
 from headrace.services.s3 import (
     bodies,
+    checksums,
     cors,
-    http_get,
-    http_put,
-    permits,
+    encryption,
+    lifecycle,
     post_form,
+    reads,
     website,
 )
 from headrace.services.s3.backend import S3
@@ -31,12 +34,226 @@ from headrace.services.s3.errors import (
     translate,
 )
 from headrace.services.s3.names import check_key
+from headrace.services.s3.object_headers import read_customer_key_params
 from headrace.services.s3.required import check_required
-from headrace.services.s3.routing import Target, parse_target, parse_website_host
-from headrace.services.s3.state import EmptyAnswer
+from headrace.services.s3.routing import Target, parse_part_number, parse_target, parse_website_host
+from headrace.services.s3.state import EmptyAnswer, StoredObject
 from headrace.services.s3.xml_roots import add_root
 
 log = logging.getLogger(__name__)
+
+
+# Checks that a caller may make a request to S3.
+
+# Headers and query parameters of operations on objects that permissions depend on, and the names of the parameters.
+_HEADERS = {
+    "x-amz-tagging": "Tagging",
+    "x-amz-acl": "ACL",
+    "x-amz-bypass-governance-retention": "BypassGovernanceRetention",
+    "x-amz-object-lock-mode": "ObjectLockMode",
+    "x-amz-object-lock-legal-hold": "ObjectLockLegalHoldStatus",
+    "x-amz-server-side-encryption": "ServerSideEncryption",
+    "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
+    "x-amz-server-side-encryption-customer-algorithm": "SSECustomerAlgorithm",
+}
+_QUERY = {"versionId": "VersionId", "uploadId": "UploadId"}
+
+
+def build_params(target: Target) -> dict[str, Any]:
+    """Return the parameters of GetObject, HeadObject, PutObject or UploadPart that permissions depend on."""
+    params: dict[str, Any] = {"Bucket": target.bucket, "Key": target.key}
+    params |= {name: target.headers[h] for h, name in _HEADERS.items() if h in target.headers}
+    return params | {name: target.query[q] for q, name in _QUERY.items() if q in target.query}
+
+
+def ask(s3: S3, call: Call | None, operation: str, params: Mapping[str, Any]) -> None:
+    """Record that the caller uses an operation, and check that it may. Raises AwsError."""
+    if call is None or call.permit is None:
+        return
+    bucket = str(params.get("Bucket", ""))
+    account = s3.bucket(bucket).account if s3.has_bucket(bucket) else call.account
+    call.permit.ask("s3", operation, params, account=account, region=call.region)
+
+
+def hide_missing(request: HttpRequest, error: AwsError) -> AwsError:
+    """Return the error for a missing object: AccessDenied if the caller may not list the bucket.
+
+    Source: docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, "Permissions" (documented).
+    """
+    call = request.call
+    if call is None or call.permit is None or error.code != "NoSuchKey":
+        return error
+    try:
+        call.permit.ask_for(
+            "s3", "s3:ListBucket", bucket_arn(call.region, parse_target(request).bucket)
+        )
+    except AwsError as refusal:
+        return refusal
+    return error
+
+
+# PutObject and UploadPart over HTTP: they store the bytes in the body and return the description in headers.
+
+
+def put_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
+    """Answer PutObject. Raises AwsError, BucketNotFound."""
+    s3.bucket(target.bucket)
+    with bodies.open_object_body(s3.files, request, target) as (body, params):
+        stored = s3.write(target.bucket, target.key, body, params)
+    headers = _build_written_headers(stored.etag, stored.checksums, stored.encryption)
+    headers.append(("x-amz-checksum-type", reads.find_checksum_type(stored)))
+    holder = s3.bucket(target.bucket)
+    headers += lifecycle.expiration_header(stored, holder)
+    if holder.versioning == "Enabled":
+        headers.append(("x-amz-version-id", stored.version_id))
+    return HttpResponse(200, headers)
+
+
+def upload_part(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
+    """Answer UploadPart. Raises AwsError, BucketNotFound."""
+    s3.bucket(target.bucket)
+    upload = s3.uploads.find(target.bucket, target.key, target.query["uploadId"])
+    number = parse_part_number(target.query.get("partNumber", ""))
+    with bodies.open_object_body(s3.files, request, target) as (body, params):
+        etag, shown = s3.write_part(upload, number, body, params)
+    return HttpResponse(200, _build_written_headers(etag, shown, upload.encryption))
+
+
+def _build_written_headers(
+    etag: str, kept: Mapping[str, str], encrypted: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    return [
+        ("ETag", f'"{etag}"'),
+        *encryption.render_headers(encrypted),
+        *((checksums.CHECKSUM_HEADER[name], value) for name, value in kept.items()),
+    ]
+
+
+# GetObject and HeadObject over HTTP: the headers of an object, and its bytes or a part or range of them.
+
+_CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
+# An object up to this size is read into memory; the server sends a larger one from its file.
+READ_WHOLE_BELOW_BYTES = 1024 * 1024
+
+
+def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
+    """Answer GetObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
+    stored = _find_object(s3, target)
+    reads.check_readable(stored)
+    _check_key(s3, stored)
+    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+        return HttpResponse(304, _build_identity_headers(stored))
+    _, length = _find_slice(stored, target)
+    if length >= READ_WHOLE_BELOW_BYTES:
+        file = stored.path.open("rb")
+        if os.fstat(file.fileno()).st_mtime_ns != stored.mtime_ns:
+            # Another write replaced the object. Start again, so that headers and bytes belong to one write.
+            file.close()
+            return get_object(s3, request, target)
+        body = FileSlice(stored.path, *_find_slice(stored, target), file)
+        return _build_response(s3, stored, target, body)
+    stored, data = s3.read(
+        target.bucket,
+        target.key,
+        lambda latest: _find_slice(latest, target),
+        target.query.get("versionId"),
+    )
+    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+        return HttpResponse(304, _build_identity_headers(stored))
+    return _build_response(s3, stored, target, data)
+
+
+def head_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
+    """Answer HeadObject. Raises AwsError, BucketNotFound, ObjectNotFound."""
+    stored = _find_object(s3, target)
+    if reads.is_not_modified(stored, target.headers, _read_now_ms(request)):
+        return HttpResponse(304, _build_identity_headers(stored))
+    answer = _build_response(s3, stored, target, b"")
+    answer.headers.append(("Content-Length", str(_find_slice(stored, target)[1])))
+    return answer
+
+
+def _find_object(s3: S3, target: Target) -> StoredObject:
+    version_id = target.query.get("versionId")
+    if version_id == "":
+        raise invalid_argument("Version id cannot be the empty string", "versionId", "")
+    stored = s3.object(target.bucket, target.key, version_id)
+    if "customer_md5" in stored.encryption or _CUSTOMER_KEY in target.headers:
+        encryption.check_read(stored, read_customer_key_params(target.headers))
+    return stored
+
+
+def _check_key(s3: S3, stored: StoredObject) -> None:
+    """Refuse to read an object whose KMS key cannot be used. Raises AwsError."""
+    if "key" in stored.encryption:
+        holder = s3.bucket(stored.bucket)
+        s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
+
+
+def _build_response(
+    s3: S3, stored: StoredObject, target: Target, body: bytes | FileSlice
+) -> HttpResponse:
+    first, length = _find_slice(stored, target)
+    headers = _answer_headers(stored, target, is_whole=length == stored.size_bytes)
+    holder = s3.bucket(target.bucket)
+    if "versionId" not in target.query and lifecycle.NAME in holder.configurations:
+        headers += lifecycle.expiration_header(stored, holder)
+    if holder.versioning:
+        headers.append(("x-amz-version-id", stored.version_id))
+    whole = "partNumber" not in target.query and _find_range(stored, target) is None
+    if "partNumber" in target.query and stored.parts:
+        headers.append(("x-amz-mp-parts-count", str(stored.parts)))
+    if whole or not stored.size_bytes:
+        return HttpResponse(200, headers, body)
+    headers.append(("Content-Range", f"bytes {first}-{first + length - 1}/{stored.size_bytes}"))
+    return HttpResponse(206, headers, body)
+
+
+def _find_slice(stored: StoredObject, target: Target) -> tuple[int, int]:
+    """Return (first byte, length) of the requested part or range. Raises AwsError."""
+    number = target.query.get("partNumber")
+    if number is None:
+        return _find_range(stored, target) or (0, stored.size_bytes)
+    if "range" in target.headers:
+        raise AwsError(
+            "InvalidRequest", "Cannot specify both Range header and partNumber query parameter"
+        )
+    return reads.find_part(stored, parse_part_number(number))
+
+
+def _find_range(stored: StoredObject, target: Target) -> tuple[int, int] | None:
+    if target.headers.get("if-range", f'"{stored.etag}"').strip('"') != stored.etag:
+        return None
+    return reads.parse_range(target.headers.get("range"), stored.size_bytes)
+
+
+def _read_now_ms(request: HttpRequest) -> int:
+    assert request.call is not None
+    return request.call.now_ms
+
+
+def _build_identity_headers(stored: StoredObject) -> list[tuple[str, str]]:
+    return [
+        ("ETag", f'"{stored.etag}"'),
+        ("Last-Modified", reads.format_http_date(stored.last_modified_ms)),
+    ]
+
+
+def _answer_headers(
+    stored: StoredObject, target: Target, *, is_whole: bool
+) -> list[tuple[str, str]]:
+    headers = reads.build_object_headers(stored)
+    asks_checksum = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
+    # A part has a checksum too. A range has none, unless it is the whole object.
+    if asks_checksum and (is_whole or "range" not in target.headers):
+        number = target.query.get("partNumber")
+        headers += reads.build_checksum_headers(stored, None if number is None else int(number))
+    for name, header in reads.OVERRIDES.items():
+        if name in target.query:
+            headers = [(h, v) for h, v in headers if h != header]
+            headers.append((header, target.query[name].replace("\r", "").replace("\n", "")))
+    return headers
+
 
 # Query parameters that name a sub-resource: a GET or PUT with one of them is not about the object's bytes.
 _SUBRESOURCES = (
@@ -94,7 +311,7 @@ class RawRequests:
             aws_error = error if isinstance(error, AwsError) else translate(error)
             if aws_error is None:
                 raise
-            aws_error = permits.hide_missing(request, aws_error)
+            aws_error = hide_missing(request, aws_error)
             if not isinstance(error, AwsError) and aws_error.status >= 500:
                 log.exception("%s %s failed", request.method, request.path)
             response = _build_error_answer(request, aws_error)
@@ -111,7 +328,7 @@ class RawRequests:
         def get(target: Target) -> HttpResponse:
             check_key(bucket, target.key)
             try:
-                return http_get.get_object(self._s3, request, target)
+                return get_object(self._s3, request, target)
             except Exception as error:
                 raise (translate(error) or error) from error
 
@@ -139,20 +356,20 @@ class RawRequests:
             uploading = "uploadId" in query
             if request.method == "GET" and not uploading:
                 self._begin("GetObject", request, target)
-                return http_get.get_object(self._s3, request, target)
+                return get_object(self._s3, request, target)
             if request.method == "HEAD":
                 self._begin("HeadObject", request, target)
-                return http_get.head_object(self._s3, request, target)
+                return head_object(self._s3, request, target)
             if request.method == "PUT" and "x-amz-copy-source" not in target.headers:
                 self._begin("UploadPart" if uploading else "PutObject", request, target)
-                put = http_put.upload_part if uploading else http_put.put_object
+                put = upload_part if uploading else put_object
                 return put(self._s3, request, target)
         return self._answer_generic(request, target)
 
     def _begin(self, operation: str, request: HttpRequest, target: Target) -> None:
         """Check for ignored parameters (with --strict), then check the caller's permission. Raises AwsError."""
         self._check_ignored(operation, target)
-        permits.ask(self._s3, request.call, operation, permits.build_params(target))
+        ask(self._s3, request.call, operation, build_params(target))
 
     def _check_ignored(self, operation: str, target: Target) -> None:
         """With --strict, refuse parameters that S3 would ignore. Raises AwsError."""
@@ -209,7 +426,7 @@ class RawRequests:
             log.warning("headrace does not implement s3:%s", operation)
             raise _not_implemented(operation)
         check_required(operation, params)
-        permits.ask(self._s3, request.call, operation, params)
+        ask(self._s3, request.call, operation, params)
         if self._strictness is not None:
             self._strictness.check(operation, params)
         output = action(self._s3, replace(request.call, operation=operation), params)
@@ -229,7 +446,7 @@ class RawRequests:
         assert request.call is not None
         self._check_ignored("PutBucketPolicy", target)
         params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
-        permits.ask(self._s3, request.call, "PutBucketPolicy", params)
+        ask(self._s3, request.call, "PutBucketPolicy", params)
         call = replace(request.call, operation="PutBucketPolicy")
         self._actions["PutBucketPolicy"](self._s3, call, params)
         return HttpResponse(204)

@@ -59,9 +59,10 @@ class S3Objects:
                 raise KeyRefused(error.code, error.message) from error
             raise
 
-    def owner(self, bucket: str) -> str:
-        """See `ObjectStore.owner`."""
-        return self._s3.bucket(bucket).account
+    def home(self, bucket: str) -> tuple[str, str]:
+        """See `ObjectStore.home`."""
+        found = self._s3.bucket(bucket)
+        return found.account, found.region
 
     def get(self, bucket: str, key: str) -> bytes:
         """See `ObjectStore.get`."""

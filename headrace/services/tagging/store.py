@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import service_model
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane
 from headrace.core.values import get_list, get_mapping
@@ -85,6 +86,28 @@ def _streams(place: RegionServices) -> Iterator[TaggedResource]:
         arn = stream["StreamARN"]
         tags = place.call("kinesis", "ListTagsForStream", StreamARN=arn)["Tags"]
         yield TaggedResource(arn, _tags(tags))
+    for kind in ("Queue", "Channel"):
+        # The lowest botocore that headrace takes does not know them.
+        if f"List{kind}s" not in service_model("kinesis").operation_names:
+            continue
+        for one in place.pages("kinesis", f"List{kind}s", f"{kind}Summaries", "NextToken"):
+            arn = one[f"{kind}ARN"]
+            tags = place.call("kinesis", "ListTagsForResource", ResourceARN=arn)["Tags"]
+            yield TaggedResource(arn, _tags(tags))
+
+
+def _tag_stream(place: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
+    if ":stream/" in arn:
+        place.call("kinesis", "AddTagsToStream", StreamARN=arn, Tags=dict(tags))
+    else:
+        place.call("kinesis", "TagResource", ResourceARN=arn, Tags=dict(tags))
+
+
+def _untag_stream(place: RegionServices, arn: str, keys: Sequence[str]) -> None:
+    if ":stream/" in arn:
+        place.call("kinesis", "RemoveTagsFromStream", StreamARN=arn, TagKeys=list(keys))
+    else:
+        place.call("kinesis", "UntagResource", ResourceARN=arn, TagKeys=list(keys))
 
 
 def _bucket_tags(place: RegionServices, bucket: str) -> dict[str, str]:
@@ -196,13 +219,8 @@ def _log_groups(place: RegionServices) -> Iterator[TaggedResource]:
 KINDS = {
     kind.service: kind
     for kind in (
-        Kind(
-            "kinesis",
-            "stream",
-            _streams,
-            lambda p, a, t: p.call("kinesis", "AddTagsToStream", StreamARN=a, Tags=dict(t)),
-            lambda p, a, k: p.call("kinesis", "RemoveTagsFromStream", StreamARN=a, TagKeys=list(k)),
-        ),
+        # Streams, queues and channels: their ARNs say which.
+        Kind("kinesis", "", _streams, _tag_stream, _untag_stream),
         Kind("s3", "bucket", _buckets, _tag_bucket, _untag_bucket),
         Kind(
             "lambda",

@@ -1,8 +1,9 @@
 """Implements `format("aws-kinesis")`, the connector that EMR bundles, for steps on the local cloud with Spark 3.5.
 
 Spark 3.5 finds sources only among the JVM's classes. So this module patches PySpark's stream readers and writers in the
-job's process: for that format they use `kinesis_stream` and `stream_to_kinesis`, with the bundled connector's defaults
-and columns. It works only in Python jobs; in SQL and Scala, Spark reports that it cannot find the format.
+job's process: for that format they use the source and the sink of `headrace.spark`, with the bundled connector's
+defaults and columns, and, like that, without knowing the trigger AvailableNow. It works only in Python jobs; in SQL and
+Scala, Spark reports that it cannot find the format.
 """
 
 from __future__ import annotations
@@ -73,12 +74,13 @@ def _answer_load(kind: Any) -> None:
         if not _is_asked(self, format):
             return load(self, path, format, schema, **options)
         from headrace.spark.bundled import NEEDED_OF_SOURCE, as_ours
+        from headrace.spark.callbacks import OneBatchSource, stream_frame
         from headrace.spark.option_table import SOURCE
-        from headrace.spark.streams import kinesis_stream
+        from headrace.spark.options import parse_options
 
         self.options(**options)
-        given: dict[str, Any] = {**as_ours(_options(self), SOURCE, needed=NEEDED_OF_SOURCE)}
-        return kinesis_stream(self._spark, **given).drop("shardId")
+        given = parse_options(as_ours(_options(self), SOURCE, needed=NEEDED_OF_SOURCE))
+        return stream_frame(self._spark, given, OneBatchSource).drop("shardId")
 
     kind.load = answered
 

@@ -39,7 +39,6 @@ from headrace.testing.in_process import (
 from headrace.testing.simulated.chances import CALM, Chances
 from headrace.testing.simulated.clients import get_session
 from headrace.testing.simulated.clock import US, VirtualClock
-from headrace.testing.simulated.copies import copy
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
 from headrace.testing.waiting import (
@@ -50,6 +49,34 @@ from headrace.testing.waiting import (
     deliveries_waiting,
     mappings_waiting,
 )
+
+# Copies a small folder again and again, but reads it only once.
+
+# Folders, then files, by their paths below the folder.
+Contents = tuple[tuple[str, ...], tuple[tuple[str, bytes], ...]]
+
+
+def copy(folder: Path, target: Path) -> None:
+    """Copy the contents of a folder that nobody writes to into an existing folder. Raises OSError."""
+    folders, files = _contents(folder, folder.stat().st_mtime_ns)
+    for name in folders:
+        Path(target, name).mkdir()
+    for name, data in files:
+        with (target / name).open("xb", buffering=0) as file:
+            file.write(data)
+
+
+@functools.lru_cache(maxsize=32)
+def _contents(folder: Path, mtime_ns: int) -> Contents:
+    """Return a folder's contents as of its last change. They stay in memory: such a folder holds about a megabyte."""
+    below = sorted(folder.rglob("*"))
+    return (
+        tuple(str(path.relative_to(folder)) for path in below if path.is_dir()),
+        tuple(
+            (str(path.relative_to(folder)), path.read_bytes()) for path in below if path.is_file()
+        ),
+    )
+
 
 T = TypeVar("T")
 # Buffers wait for 900 s at most, retries of asynchronous events for minutes; a cloud busy for longer never gets quiet.

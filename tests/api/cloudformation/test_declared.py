@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.moto.dropped_members import FILE as DROPPED_FILE
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
-from headrace.services.cloudformation.resources.declared_calls import DROPPED_FILE
 from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.state import Stack

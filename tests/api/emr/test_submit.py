@@ -98,6 +98,33 @@ def test_a_job_prints_what_it_prints_and_its_cluster_is_used_again(
     assert len(emr.list_clusters()["Clusters"]) == 1
 
 
+def test_a_dry_run_names_all_that_a_job_brings(tmp_path: Path) -> None:
+    for name in ("a.jar", "b.jar", "prod.ini", "env.tar.gz", "lib.py"):
+        (tmp_path / name).write_text(name)
+    job = _job(tmp_path, "")
+
+    done = _submit(
+        "http://127.0.0.1:9", "--dry-run", "--packages", "g:a:1", "--packages", "g:b:2",
+        "--jars", f"{tmp_path}/a.jar,{tmp_path}/b.jar", "--files", f"{tmp_path}/prod.ini#app.ini",
+        "--archives", f"{tmp_path}/env.tar.gz#environment", "--py-files", f"{tmp_path}/lib.py", job,
+    )  # fmt: skip
+
+    *copies, add = done.stdout.splitlines()
+    uris = {uri.rpartition("/")[2]: uri for uri in (shlex.split(copy)[-1] for copy in copies)}
+    assert set(uris) == {"job.py", "a.jar", "b.jar", "prod.ini", "env.tar.gz", "lib.py"}
+    words = shlex.split(add)
+    (step,) = json.loads(words[words.index("--steps") + 1])
+    assert step["Args"] == [
+        "spark-submit", "--deploy-mode", "cluster", "--packages", "g:a:1,g:b:2", "--py-files", uris["lib.py"],
+        "--jars", f"{uris['a.jar']},{uris['b.jar']}", "--files", f"{uris['prod.ini']}#app.ini",
+        "--archives", f"{uris['env.tar.gz']}#environment", uris["job.py"],
+    ]  # fmt: skip
+
+    done = _submit("http://127.0.0.1:9", "--dry-run", "--files", f"{tmp_path}/none#x", job)
+    assert done.returncode == 2
+    assert "none' is not a file" in done.stderr
+
+
 def test_a_dry_run_prints_a_command_that_the_aws_cli_reads(tmp_path: Path) -> None:
     job = _job(tmp_path, "")
 

@@ -182,3 +182,21 @@ def test_several_lanes_are_answered_and_used(consumer: Consumer) -> None:
         own = [record for record in consumer.seen() if record.startswith(key)]
         assert own == sorted(own)
     assert get(consumer.lab, uuid)["ParallelizationFactor"] == 4
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({}, "self-managed Apache Kafka"),
+        ({"SelfManagedKafkaEventSourceConfig": {"ConsumptionMode": "Queue"}}, "share groups"),
+    ],
+)
+def test_kafka_is_refused_by_name(lab: LambdaLab, members: dict[str, Any], words: str) -> None:
+    client = lab.client()
+    with pytest.raises(client.exceptions.InvalidParameterValueException, match=words):
+        client.create_event_source_mapping(
+            FunctionName="f",
+            Topics=["topic"],
+            SelfManagedEventSource={"Endpoints": {"KAFKA_BOOTSTRAP_SERVERS": ["localhost:9092"]}},
+            **members,
+        )

@@ -58,6 +58,24 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
         AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
+    kinesis = clients["kinesis"]
+    kinesis.create_stream(StreamName="feed", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    feed = _ARN.format("kinesis", "stream/feed")
+    queue = kinesis.create_queue(QueueName="q", StreamConfigurationList=[{"StreamARN": feed}])
+    channel = kinesis.create_channel(
+        ChannelName="c",
+        ServiceExecutionRoleARN="arn:aws:iam::000000000000:role/delivery",
+        StreamConfigurationList=[
+            {"StreamARN": feed, "RecordConfiguration": {"RecordFormatType": "JSON"}}
+        ],
+        S3DestinationConfiguration={
+            "StorageConfiguration": {
+                "BucketARN": "arn:aws:s3:::lake",
+                "ExpectedBucketOwner": "000000000000",
+                "CompressionType": "NONE",
+            }
+        },
+    )
     cluster = clients["emr"].run_job_flow(**cluster_request())
     application = clients["emr-serverless"].create_application(
         name="a", type="SPARK", releaseLabel="emr-7.13.0", clientToken="x"
@@ -69,6 +87,8 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
     )
     return {
         "kinesis": _ARN.format("kinesis", "stream/in"),
+        "kinesis queue": queue["QueueDescription"]["QueueARN"],
+        "kinesis channel": channel["ChannelDescription"]["ChannelARN"],
         "s3": "arn:aws:s3:::lake",
         "sqs": _ARN.format("sqs", "q"),
         "sns": _ARN.format("sns", "t"),
@@ -82,6 +102,8 @@ def made(cloud: InProcessCloud) -> dict[str, str]:
 
 TYPES = {
     "kinesis": "kinesis:stream",
+    "kinesis queue": "kinesis:queue",
+    "kinesis channel": "kinesis:channel",
     "s3": "s3:bucket",
     "sqs": "sqs",
     "sns": "sns",
@@ -105,7 +127,7 @@ def test_a_resource_is_tagged_found_and_untagged(
     assert lab.arns(ResourceTypeFilters=[TYPES[service]]) == [arn]
     assert lab.arns(ResourceTypeFilters=[TYPES[service]], TagFilters=[{"Key": "none"}]) == []
     wanted = [{"Key": "team", "Values": ["air", "water"]}, {"Key": "stage"}]
-    assert lab.arns(ResourceTypeFilters=[service], TagFilters=wanted) == [arn]
+    assert lab.arns(ResourceTypeFilters=[service.split()[0]], TagFilters=wanted) == [arn]
     lab.tagging.untag_resources(ResourceARNList=[arn], TagKeys=["stage"])
     assert lab.tags(arn) == {"team": "water"}
     lab.tagging.untag_resources(ResourceARNList=[arn], TagKeys=["team"])

@@ -42,6 +42,9 @@ class Counts:
     duplicates: dict[str, int] = field(default_factory=dict[str, int])
     poison: int = 0
     objects: int = 0
+    # Of the third stream: its records, and the channel's objects.
+    jobs: int = 0
+    archived: int = 0
 
 
 # --- in the middle: a cloud that is dead ------------------------------------------------------
@@ -105,7 +108,10 @@ def stored_progress(data_dir: Path) -> tuple[dict[str, int], dict[str, int]]:
     connection = sqlite3.connect(f"file:{data_dir / 'state.sqlite'}?mode=ro", uri=True)
     try:
         checkpoints = connection.execute("SELECT key, value FROM doc_lambda_checkpoints").fetchall()
-        progress = connection.execute("SELECT value FROM doc_firehose_progress").fetchall()
+        # Not that of channels, whose shards have the same names.
+        progress = connection.execute(
+            "SELECT value FROM doc_firehose_progress WHERE key IN (SELECT key FROM doc_firehose_streams)"
+        ).fetchall()
     finally:
         connection.close()
     mapping: dict[str, int] = {}

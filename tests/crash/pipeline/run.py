@@ -31,6 +31,8 @@ from tests.crash.pipeline.checks import Broken, CheckpointsWatch, Counts, Delive
 from tests.crash.pipeline.cloud import CloudUnderTest
 from tests.crash.pipeline.deploy import BUCKET, FIRST, SECOND, Deployed, deploy
 from tests.crash.pipeline.faults import Fault, plan, tear_tails
+from tests.crash.pipeline.jobs import BUCKET as ARCHIVE
+from tests.crash.pipeline.jobs import JobConsumer, JobProducer, check_jobs, deploy_jobs
 from tests.crash.pipeline.ledger import Ledger
 from tests.crash.pipeline.producers import Producer, Resharder
 from tests.support.server import wait_until
@@ -78,6 +80,7 @@ class Certificate:
             f"records acknowledged {counts.acknowledged}",
             f"records poisoned     {counts.poison}",
             f"objects              {counts.objects}",
+            f"queue and channel    {counts.jobs} records, {counts.archived} objects",
             f"requests refused     {self.refused} (or unanswered, and tried again)",
             f"lost                 {counts.lost}",
             f"out of order         {counts.out_of_order}",
@@ -111,6 +114,7 @@ class Run:
         self._offset_ms = 0
         self.certificate = Certificate(seed, commit_id())
         self._producers: list[Producer] = []
+        self._jobs: tuple[JobProducer, JobConsumer]
         self._watch: CheckpointsWatch | None = None
         self._lines = DeliveredLines(self._cloud.data_dir / "s3" / BUCKET)
 
@@ -121,6 +125,8 @@ class Run:
             with contextlib.closing(self._ledger), self._cloud:
                 self._cloud.start()
                 deployed = deploy(self._cloud, self._ledger.port)
+                queue = deploy_jobs(self._cloud)
+                self._jobs = JobProducer(self._cloud.port), JobConsumer(self._cloud.port, queue)
                 self._go_through(deployed)
         except Broken as error:
             self.certificate.broken = f"BROKEN: {error}"
@@ -149,7 +155,9 @@ class Run:
             cloud.port, [FIRST, SECOND], random.Random(self._chosen.random()),
             pause_s=max(1.0, self._kills / 100),
         )  # fmt: skip
-        workers: list[Producer | Resharder] = [*self._producers, resharder]
+        workers: list[Producer | Resharder | JobProducer | JobConsumer] = [
+            *self._producers, resharder, *self._jobs,
+        ]  # fmt: skip
         for worker in workers:
             worker.thread.start()
         try:
@@ -160,6 +168,9 @@ class Run:
                 if failures:
                     raise Broken(f"a client met what no fault explains: {failures[0]!r}")
         finally:
+            consumer = self._jobs[1]
+            # The consumer goes on until the queue is checked.
+            workers.remove(consumer)
             for worker in workers:
                 worker.stop()
             self._cloud.empty_disk()
@@ -263,6 +274,13 @@ class Run:
 
     def _verify(self, deployed: Deployed) -> None:
         cloud, counts = self._cloud, self.certificate.counts
+        producer, consumer = self._jobs
+        counts.archived = check_jobs(cloud, producer, consumer, cloud.data_dir / "s3" / ARCHIVE)
+        counts.jobs = len(producer.acknowledged)
+        consumer.stop()
+        consumer.thread.join(60)
+        if consumer.failure is not None:
+            raise Broken(f"the queue's consumer: {consumer.failure}")
         told = [producer.told for producer in self._producers]
         first = checks.read_stream(cloud.port, FIRST)
         checks.check_first_stream(first, told, counts)

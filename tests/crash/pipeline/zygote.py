@@ -49,6 +49,8 @@ def _load() -> None:
         importlib.import_module(name)
     for name in _MODELS:
         service_model(name)
+    # A channel's data freshness of five minutes would leave no delivery under way at a kill.
+    importlib.import_module("headrace.services.kinesis.actions.channels").MIN_FRESHNESS_S = 0  # type: ignore[attr-defined]
     gc.freeze()
 
 

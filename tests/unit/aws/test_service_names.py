@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.aws.calls.http import HttpRequest
 from headrace.aws.faults.faults import Faults
 from headrace.aws.gateway.inline_requests import InlineRequests
-from headrace.aws.signatures.service_names import ServiceNames
+from headrace.aws.signatures.credential_scopes import ServiceNames
 from headrace.core.ids import Ids
 from headrace.services.kinesis.profile import PROFILE
 

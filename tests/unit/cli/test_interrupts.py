@@ -16,6 +16,7 @@ from headrace.spark_submit.process import JobProcess
 from tests.support.command import BROKEN_PIPE, INTERRUPTED, begin, begin_python
 from tests.support.server import wait_until
 
+ENDED_WITHIN_S = 120
 # Sends itself Ctrl-C when the module named by the first argument begins to be imported.
 AT_IMPORT = """
 import importlib.abc, os, signal, sys
@@ -57,8 +58,13 @@ main()
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Wait for a process; one that does not end is ended with the stack of each of its threads in the message."""
     with process:
-        said, complained = process.communicate(timeout=60)
+        try:
+            said, complained = process.communicate(timeout=ENDED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            raise AssertionError(f"it does not end: {process.communicate()}") from None
     return process.returncode, said, complained
 
 

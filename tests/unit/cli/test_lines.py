@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pytest
 
-from headrace.cli.lines import LineTooLong, lines_as_they_come
+from headrace.cli.put import LineTooLong, lines_as_they_come
 
 LONGEST_BYTES = 200_000
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.client import cbor
 from headrace.client.aggregation import disaggregate
 from headrace.client.async_producer import AsyncProducer
 from headrace.client.hash_keys import hash_key_of
@@ -389,3 +391,18 @@ def test_the_asyncio_face_awaits_receipts_and_room():
 
     assert set(asyncio.run(main())) == {"shardId-000000000000"}
     assert len(stream.data()) == 1000
+
+
+def test_an_answer_in_json_is_read_as_one_in_cbor():
+    # A server other than AWS's may answer so, though CBOR was asked for.
+    class Json(FakeStream):
+        def call(self, action: str, body: bytes, content_type: str) -> bytes:
+            answer = super().call(action, body, content_type)
+            return json.dumps(cbor.loads(answer)).encode()
+
+    for options in ({}, {"aggregate": True}):
+        stream = Json()
+        stream.faults = [[THROTTLED]]
+        with producer_of(stream, **options) as producer:
+            assert producer.put(b"a", "k").result(5).shard_id == "shardId-000000000000"
+        assert len(stream.requests) == 2

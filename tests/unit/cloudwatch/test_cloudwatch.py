@@ -172,3 +172,37 @@ def test_more_than_1440_datapoints_are_refused_with_awss_words(lab: MotoLab):
     ):
         statistics(lab, start)
     assert statistics(lab, start + timedelta(minutes=1)) == []
+
+
+def test_a_value_that_is_repeated_often_is_one_point(lab: MotoLab):
+    start = now(lab) - timedelta(minutes=1)
+    lab.client("cloudwatch").put_metric_data(
+        Namespace="n",
+        MetricData=[
+            {
+                "MetricName": "m",
+                "Timestamp": now(lab),
+                "Values": [2.0, 4.0, 6.0],
+                "Counts": [1e12, 3.0, 1e12],
+            },
+        ],
+    )
+    assert held(lab) == 5
+    total = 8e12 + 12.0
+    assert statistics(lab, start, 3600) == [
+        {
+            "Sum": total,
+            "Minimum": 2.0,
+            "Maximum": 6.0,
+            "SampleCount": 2e12 + 3,
+            "Average": total / (2e12 + 3),
+        }
+    ]
+
+
+def test_a_refusal_names_the_metric_by_its_place(lab: MotoLab):
+    often = {"MetricName": "m", "Values": [2.0, 4.0], "Counts": [1e12, 3.0]}
+    unequal = {"MetricName": "m", "Values": [2.0, 4.0], "Counts": [1.0]}
+    with pytest.raises(ClientError, match=r"MetricData\.member\.2\.Values .* the same size"):
+        lab.client("cloudwatch").put_metric_data(Namespace="n", MetricData=[often, unequal])
+    assert held(lab) == 0

@@ -16,7 +16,7 @@ from headrace.services.cloudformation.fidelity import FIDELITY as CLOUDFORMATION
 from headrace.services.emr.fidelity import FIDELITY as EMR
 from headrace.services.emr_serverless.fidelity import FIDELITY as EMR_SERVERLESS
 from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
-from headrace.services.iam.fidelity import FIDELITY as OF_MOTO
+from headrace.services.iam.fidelity import moto_tables
 from headrace.services.kinesis.fidelity import FIDELITY as KINESIS
 from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
 from headrace.services.redshift_data.fidelity import FIDELITY as REDSHIFT_DATA
@@ -37,7 +37,7 @@ TABLES = {
     "redshift-serverless": REDSHIFT_SERVERLESS,
     "resourcegroupstaggingapi": TAGGING,
     "s3": S3,
-    **OF_MOTO,
+    **moto_tables(),
 }
 TEMPLATE = {
     "Resources": {

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.services.s3 import tree
+from headrace.services.s3 import files
 
 NAMES = st.text("ab-.0ü\U0001f600", min_size=1, max_size=3).filter(lambda n: n not in (".", ".."))
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
@@ -41,7 +41,7 @@ def test_keys_come_in_the_order_of_their_bytes(paths: set[str], prefix: str, aft
             (key for key in made if key.startswith(prefix) and key.encode() > after.encode()),
             key=str.encode,
         )
-        assert list(tree.iterate_keys(Path(folder), prefix=prefix, after=after)) == expected
+        assert list(files.iterate_keys(Path(folder), prefix=prefix, after=after)) == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -55,7 +55,7 @@ def test_rolled_folders_show_their_first_key(paths: set[str], prefix: str):
         for key in sorted((key for key in made if key.startswith(prefix)), key=str.encode):
             head, slash, _ = key[len(prefix) :].partition("/")
             first_of.setdefault(prefix + head + slash, key)
-        assert list(tree.iterate_keys(Path(folder), prefix=prefix, roll=True)) == list(
+        assert list(files.iterate_keys(Path(folder), prefix=prefix, roll=True)) == list(
             first_of.values()
         )
 
@@ -64,9 +64,9 @@ def test_a_folder_deeper_than_pythons_stack_is_walked(tmp_path: Path):
     key = "/".join("d" for _ in range(900))
     (tmp_path / key).parent.mkdir(parents=True)
     (tmp_path / key).touch()
-    assert list(tree.iterate_keys(tmp_path)) == [key]
+    assert list(files.iterate_keys(tmp_path)) == [key]
 
 
 def test_a_missing_folder_has_no_keys(tmp_path: Path):
-    assert list(tree.iterate_keys(tmp_path / "none")) == []
-    assert list(tree.iterate_keys(tmp_path, prefix="none/")) == []
+    assert list(files.iterate_keys(tmp_path / "none")) == []
+    assert list(files.iterate_keys(tmp_path, prefix="none/")) == []

@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.outside_http import post
 from tests.support.moto_lab import MotoLab
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t"
+QUEUE = "arn:aws:sqs:us-east-1:000000000000:q"
 
 
 @pytest.fixture
@@ -142,3 +144,22 @@ def test_nothing_of_what_was_sent_stays(lab: MotoLab, topic: Any):
         backend.sms_message_objects,
     )
     assert [len(each) for each in kept] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("by", ["subscribe", "set"])
+def test_a_filter_policy_has_at_most_256_kb(lab: MotoLab, by: str):
+    sns = lab.client("sns")
+    topic = sns.create_topic(Name="filtered")["TopicArn"]
+    where = {"TopicArn": topic, "Protocol": "sqs", "Endpoint": QUEUE}
+    fits, large = (json.dumps({"a": ["x" * size]}) for size in (256 * 1024 - 11, 256 * 1024))
+    arn = sns.subscribe(**where, Attributes={"FilterPolicy": fits}, ReturnSubscriptionArn=True)[
+        "SubscriptionArn"
+    ]
+    asked: dict[str, Callable[[], Any]] = {
+        "subscribe": lambda: sns.subscribe(**where, Attributes={"FilterPolicy": large}),
+        "set": lambda: sns.set_subscription_attributes(
+            SubscriptionArn=arn, AttributeName="FilterPolicy", AttributeValue=large
+        ),
+    }
+    with pytest.raises(ClientError, match="FilterPolicy: Filter policy is larger than 256 KB"):
+        asked[by]()

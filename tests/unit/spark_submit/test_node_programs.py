@@ -22,7 +22,7 @@ def spec(folder: Path) -> NodeSpec:
     return NodeSpec(
         folder=str(folder), label="emr-7.13.0", installed=False, strict=False, endpoint_url="http://127.0.0.1:9",
         cores=2, file_system="", buckets={}, hdfs=str(folder / "hdfs"), defaults={"a": "b"},
-        logging={"spark-log4j2": {}, "spark-log4j": {}}, exported={}, variables={},
+        logging={"spark-log4j2": {}, "spark-log4j": {}}, exported={}, hive_site={}, variables={},
     )  # fmt: skip
 
 

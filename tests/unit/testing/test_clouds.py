@@ -187,7 +187,8 @@ def test_what_still_waits_is_named() -> None:
             here.until_drained(timeout_s=0.2)
 
 
-def test_what_expires_unhandled_is_no_drained_stream() -> None:
+@pytest.mark.parametrize("start", ["LATEST", "TRIM_HORIZON"])
+def test_what_expires_unhandled_is_no_drained_stream(start: str) -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
         kinesis.create_stream(StreamName="orders", ShardCount=1)
@@ -200,7 +201,7 @@ def test_what_expires_unhandled_is_no_drained_stream() -> None:
             Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
         )
         functions.create_event_source_mapping(
-            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition="LATEST"
+            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition=start
         )
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
         headrace.testing.until(
@@ -211,6 +212,38 @@ def test_what_expires_unhandled_is_no_drained_stream() -> None:
             headrace.testing.RecordsExpired, match="1 records of orders expired before broken"
         ):
             here.until_drained()
+
+
+@pytest.mark.parametrize("start", ["LATEST", "TRIM_HORIZON"])
+def test_a_record_that_nobody_tried_is_waiting_or_expired(start: str) -> None:
+    with cloud() as here:
+        kinesis, functions = here.client("kinesis"), here.client("lambda")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        functions.create_function(
+            FunctionName="idle",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="nothing.here",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
+        )
+        # Disabled, so that no poller notes the loss.
+        functions.create_event_source_mapping(
+            EventSourceArn=stream["StreamARN"],
+            FunctionName="idle",
+            StartingPosition=start,
+            Enabled=False,
+        )
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+
+        def counted() -> tuple[int, int]:
+            mapping = here.page("lambda/mappings")["mappings"][0]
+            return mapping["waiting"], mapping["expired"]
+
+        assert counted() == (1, 0)
+        here.advance(hours=30)
+        headrace.testing.until(lambda: counted()[0] == 0, what="the end of retention")
+        assert counted() == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,24 +6,31 @@ A resource that fails ends in a FAILED status with the reason.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
-from headrace.services.cloudformation.changes import stack_tags
-from headrace.services.cloudformation.deployment.alias_deployments import AliasDeployment
+from headrace.services.cloudformation.changes import imports, stack_tags
+from headrace.services.cloudformation.deployment.alias_deployments import ALIAS, AliasDeployment
 from headrace.services.cloudformation.deployment.definitions import (
     EvaluatedResource,
     evaluate_resource,
     outline,
 )
 from headrace.services.cloudformation.deployment.parallel import run_in_order
-from headrace.services.cloudformation.deployment.resource_creation import create
-from headrace.services.cloudformation.deployment.resource_import import import_resource
 from headrace.services.cloudformation.deployment.resource_maker import INITIATED, make
 from headrace.services.cloudformation.deployment.resource_removal import Removal
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources.base import ResourceResult, list_changed_properties
 from headrace.services.cloudformation.resources.property_types import convert_to_texts
+from headrace.services.cloudformation.signals import (
+    SIGNALLED,
+    ExpectedSignals,
+    Signal,
+    check_policy,
+    receiver_of,
+    wait_for,
+)
 from headrace.services.cloudformation.stacks import denials
 from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource
@@ -33,6 +40,82 @@ from headrace.services.cloudformation.template.parameters import effective_value
 from headrace.services.cloudformation.template.references import dependencies
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.values import OperationSize
+
+# Imports one existing resource into a stack, unchanged.
+
+
+def import_resource(states: ResourceStates, resource: Resource) -> None:
+    """Import the existing resource that the operation names for this logical id. Raises ResourceFailed, AwsError."""
+    identifier = states.stack.importing[resource.logical_id]
+    resource.physical_id, resource.imported = identifier, True
+    states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
+    try:
+        context = states.context(resource)
+        result = imports.adopt(context, resource.type, identifier, resource.properties)
+    except Exception as error:
+        states.fail(resource, "IMPORT", error)
+        raise
+    states.store_result(resource, result, "IMPORT_COMPLETE", "Resource import completed.")
+    if stack_tags.follows(resource.type):
+        _tag(states, resource)
+
+
+def _tag(states: ResourceStates, resource: Resource) -> None:
+    """Put the stack's tags on an imported resource."""
+    reason = "Apply stack-level tags to imported resource if applicable."
+    states.set_status(resource, "UPDATE_IN_PROGRESS", reason)
+    try:
+        system = stack_tags.system_tags(states.stack, resource)
+        tags = {**states.stack.tags, **system}
+        stack_tags.retag(states.ports, states.stack, resource, {}, tags)
+    except Exception as error:
+        states.fail(resource, "UPDATE", error)
+        raise
+    states.set_status(resource, "UPDATE_COMPLETE")
+
+
+# Creates one resource of a stack, and waits for the signals that its CreationPolicy requires.
+
+_STATUS = "CREATE_IN_PROGRESS"
+
+
+def create(states: ResourceStates, defined: EvaluatedResource) -> None:
+    """Create a resource, and store the result. Raises the error that occurred."""
+    resource = defined.resource
+    if resource.type in SIGNALLED or resource.type == ALIAS:
+        # Drop signals to an earlier resource of this name; once the status is set, new ones may come.
+        states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
+    states.set_status(resource, _STATUS)
+    keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
+    try:
+        result = make(states, resource, defined.kind, keep)
+        if defined.signals is not None:
+            _wait_for_signals(states, resource, defined.signals)
+    except Exception as error:
+        states.fail(resource, "CREATE", error)
+        raise
+    states.store_result(resource, result, "CREATE_COMPLETE")
+
+
+def _wait_for_signals(
+    states: ResourceStates, resource: Resource, expected: ExpectedSignals
+) -> None:
+    """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
+    ports = states.ports
+
+    def on_signal(signal: Signal) -> None:
+        reason = f"Received {signal.status} signal with UniqueId {signal.unique_id}"
+        states.event(resource, _STATUS, reason)
+
+    received = wait_for(
+        ports.signals,
+        receiver_of(states.stack.stack_id, resource.logical_id),
+        expected,
+        monotonic_s=ports.clock.monotonic_s,
+        pause=states.context(resource).pause,
+        on_signal=on_signal,
+    )
+    check_policy(received, expected)
 
 
 class Provisioner:

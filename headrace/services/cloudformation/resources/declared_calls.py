@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import json
-from pathlib import Path
 from typing import Any, cast
 
 from headrace.aws.calls.model import service_model
+from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -18,8 +17,6 @@ from headrace.services.cloudformation.resources.declaration import (
     value_at,
 )
 
-# Written by scripts/dropped_members.py.
-DROPPED_FILE = Path(__file__).with_name("dropped_members.json")
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
 
@@ -40,12 +37,6 @@ def list_itemized(declared: DeclaredType) -> set[str]:
 def input_of(service: str, operation: str) -> Any:
     """Return the shape of an operation's request."""
     return cast("Any", service_model(service).operation_model(operation)).input_shape
-
-
-@functools.cache
-def dropped_members() -> dict[str, dict[str, list[str]]]:
-    """Return the members that moto takes and drops, by service and operation."""
-    return json.loads(DROPPED_FILE.read_text())
 
 
 def list_kept(declared: DeclaredType) -> set[str]:

@@ -95,6 +95,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
                 name: classification(cluster, name) for name in ("spark-log4j2", "spark-log4j")
             },
             exported=exported,
+            hive_site=classification(cluster, "spark-hive-site"),
             variables=cloud_variables(),
         )
     )
@@ -135,6 +136,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             spark,
             defaults=defaults,
             exported=exported,
+            hive_site=classification(cluster, "spark-hive-site"),
             in_container=mode == "cluster",
             logging=classification(cluster, spark.traits.logging_classification),
             hdfs=hdfs,

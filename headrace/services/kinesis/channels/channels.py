@@ -171,8 +171,13 @@ class Channels:
 
     def add(self, channel: Channel, stream: Stream, obstacle: str) -> None:
         """Store a new channel, then let requests see it. With an obstacle it will be FAILED."""
-        channel.settles_ms = channel.active_ms = channel.created_ms + self.changing_ms
+        channel.settles_ms = channel.created_ms + self.changing_ms
+        # Without a delay the positions say it all, whatever the clock does.
+        channel.active_ms = channel.settles_ms if self.changing_ms else 0
         channel.reason = obstacle
+        if not self.changing_ms:
+            # Stored so: a clock that is set back must not make it CREATING again.
+            channel.latest_status = "FAILED" if obstacle else "ACTIVE"
         order = self._build_order(channel, stream)
         if not channel.reason:
             # First the positions: a channel without them would begin with all records of the stream.

@@ -89,7 +89,7 @@ class ChannelOrder:
 
     @property
     def from_ms(self) -> int:
-        """When the channel became ACTIVE: what is older is never delivered."""
+        """When the channel became ACTIVE (0: at once): what is older is never delivered."""
         return self.channel.active_ms
 
     @property

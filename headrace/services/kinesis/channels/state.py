@@ -22,7 +22,7 @@ class Channel:
         key_arn: the KMS key of the delivered objects; "" without.
         key_id: that key as the request named it.
         logging: AWS's CloudWatchLogs, complete.
-        active_ms: from when on records are delivered.
+        active_ms: from when on records are delivered; 0 when it was ACTIVE at once.
         latest_status, settles_ms: the status that was set last, and when it ends.
         reason: why the channel is FAILED, or will be when CREATING ends; "" for none.
         policy: always None: channels have no policies (API_PutResourcePolicy).

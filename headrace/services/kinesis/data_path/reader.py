@@ -65,8 +65,9 @@ class KinesisReader:
         self, stream_arn: str, shard_id: str, position: Position
     ) -> AtSequence | AfterSequence | TrimHorizon:
         """See `StreamReader.pin`."""
-        if isinstance(position, AtSequence | AfterSequence | TrimHorizon):
+        if isinstance(position, AtSequence | AfterSequence):
             return position
+        # Also the oldest record: from a horizon that moves, nobody could tell how many records expired meanwhile.
         _, shard, log = self._log(stream_arn, shard_id)
         return AtSequence(shard.base.text(_index(shard, log, position), shard.created_s * 1000))
 

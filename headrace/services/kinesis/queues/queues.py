@@ -145,6 +145,9 @@ class Queues:
     def add(self, queue: Queue, stream: Stream, positions: Mapping[int, int]) -> None:
         """Store a new queue, which begins at these positions of the stream's shards, then let requests see it."""
         queue.settles_ms = queue.created_ms + self.changing_ms
+        if not self.changing_ms:
+            # Stored so: a clock that is set back must not make it CREATING again.
+            queue.latest_status = "ACTIVE"
         self._store.add(queue, positions)
         deliveries = Deliveries(stream, positions, max_receives=queue.max_receives)
         self._open(queue, stream, deliveries)

@@ -20,6 +20,7 @@ from headrace.services.lambda_.actions.common import build_page, parse_reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, invalid_parameter
 from headrace.services.lambda_.mappings.checks import (
+    check_kafka,
     check_settings,
     check_source,
     list_settable,
@@ -95,6 +96,7 @@ def create_event_source_mapping(
 ) -> EventSourceMappingConfiguration:
     """Map a stream or a queue to a function. The function gets every record that is put after this returns."""
     source_arn = request.get("EventSourceArn") or ""
+    check_kafka(request)
     source = check_source(source_arn)
     members = list_settable(request)
     check_settings(source, members, request)

@@ -6,13 +6,14 @@ import contextlib
 from typing import Any
 
 from headrace.core.ports import (
+    AtSequence,
+    Position,
     QueueReceiver,
     ShardNotFound,
     StreamNotFound,
     StreamReader,
-    TrimHorizon,
 )
-from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping
+from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.store import MappingStore
 
 # Counting stops here: a large count need not be exact.
@@ -67,7 +68,10 @@ def _count_behind(
     try:
         for shard in streams.shards(mapping.read_arn):
             # A shard that a reshard made after the mapping has no checkpoint yet; it is read from its start.
-            position = kept.get(shard.shard_id, Checkpoint(TrimHorizon())).position
+            start = AtSequence(shard.starting_sequence_number)
+            position: Position | None = start
+            if shard.shard_id in kept:
+                position = kept[shard.shard_id].position
             while position is not None and waiting < most:
                 try:
                     batch = streams.read(

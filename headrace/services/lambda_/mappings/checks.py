@@ -56,6 +56,18 @@ def list_settable(request: Mapping[str, Any]) -> dict[str, Any]:
     return {name: request[name] for name in names if name in request}
 
 
+def check_kafka(request: Mapping[str, Any]) -> None:
+    """Refuse mappings of Apache Kafka by name. Raises AwsError."""
+    if section(request, "SelfManagedKafkaEventSourceConfig").get("ConsumptionMode"):
+        raise invalid_parameter(
+            "headrace does not support Kafka's share groups (SelfManagedKafkaEventSourceConfig.ConsumptionMode)."
+        )
+    if request.get("SelfManagedEventSource"):
+        raise invalid_parameter(
+            "headrace does not support self-managed Apache Kafka as an event source (SelfManagedEventSource)."
+        )
+
+
 def check_source(arn_text: str | None) -> Arn:
     """Return the source's ARN. Raises AwsError for a malformed ARN, and for a source that headrace does not support."""
     if not arn_text:

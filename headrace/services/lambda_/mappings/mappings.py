@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.ports import StreamNotFound
+from headrace.core.ports import AtSequence, StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, not_found
 from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, describe_backlog
@@ -64,6 +64,10 @@ class MappingRunner:
         open_ids = {shard.shard_id for shard in shards} - done
         self._forget(done, {shard.shard_id for shard in shards})
         for shard in shards:
+            if shard.shard_id not in kept and shard.starting_sequence_number:
+                # A shard that is newer than the mapping is read from its first record, or that counts as expired.
+                start = AtSequence(shard.starting_sequence_number)
+                store.checkpoint(self._mapping.uuid, shard.shard_id, start)
             # Read parents first, so that records with the same partition key stay in order across a reshard.
             if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
                 self._start_poller(shard.shard_id)

@@ -12,6 +12,7 @@ from headrace.services.kinesis.channels.key_templates import DEFAULT_TEMPLATE
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import ERRORS, ROLE, STREAM, STREAM_ARN, ChannelLab, request
 from tests.api.kinesis.streams import arn_of, failure
+from tests.support.clock import FakeClock
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 NOWHERE = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:channel/nowhere"
@@ -185,11 +186,18 @@ class TestCreation:
 
     @pytest.mark.parametrize(
         ("bucket", "owner", "words"),
-        [("nowhere", ACCOUNT, "does not exist"), ("lake", "111111111111", "is not owned by")],
+        [
+            ("nowhere", ACCOUNT, "does not exist"),
+            ("lake", "111111111111", "is not owned by"),
+            ("far", ACCOUNT, "is in eu-west-1"),
+        ],
     )
     def test_a_wrong_bucket_makes_it_failed_for_ever(
         self, lab: ChannelLab, bucket: str, owner: str, words: str
     ):
+        far = {"LocationConstraint": "eu-west-1"}
+        s3 = lab.cloud.client("s3", region="eu-west-1")
+        s3.create_bucket(Bucket="far", CreateBucketConfiguration=far)
         stored = {"BucketARN": f"arn:aws:s3:::{bucket}", "ExpectedBucketOwner": owner}
         arn = lab.channel(stored=stored)
         shown = lab.described(arn)
@@ -278,6 +286,21 @@ class TestChanges:
             arn, shown = (made := lab.channel()), lab.described(made)
         with InProcessCloud(tmp_path / "data", clock=MovableClock()) as cloud:
             assert ChannelLab(cloud, MovableClock()).described(arn) == shown
+
+    def test_a_clock_that_is_set_back_does_not_make_it_creating_again(self, tmp_path: Path):
+        with InProcessCloud(tmp_path / "data", clock=FakeClock(2_000_000)) as cloud:
+            lab = ChannelLab(cloud, MovableClock())
+            lab.build()
+            channel = lab.channel()
+            queue = lab.kinesis.create_queue(
+                QueueName="q", StreamConfigurationList=[{"StreamARN": STREAM_ARN}]
+            )["QueueDescription"]["QueueARN"]
+        with InProcessCloud(tmp_path / "data", clock=FakeClock(1_000_000)) as cloud:
+            kinesis = cloud.client("kinesis")
+            shown = kinesis.describe_channel(ChannelARN=channel)["ChannelDescription"]
+            assert shown["ChannelStatus"] == "ACTIVE"
+            shown = kinesis.describe_queue(QueueARN=queue)["QueueDescription"]
+            assert shown["QueueStatus"] == "ACTIVE"
 
     def test_tags_change_and_policies_are_refused(self, lab: ChannelLab):
         arn = lab.channel()

@@ -1,0 +1,292 @@
+"""Refuses EventBridge's requests as AWS does: names, targets, entries, archives, replays, tags (sentences recorded).
+
+Each check runs before a method of moto's responses, which then handles the valid requests.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+log = logging.getLogger(__name__)
+_NAME = r"[\.\-_A-Za-z0-9]+"
+_LONGEST_NAME = 64
+_CONNECTION = r"^arn:aws([a-z]|\-)*:events:([a-z]|\d|\-)*:([0-9]{12})?:connection\/[\.\-_A-Za-z0-9]+\/[\-A-Za-z0-9]+$"
+_AUTHORIZATIONS = ("BASIC", "OAUTH_CLIENT_CREDENTIALS", "API_KEY")
+_METHODS = ("HEAD", "POST", "PATCH", "DELETE", "PUT", "GET", "OPTIONS")
+_MOST_TARGETS = 5
+_MOST_ENTRIES = 10
+# Documented: eb-putevent-size.html; 256 KB until 2025.
+_MOST_BYTES = 1024 * 1024
+_TIME_BYTES = 14
+_PLACEHOLDER = re.compile(r"<([\w.-]+)>", re.ASCII)
+_RESERVED = "aws.events."
+_INPUTS = ("Input", "InputPath", "InputTransformer")
+
+
+def patch(handler: Any) -> None:
+    """Add the checks before moto's methods; called once."""
+    for name, check in _CHECKS.items():
+        setattr(handler, name, _after(check, getattr(handler, name)))
+    handler.put_events = _past_missing_buses(handler.put_events)
+    handler.describe_connection = _with_prefix(
+        "Failed to describe the connection(s). ", handler.describe_connection
+    )
+    handler.describe_api_destination = _with_prefix(
+        "Failed to describe the api-destination(s). ", handler.describe_api_destination
+    )
+
+
+def _past_missing_buses(put_events: Any) -> Any:
+    """Take events for a bus that does not exist, and drop them, as AWS does (recorded); the log says so."""
+
+    @functools.wraps(put_events)
+    def put(self: Any) -> Any:
+        entries: list[Any] = self._get_param("Entries") or []
+        sound = [entry for entry in entries if not _has_no_bus(self, entry)]
+        if len(sound) == len(entries):
+            return put_events(self)
+        get_param = self._get_param
+
+        def only_sound(name: str, *more: Any) -> Any:
+            return sound if name == "Entries" else get_param(name, *more)
+
+        self._get_param = only_sound
+        try:
+            text = put_events(self) if sound else '{"FailedEntryCount": 0, "Entries": []}'
+        finally:
+            del self._get_param
+        answer = json.loads(text)
+        results = iter(answer["Entries"])
+        answer["Entries"] = [
+            {"EventId": str(uuid.uuid4())} if _has_no_bus(self, entry) else next(results)
+            for entry in entries
+        ]
+        return json.dumps(answer)
+
+    return put
+
+
+def _has_no_bus(response: Any, entry: Mapping[str, Any]) -> bool:
+    name = str(entry.get("EventBusName") or "default")
+    backend = response.events_backend
+    if name.startswith("arn:") and name.split(":")[4] != backend.account_id:
+        return False
+    bus = name.rpartition("/")[2]
+    if bus in backend.event_buses:
+        return False
+    log.warning("An event for the bus %s is dropped: there is no such bus.", bus)
+    return True
+
+
+def _after(check: Callable[[Any], None], method: Any) -> Any:
+    @functools.wraps(method)
+    def check_first(self: Any) -> Any:
+        check(self)
+        return method(self)
+
+    return check_first
+
+
+def _with_prefix(prefix: str, method: Any) -> Any:
+    @functools.wraps(method)
+    def describe(self: Any) -> Any:
+        from moto.events.exceptions import ResourceNotFoundException
+
+        try:
+            return method(self)
+        except ResourceNotFoundException as error:
+            raise ResourceNotFoundException(f"{prefix}{error.message}") from error
+
+    return describe
+
+
+def _invalid(message: str) -> Exception:
+    from moto.events.exceptions import ValidationException
+
+    return ValidationException(message)
+
+
+def _gone(message: str) -> Exception:
+    from moto.events.exceptions import ResourceNotFoundException
+
+    return ResourceNotFoundException(message)
+
+
+def _refuse_members(problems: Iterator[str]) -> None:
+    """Raise one error for all constraints that members do not satisfy."""
+    reasons = list(problems)
+    if reasons:
+        noun = "errors" if len(reasons) > 1 else "error"
+        raise _invalid(f"{len(reasons)} validation {noun} detected: {'; '.join(reasons)}")
+
+
+def _of_name(value: Any, place: str) -> Iterator[str]:
+    failed = f"Value '{value}' at '{place}' failed to satisfy constraint: Member must"
+    if not re.fullmatch(_NAME, str(value)):
+        yield f"{failed} satisfy regular expression pattern: {_NAME}"
+    if len(str(value)) > _LONGEST_NAME:
+        yield f"{failed} have length less than or equal to {_LONGEST_NAME}"
+
+
+def _of_enum(value: Any, place: str, values: tuple[str, ...]) -> Iterator[str]:
+    if value not in values:
+        yield (
+            f"Value '{value}' at '{place}' failed to satisfy constraint: Member must satisfy enum value set:"
+            f" [{', '.join(values)}]"
+        )
+
+
+def _check_connection(response: Any) -> None:
+    def problems() -> Iterator[str]:
+        yield from _of_name(response._get_param("Name"), "name")
+        kind = response._get_param("AuthorizationType")
+        yield from _of_enum(kind, "authorizationType", _AUTHORIZATIONS)
+
+    _refuse_members(problems())
+
+
+def _check_destination(response: Any) -> None:
+    def problems() -> Iterator[str]:
+        yield from _of_name(response._get_param("Name"), "name")
+        arn = response._get_param("ConnectionArn")
+        if not re.fullmatch(_CONNECTION, str(arn)):
+            yield (
+                f"Value '{arn}' at 'connectionArn' failed to satisfy constraint: Member must satisfy regular expression"
+                f" pattern: {_CONNECTION}"
+            )
+        yield from _of_enum(response._get_param("HttpMethod"), "httpMethod", _METHODS)
+
+    _refuse_members(problems())
+
+
+def _check_rule(response: Any) -> None:
+    bus = str(response._get_param("EventBusName") or "default").rpartition("/")[2]
+    name = response._get_param("Name")
+    there = response.events_backend.event_buses.get(bus)
+    if there is not None and name not in there.rules:
+        raise _gone(f"Rule {name} does not exist on EventBus {bus}.")
+
+
+def _check_targets(response: Any) -> None:
+    targets: list[Mapping[str, Any]] = response._get_param("Targets") or []
+
+    def problems() -> Iterator[str]:
+        for number, target in enumerate(targets, 1):
+            yield from _of_name(target.get("Id"), f"targets.{number}.member.id")
+
+    _refuse_members(problems())
+    for target in targets:
+        _check_input(target)
+    bus = str(response._get_param("EventBusName") or "default").rpartition("/")[2]
+    there = response.events_backend.event_buses.get(bus)
+    rule = there.rules.get(response._get_param("Rule")) if there is not None else None
+    present = {target["Id"] for target in rule.targets} if rule is not None else set[str]()
+    if len(present | {str(target.get("Id")) for target in targets}) > _MOST_TARGETS:
+        from moto.core.exceptions import JsonRESTError
+
+        raise JsonRESTError(
+            "LimitExceededException", "The requested resource exceeds the maximum number allowed."
+        )
+
+
+def _check_input(target: Mapping[str, Any]) -> None:
+    if sum(target.get(name) is not None for name in _INPUTS) > 1:
+        raise _invalid(
+            f"Only one of Input, InputPath, or InputTransformer must be provided for target {target['Id']}."
+        )
+    transformer: Mapping[str, Any] = target.get("InputTransformer") or {}
+    known = transformer.get("InputPathsMap") or {}
+    for name in _PLACEHOLDER.findall(str(transformer.get("InputTemplate") or "")):
+        if name not in known and not name.startswith(_RESERVED):
+            raise _invalid(
+                f"InputTemplate for target {target['Id']} contains invalid placeholder {name}."
+            )
+
+
+def _check_entries(response: Any) -> None:
+    entries: list[Mapping[str, Any]] = response._get_param("Entries") or []
+    if len(entries) > _MOST_ENTRIES:
+        shown = ", ".join(map(_render_entry, entries))
+        raise _invalid(
+            f"1 validation error detected: Value '[{shown}]' at 'entries' failed to satisfy constraint: Member must"
+            f" have length less than or equal to {_MOST_ENTRIES}"
+        )
+    if sum(map(_size_bytes, entries)) > _MOST_BYTES:
+        raise _invalid("Total size of the entries in the request is over the limit.")
+
+
+def _render_entry(entry: Mapping[str, Any]) -> str:
+    """Return an entry as AWS's Java writes it."""
+    members = (
+        "Time", "Source", "Resources", "DetailType", "Detail", "EventBusName", "TraceHeader",
+        "KmsKeyIdentifier", "InternalMetadata",
+    )  # fmt: skip
+    shown = ", ".join(
+        f"{name[0].lower()}{name[1:]}={'null' if entry.get(name) is None else entry[name]}"
+        for name in members
+    )
+    return f"PutEventsRequestEntry({shown})"
+
+
+def _size_bytes(entry: Mapping[str, Any]) -> int:
+    """Return an entry's size (documented: eb-putevent-size.html)."""
+    texts = [entry.get("Source"), entry.get("DetailType"), entry.get("Detail")]
+    texts += entry.get("Resources") or []
+    time = _TIME_BYTES if entry.get("Time") is not None else 0
+    return time + sum(len(str(text or "").encode()) for text in texts)
+
+
+def _check_archives(response: Any) -> None:
+    arn = response._get_param("EventSourceArn")
+    if arn:
+        _check_bus(response, str(arn))
+
+
+def _check_bus(response: Any, arn: str) -> None:
+    bus = arn.rpartition("/")[2]
+    if bus not in response.events_backend.event_buses:
+        raise _gone(f"Event bus {bus} does not exist.")
+
+
+def _check_archive_change(response: Any) -> None:
+    names = ("EventPattern", "RetentionDays", "Description")
+    if all(response._get_param(name) is None for name in names):
+        raise _invalid(
+            "At least one of EventPattern, RetentionDays or Description must be provided."
+        )
+
+
+def _check_replay(response: Any) -> None:
+    if response._get_param("EventStartTime") >= response._get_param("EventEndTime"):
+        raise _invalid(
+            "Parameter EventEndTime is not valid. Reason: EventStartTime must be before EventEndTime."
+        )
+
+
+def _check_tagged(response: Any) -> None:
+    arn = str(response._get_param("ResourceARN"))
+    if ":event-bus/" in arn:
+        _check_bus(response, arn)
+
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "create_connection": _check_connection,
+    "create_api_destination": _check_destination,
+    "describe_rule": _check_rule,
+    "put_targets": _check_targets,
+    "put_events": _check_entries,
+    "list_archives": _check_archives,
+    "update_archive": _check_archive_change,
+    "start_replay": _check_replay,
+    "tag_resource": _check_tagged,
+    "untag_resource": _check_tagged,
+    "list_tags_for_resource": _check_tagged,
+}

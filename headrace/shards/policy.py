@@ -1,0 +1,341 @@
+"""The policy: from loads to splits, merges and advice. Pure: no I/O, no clock; the caller passes the time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from headrace.shards.advice import Advice, advise_hot_key, advise_on_demand
+from headrace.shards.loads import StreamLoad
+from headrace.shards.settings import Settings
+
+# SplitShard and MergeShards: five calls per second and account (documented: API_SplitShard).
+LEAST_RESHARD_S = 0.2
+RESIZES_PER_DAY = 10  # documented: API_UpdateShardCount
+# Of these ten, some are kept for load that comes: load that goes costs only money.
+_RESIZES_KEPT = 4
+_DAY_S = 86_400.0
+# A shard that uses this much refuses records already, or will within its period.
+_FULL = 0.95
+# A split that leaves more than this on one side does not help.
+_MOST_ON_ONE_SIDE = 0.9
+# Equal ranges are even enough when none has more than this times the mean.
+_MOST_ABOVE_MEAN = 1.25
+# Ten calls of UpdateShardCount a day are few: each makes room for what still comes.
+GROWTH = 1.5
+# A key with more of its shard's load than this is what makes the shard hot.
+_HOT_KEY_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Split a shard; `at` is the first hash key of the second child."""
+
+    shard_id: str
+    at: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Merge two neighbours."""
+
+    shard_id: str
+    adjacent_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Call UpdateShardCount: ranges of equal width."""
+
+    count: int
+    reason: str
+
+
+Action = Split | Merge | Resize
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do now, in this order, and what a person should know."""
+
+    actions: tuple[Action, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+
+@dataclass(slots=True)
+class _Plan:
+    actions: list[Action] = field(default_factory=list[Action])
+    advice: list[Advice] = field(default_factory=list[Advice])
+
+
+class Policy:
+    """Decides period by period. It remembers which shards were hot or cold before; not thread-safe.
+
+    A new one has no memory: it splits full shards at once, and merges only what it has seen cold for long enough.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings."""
+        self.settings = settings
+        self.reshard_s = settings.reshard_s
+        self._hot: dict[str, int] = {}
+        self._cold: dict[str, float] = {}
+        self._resizes: deque[float] = deque()
+        self._uneven_until_s = -math.inf
+        self._since_s: float | None = None
+        self._last_s = 0.0
+        self._shard_s = self._bytes = self._records = 0.0
+
+    def note_reshard(self, took_s: float) -> None:
+        """Learn how long one split or merge took."""
+        self.reshard_s = took_s
+
+    def decide(self, now_s: float, load: StreamLoad) -> Decision:
+        """Return what to do. `now_s` is any clock that never goes back."""
+        self._count(now_s, load)
+        hot = self._note_hot(load)
+        self._note_cold(now_s, load)
+        plan = _Plan()
+        while self._resizes and self._resizes[0] <= now_s - _DAY_S:
+            self._resizes.popleft()
+        if hot or len(load.shards) < self.settings.min_shards:
+            self._grow(now_s, load, hot, plan)
+        # A hot key that nothing parts must not keep cold shards for ever; merged, they make room for splits.
+        if not plan.actions and len(load.shards) > self.settings.min_shards:
+            self._shrink(now_s, load, plan)
+        self._advise_mode(now_s, plan)
+        return Decision(tuple(plan.actions), tuple(plan.advice))
+
+    # What was seen.
+
+    def _count(self, now_s: float, load: StreamLoad) -> None:
+        if self._since_s is None:
+            self._since_s = self._last_s = now_s
+        passed_s = max(0.0, now_s - self._last_s)
+        self._last_s = now_s
+        self._shard_s += passed_s * len(load.shards)
+        self._bytes += passed_s * load.bytes_per_s
+        self._records += passed_s * load.records_per_s
+
+    def _note_hot(self, load: StreamLoad) -> list[int]:
+        """Return the places of the shards that are hot for long enough, the hottest first."""
+        throttled, hot_periods = load.throttled, self.settings.hot_periods
+        split_at = self.settings.split_at
+        places = [place for place, used in enumerate(load.utilisation) if used >= split_at]
+        if throttled:
+            ids = [shard.shard_id for shard in load.shards]
+            places += [i for i, shard_id in enumerate(ids) if throttled.get(shard_id)]
+        seen: dict[str, int] = {}
+        ripe: list[int] = []
+        for place in dict.fromkeys(places):
+            shard_id = load.shards[place].shard_id
+            times = seen[shard_id] = self._hot.get(shard_id, 0) + 1
+            is_full = load.utilisation[place] >= _FULL or throttled.get(shard_id)
+            if times >= hot_periods or is_full:
+                ripe.append(place)
+        self._hot = seen
+        return sorted(ripe, key=lambda place: -load.utilisation[place])
+
+    def _note_cold(self, now_s: float, load: StreamLoad) -> None:
+        before, most = self._cold, self.settings.merge_at
+        self._cold = {
+            shard.shard_id: before.get(shard.shard_id, now_s)
+            for shard, used in zip(load.shards, load.utilisation, strict=True)
+            if used <= most
+        }
+
+    # More shards.
+
+    def _grow(self, now_s: float, load: StreamLoad, hot: list[int], plan: _Plan) -> None:
+        settings, count = self.settings, len(load.shards)
+        room = settings.max_shards - count
+        if not hot:
+            by_width = sorted(range(count), key=lambda i: load.shards[i].start - load.shards[i].end)
+            hot = by_width[: settings.min_shards - count]
+        elif self._would_take_long(len(hot)):
+            needed = math.ceil(sum(load.utilisation) / settings.target_utilisation)
+            wanted = min(max(needed, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
+            reason = f"{len(hot)} shards are hot"
+            if room > 0 and self._resize(now_s, load, wanted, reason, 1.0, plan):
+                return
+        for place in hot[: self._most_actions()]:
+            if room <= 0:
+                plan.advice.append(
+                    Advice(
+                        "at-most-shards",
+                        f"The stream has {count} shards, and may have {settings.max_shards}: raise max_shards.",
+                    )
+                )
+                return
+            room -= self._split(load, place, plan)
+
+    def _split(self, load: StreamLoad, place: int, plan: _Plan) -> bool:
+        shard, used = load.shards[place], load.utilisation[place]
+        keys = load.keys.get(shard.shard_id)
+        cut = None if keys is None else keys.cut(shard.start, shard.end)
+        hottest = keys.hottest(1) if keys is not None else []
+        if hottest and hottest[0].share * used >= self.settings.split_at:
+            plan.advice.append(advise_hot_key(shard.shard_id, hottest[0], used))
+        if cut is not None and cut.heavier <= _MOST_ON_ONE_SIDE:
+            at, words = cut.hash_key, f"the heavier half gets {cut.heavier:.0%}"
+        elif hottest and hottest[0].share > _HOT_KEY_SHARE:
+            # Nothing parts the load: one key has it.
+            return False
+        elif shard.end - shard.start < 4:
+            return False
+        else:
+            at, words = (shard.start + shard.end + 1) // 2, "in the middle: its keys are not known"
+        plan.actions.append(Split(shard.shard_id, at, f"{used:.0%} used; {words}"))
+        return True
+
+    # Fewer shards.
+
+    def _shrink(self, now_s: float, load: StreamLoad, plan: _Plan) -> None:
+        settings, cold = self.settings, self._cold
+        since_s = now_s - settings.cold_for_s
+        if len(cold) < 2 or min(cold.values()) > since_s:
+            return
+        used, shards, most = load.utilisation, load.shards, settings.merge_at
+        ripe = {shard_id for shard_id, cold_s in cold.items() if cold_s <= since_s}
+        sums = [(a + b, i) for i, (a, b) in enumerate(itertools.pairwise(used)) if a + b <= most]
+        pairs = [
+            (together, i)
+            for together, i in sums
+            if shards[i].shard_id in ripe and shards[i + 1].shard_id in ripe
+        ]
+        if not pairs:
+            return
+        count = len(shards)
+        surplus = count - max(
+            settings.min_shards, math.ceil(sum(used) / settings.target_utilisation)
+        )
+        if self._would_take_long(min(surplus, len(pairs))):
+            wanted = max(count - surplus, -(-count // 2))
+            reason = f"{len(pairs)} pairs of shards are cold"
+            if self._has_resizes(_RESIZES_KEPT) and self._resize(
+                now_s, load, wanted, reason, settings.split_at, plan
+            ):
+                return
+        self._merge(load, pairs, min(count - settings.min_shards, self._most_actions()), plan)
+
+    def _merge(
+        self, load: StreamLoad, pairs: list[tuple[float, int]], most: int, plan: _Plan
+    ) -> None:
+        shards, merged = load.shards, set[int]()
+        for together, i in heapq.nsmallest(3 * most, pairs):
+            if len(merged) >= 2 * most:
+                return
+            left, right = shards[i], shards[i + 1]
+            ages = [load.iterator_age_ms.get(shard.shard_id, 0.0) for shard in (left, right)]
+            if i in merged or i + 1 in merged or left.end + 1 != right.start:
+                continue
+            if max(ages) > self.settings.behind_ms:
+                continue
+            merged |= {i, i + 1}
+            plan.actions.append(
+                Merge(left.shard_id, right.shard_id, f"{together:.0%} used together")
+            )
+
+    # UpdateShardCount.
+
+    def _most_actions(self) -> int:
+        each_s = max(LEAST_RESHARD_S, self.reshard_s)
+        return max(1, int(self.settings.period_s / each_s))
+
+    def _would_take_long(self, actions: int) -> bool:
+        return actions * max(LEAST_RESHARD_S, self.reshard_s) > self.settings.resize_after_s
+
+    def _has_resizes(self, kept: int = 0) -> bool:
+        return len(self._resizes) < RESIZES_PER_DAY - kept
+
+    def _resize(
+        self, now_s: float, load: StreamLoad, wanted: int, reason: str, most: float, plan: _Plan
+    ) -> bool:
+        """Plan UpdateShardCount, or say why not; return whether it is planned."""
+        if now_s < self._uneven_until_s:
+            return False
+        busiest = busiest_of_equal_ranges(load, wanted)
+        if busiest > max(most, _MOST_ABOVE_MEAN * sum(load.utilisation) / wanted):
+            # It will be in a moment, too, and the sums of 10,000 shards take a while.
+            self._uneven_until_s = now_s + self.settings.resize_after_s
+            plan.advice.append(
+                Advice(
+                    "uneven",
+                    f"{reason}, but UpdateShardCount's {wanted} equal ranges would leave one shard {busiest:.0%} used:"
+                    " single splits and merges go on.",
+                )
+            )
+            return False
+        if not self._has_resizes():
+            plan.advice.append(
+                Advice(
+                    "resizes-used",
+                    f"{reason}, and the {RESIZES_PER_DAY} calls of UpdateShardCount of 24 hours are used up: on-demand"
+                    " mode or a higher min_shards would serve this load better.",
+                )
+            )
+            return False
+        if not self.settings.may_resize:
+            plan.advice.append(
+                Advice(
+                    "resize",
+                    f"{reason}: UpdateShardCount to {wanted} would be quicker than splits and merges.",
+                )
+            )
+            return False
+        self._resizes.append(now_s)
+        plan.actions.append(Resize(wanted, reason))
+        return True
+
+    def _advise_mode(self, now_s: float, plan: _Plan) -> None:
+        assert self._since_s is not None
+        hours = (now_s - self._since_s) / 3600
+        if hours >= _DAY_S / 3600:
+            advice = advise_on_demand(hours, self._shard_s / 3600, self._bytes, self._records)
+            if advice is not None:
+                plan.advice.append(advice)
+
+
+def busiest_of_equal_ranges(load: StreamLoad, count: int) -> float:
+    """Return the highest utilisation after UpdateShardCount, as though each shard's load lay evenly in its range."""
+    width = (1 << 128) / count
+    loads = [0.0] * count
+    for shard, used in zip(load.shards, load.utilisation, strict=True):
+        _spread(loads, shard.start / width, (shard.end + 1) / width, used)
+    return max(loads)
+
+
+def _spread(loads: list[float], start: float, end: float, used: float) -> None:
+    """Add a load to the ranges that it overlaps, each its part."""
+    last = len(loads) - 1
+    first_range, last_range = min(int(start), last), min(int(end), last)
+    if first_range == last_range:
+        loads[first_range] += used
+        return
+    per_range = used / (end - start)
+    loads[first_range] += per_range * (first_range + 1 - start)
+    for i in range(first_range + 1, last_range):
+        loads[i] += per_range
+    loads[last_range] += per_range * (end - last_range)
+
+
+def names_of(actions: Sequence[Action]) -> list[str]:
+    """Return a sentence for each action, for logs and terminals."""
+    return [name_of(action) for action in actions]
+
+
+def name_of(action: Action) -> str:
+    """Return an action as a sentence."""
+    match action:
+        case Split():
+            return f"split {action.shard_id} at {action.at} ({action.reason})"
+        case Merge():
+            return f"merge {action.shard_id} and {action.adjacent_id} ({action.reason})"
+        case Resize():
+            return f"update the shard count to {action.count} ({action.reason})"

@@ -1,0 +1,179 @@
+"""Four ways to run a stream, each on the same load: what was throttled, what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace.shards.loads import StreamLoad
+from headrace.shards.policy import GROWTH, RESIZES_PER_DAY, Policy, Resize
+from headrace.shards.prices import Prices, on_demand_cost, provisioned_cost
+from headrace.shards.settings import Settings
+from headrace.shards.simulation.keyed_load import Floats, KeyedLoad
+from headrace.shards.simulation.ring import Ring
+
+# How long UpdateShardCount takes (assumed: users report minutes).
+RESIZE_S = 300.0
+# On demand: what a new stream takes at first, in shards, and how soon it follows a new peak (documented).
+ON_DEMAND_SHARDS = 4
+_FOLLOWS_AFTER_S = 900.0
+_DAY_S = 86_400.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What a strategy did with a load.
+
+    Attributes:
+        name: the strategy.
+        shards: open shards, step by step; on demand: the capacity in shards.
+        throttled: records that were refused, step by step.
+        offered: records that were offered.
+        shard_hours: None: not billed by the shard.
+        cost: in dollars.
+        actions: how often shards were split, merged or resized.
+        advice: what the policy said, each kind once, the newest sentence.
+    """
+
+    name: str
+    shards: Floats
+    throttled: Floats
+    offered: float = 0.0
+    shard_hours: float | None = None
+    cost: float = 0.0
+    actions: int = 0
+    advice: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def throttled_records(self) -> float:
+        """Records that were refused."""
+        return float(self.throttled.sum())
+
+
+def compare(load: KeyedLoad, settings: Settings, shards: int, prices: Prices) -> list[Run]:
+    """Return the runs of all four strategies; those with shards begin with `shards` of them."""
+    runs = [
+        do_nothing(load, shards),
+        follow_mean(load, settings, shards),
+        follow_policy(load, settings, shards),
+        on_demand(load, shards),
+    ]
+    hours = load.steps * load.step_s / 3600
+    offered = float((load.scales * load.rates.sum(axis=1)[load.row_of]).sum() * load.step_s)
+    for run in runs:
+        run.offered = offered
+        taken = offered - run.throttled_records
+        if run.name == "on-demand":
+            run.cost = on_demand_cost(prices, hours, taken, load.record_bytes)
+        else:
+            run.shard_hours = float(run.shards.sum() * load.step_s / 3600)
+            run.cost = provisioned_cost(prices, run.shard_hours, taken, load.record_bytes)
+    return runs
+
+
+def _new_run(name: str, load: KeyedLoad) -> Run:
+    return Run(name, np.zeros(load.steps), np.zeros(load.steps))
+
+
+def _note(run: Run, load: KeyedLoad, step: int, ring: Ring) -> Floats:
+    """Note a step; return how much of each shard was used, 1 at most, as a look at the stream would show."""
+    rates = ring.rates(step)
+    most = load.shard_records_per_s
+    run.shards[step] = len(ring)
+    taken = np.minimum(rates, most)
+    run.throttled[step] = (rates - taken).sum() * load.step_s
+    used: Floats = taken / most
+    return used
+
+
+def do_nothing(load: KeyedLoad, shards: int) -> Run:
+    """Keep the shards."""
+    run, ring = _new_run("do nothing", load), Ring(load, shards)
+    for step in range(load.steps):
+        _note(run, load, step, ring)
+    return run
+
+
+def follow_policy(load: KeyedLoad, settings: Settings, shards: int) -> Run:
+    """Let the policy split and merge: it looks once a step, and sees no more than a look at a real stream shows."""
+    run, ring, policy = _new_run("policy", load), Ring(load, shards), Policy(settings)
+    coming: tuple[float, Resize] | None = None
+    for step in range(load.steps):
+        now_s = step * load.step_s
+        if coming is not None and coming[0] <= now_s:
+            ring.apply(coming[1])
+            coming = None
+        used = _note(run, load, step, ring)
+        records = float(used.sum() * load.shard_records_per_s)
+        look = StreamLoad(
+            ring.shards,
+            used.tolist(),
+            keys=ring,
+            records_per_s=records,
+            bytes_per_s=records * load.record_bytes,
+        )
+        if coming is not None:
+            # AWS takes no other change meanwhile.
+            continue
+        decision = policy.decide(now_s, look)
+        run.advice.update({advice.kind: advice.sentence for advice in decision.advice})
+        run.actions += len(decision.actions)
+        for action in decision.actions:
+            if isinstance(action, Resize):
+                coming = (now_s + RESIZE_S, action)
+            else:
+                ring.apply(action)
+    return run
+
+
+def follow_mean(load: KeyedLoad, settings: Settings, shards: int) -> Run:
+    """Call UpdateShardCount by the mean of all shards, or when records are throttled, as most tools do."""
+    run, ring = _new_run("UpdateShardCount", load), Ring(load, shards)
+    calls: deque[float] = deque()
+    cold_since_s: float | None = None
+    for step in range(load.steps):
+        now_s = step * load.step_s
+        used, count = _note(run, load, step, ring), len(ring)
+        while calls and calls[0] <= now_s - _DAY_S:
+            calls.popleft()
+        total = float(used.sum())
+        is_cold = total / count < settings.merge_at
+        cold_since_s = (now_s if cold_since_s is None else cold_since_s) if is_cold else None
+        wanted = max(settings.min_shards, math.ceil(total / settings.target_utilisation))
+        target = count
+        if run.throttled[step] or total / count >= settings.split_at:
+            target = min(max(wanted, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
+        elif cold_since_s is not None and now_s - cold_since_s >= settings.cold_for_s:
+            # Some calls of the day are kept for load that comes.
+            target = max(wanted, -(-count // 2)) if len(calls) < RESIZES_PER_DAY // 2 else count
+        is_free = len(calls) < RESIZES_PER_DAY and not (calls and now_s - calls[-1] < RESIZE_S)
+        if target != count and is_free:
+            calls.append(now_s)
+            run.actions += 1
+            ring.apply(Resize(target, ""))
+    return run
+
+
+def on_demand(load: KeyedLoad, shards: int) -> Run:
+    """Let AWS follow: twice the highest load so far, a quarter of an hour later; no key above one shard's limit.
+
+    A stream that changes its mode keeps what its shards took.
+    """
+    run, most = _new_run("on-demand", load), load.shard_records_per_s
+    totals: Floats = load.scales * load.rates.sum(axis=1)[load.row_of]
+    delay = max(1, round(_FOLLOWS_AFTER_S / load.step_s))
+    peaks = np.maximum.accumulate(totals)
+    known = np.concatenate((np.zeros(min(delay, load.steps)), peaks[: max(0, load.steps - delay)]))
+    run.shards = np.maximum(max(ON_DEMAND_SHARDS, shards), 2 * known / most)
+    highest = load.rates.max(axis=1)
+    for step in range(load.steps):
+        row, scale = int(load.row_of[step]), float(load.scales[step])
+        over = 0.0
+        if highest[row] * scale > most:
+            over = float(np.maximum(0.0, load.rates[row] * scale - most).sum())
+        too_much = float(totals[step]) - over - run.shards[step] * most
+        run.throttled[step] = (over + max(0.0, too_much)) * load.step_s
+    return run
