@@ -21,6 +21,7 @@ from headrace.cli.replay import replay
 from headrace.cli.run import up
 from headrace.cli.shards import shards
 from headrace.cli.spark import spark
+from headrace.cli.sql import sql
 from headrace.cli.submit import submit
 from headrace.cli.tail import tail
 from headrace.cli.trace import trace
@@ -92,6 +93,7 @@ for command in (
     submit,
     history,
     spark,
+    sql,
     shards,
     lint,
 ):

@@ -13,7 +13,13 @@ from pathlib import Path
 # Tests that run once, in headrace's own environment: their jobs run on Sparks of the cloud's; a year takes minutes.
 _OWN = {
     "spark": ("test_history.py", "test_labels.py", "test_programs.py", "test_steps.py"),
-    "spark_jobs": ("test_convergence.py", "test_packages.py", "test_step.py", "test_year.py"),
+    "spark_jobs": (
+        "test_convergence.py",
+        "test_packages.py",
+        "test_sql.py",
+        "test_step.py",
+        "test_year.py",
+    ),
 }
 # Tests with a cloud in their own process.
 _CLOUD = {"spark": ("test_data_loss.py", "test_locales.py"), "spark_jobs": ()}

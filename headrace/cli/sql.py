@@ -1,0 +1,261 @@
+"""`headrace sql`: checks, explains, compiles, tests and runs streaming SQL."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.submit import submit
+
+if TYPE_CHECKING:
+    from headrace.sql.plan import Script
+
+# The parser comes with the first command that needs it, since it takes a quarter of a second to make.
+_DIALECTS = ("ksql", "kinesis-analytics")
+_PATH = click.Path(exists=True, path_type=Path)
+
+
+@click.group()
+def sql() -> None:
+    """Streaming SQL over Kinesis streams, run by Spark."""
+
+
+def _dialect_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--dialect",
+        type=click.Choice(_DIALECTS),
+        default="ksql",
+        show_default=True,
+        help="Of the queries.",
+    )(function)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a file, or a folder's *.sql files by their names."""
+    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    if not files:
+        raise fail(f"{path} has no .sql file")
+    return files
+
+
+def _read(path: Path, dialect: str) -> Script:
+    """Return the plans of a file or folder; ends the command with the place of the first mistake."""
+    from headrace.sql.analysis import Analysis
+    from headrace.sql.errors import SqlError
+    from headrace.sql.parsing import parse
+
+    analysis = Analysis(dialect)
+    for file in _files(path):
+        try:
+            for statement in parse(file.read_text(encoding="utf-8")):
+                analysis.take(statement)
+        except SqlError as error:
+            raise fail(f"{file}: {error}") from error
+        except UnicodeDecodeError as error:
+            raise fail(f"{file} is no UTF-8 text") from error
+    return analysis.script()
+
+
+def _warn(script: Script) -> None:
+    for place, text in script.warnings():
+        click.echo(f"warning: line {place.line}: {text}", err=True)
+
+
+@sql.command()
+@click.argument("queries", type=_PATH)
+@_dialect_option
+def check(queries: Path, dialect: str) -> None:
+    """Check QUERIES, a file or a folder of .sql files, and say where the first mistake is."""
+    script = _read(queries, dialect)
+    _warn(script)
+    click.echo(
+        f"{len(script.queries)} queries, {len(script.relations)} streams and tables: no mistakes"
+    )
+
+
+@sql.command("explain")
+@click.argument("queries", type=_PATH)
+@_dialect_option
+def explain_queries(queries: Path, dialect: str) -> None:
+    """Say in words what QUERIES read, keep and write."""
+    from headrace.sql.explain import explain as explain_script
+
+    click.echo("\n".join(explain_script(_read(queries, dialect))).rstrip())
+
+
+@sql.command("compile")
+@click.argument("queries", type=_PATH)
+@_dialect_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Default: standard output.",
+)
+def compile_queries(queries: Path, dialect: str, output: Path | None) -> None:
+    """Write QUERIES as a PySpark job, which needs nothing of headrace and runs on EMR."""
+    script = _read(queries, dialect)
+    _warn(script)
+    source = _compile(script, queries)
+    if output is None:
+        click.echo(source, nl=False)
+    else:
+        output.write_text(source, encoding="utf-8")
+
+
+def _compile(script: Script, queries: Path) -> str:
+    from headrace.sql.pyspark_job import compile_script
+
+    if not script.queries:
+        raise fail(f"{queries} has no query: CREATE STREAM .. AS SELECT makes one")
+    return compile_script(script, f"Made by `headrace sql compile {queries.name}`.")
+
+
+@sql.command("test")
+@click.argument("queries", type=_PATH)
+@click.argument("tests", type=_PATH)
+@_dialect_option
+def test_queries(queries: Path, tests: Path, dialect: str) -> None:
+    """Run TESTS, a YAML file or a folder of them, on QUERIES, without Spark."""
+    from headrace.sql.cases import BadCase, run_file
+
+    script = _read(queries, dialect)
+    files = sorted([*tests.glob("*.yaml"), *tests.glob("*.yml")]) if tests.is_dir() else [tests]
+    count = failed = 0
+    try:
+        for file in files:
+            for outcome in run_file(script, file):
+                count += 1
+                failed += bool(outcome.differences)
+                click.echo(f"{'failed' if outcome.differences else 'ok    '}  {outcome.name}")
+                for difference in outcome.differences:
+                    click.echo(f"        {difference}")
+    except BadCase as error:
+        raise fail(str(error)) from error
+    if not count:
+        raise fail(f"{tests} has no tests")
+    click.echo(f"{count - failed} of {count} tests hold")
+    if failed:
+        raise SystemExit(1)
+
+
+@sql.command("import")
+@click.argument("application", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Default: standard output.",
+)
+def import_application(application: Path, output: Path | None) -> None:
+    """Write the SQL of APPLICATION, the JSON that DescribeApplication gave for a Kinesis Analytics application."""
+    from headrace.sql.errors import SqlError
+    from headrace.sql.kinesis_analytics import import_application as convert
+
+    try:
+        text = convert(json.loads(application.read_text(encoding="utf-8")))
+    except SqlError as error:
+        raise fail(f"{application}: {error.message}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise fail(f"{application} is no description of an application: {error}") from error
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+@sql.command()
+@click.argument("queries", type=_PATH)
+@_dialect_option
+@click.option("--once", is_flag=True, help="End when what is in the streams has been read.")
+@click.option(
+    "--checkpoint",
+    metavar="s3://...",
+    help="The folder of the queries' progress; with --aws: needed.",
+)
+@click.option(
+    "--cluster", "cluster_id", help="The EMR cluster; default: a running one, else a new one."
+)
+@click.option("--bucket", help="The bucket for the job; AWS's must be yours.")
+@endpoint_option
+@click.pass_context
+def run(
+    context: click.Context,
+    queries: Path,
+    *,
+    dialect: str,
+    once: bool,
+    checkpoint: str | None,
+    cluster_id: str | None,
+    bucket: str | None,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+) -> None:
+    """Run QUERIES as a step of EMR; it goes on from its checkpoint, and ends at Ctrl-C.
+
+    A stream that a query writes to and that is not there is made, on demand.
+    """
+    script = _read(queries, dialect)
+    _warn(script)
+    source = _compile(script, queries)
+    if checkpoint is None and aws:
+        raise fail(
+            "--aws needs --checkpoint: a folder in your bucket, such as s3://BUCKET/checkpoints/delays/"
+        )
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    for stream in _targets(script):
+        _make_stream(kinesis, stream)
+    name = queries.resolve().stem
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder) / f"{name}.py"
+        job.write_text(source, encoding="utf-8")
+        arguments = ["--region", region, "--checkpoint", checkpoint or _checkpoint(region, name)]
+        if not aws:
+            arguments += ["--endpoint-url", endpoint_url]
+        context.invoke(
+            submit,
+            job=job,
+            arguments=(*arguments, *(["--once"] if once else [])),
+            cluster_id=cluster_id,
+            bucket=bucket,
+            endpoint_url=endpoint_url,
+            region=region,
+            aws=aws,
+        )
+
+
+def _checkpoint(region: str, name: str) -> str:
+    """Return the folder of progress on the local cloud, in the bucket that `submit` makes."""
+    return f"s3://headrace-submit-{region}/checkpoints/{name}/"
+
+
+def _targets(script: Script) -> Iterator[str]:
+    streams = {
+        q.target.stream or q.target.name
+        for q in script.queries
+        if q.target is not None and not script.is_internal(q.target)
+    }
+    yield from sorted(streams)
+
+
+def _make_stream(kinesis: Any, stream: str) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        try:
+            kinesis.describe_stream_summary(StreamName=stream)
+        except kinesis.exceptions.ResourceNotFoundException:
+            kinesis.create_stream(StreamName=stream, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+            kinesis.get_waiter("stream_exists").wait(
+                StreamName=stream, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+            )
+            click.echo(f"made the stream {stream}", err=True)
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error

@@ -1,0 +1,281 @@
+"""Builds statements and queries from what the grammar finds, innermost first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token
+from lark.tree import Meta
+
+from headrace.sql.building_expressions import (
+    LONGEST_MS,
+    ExpressionBuilder,
+    Name,
+    number,
+    place_of,
+    tokens,
+    unit_ms,
+    unquote,
+)
+from headrace.sql.errors import SqlError
+from headrace.sql.expressions import (
+    Expression,
+    Literal,
+)
+from headrace.sql.statements import (
+    ColumnDeclaration,
+    CreateAs,
+    CreateSource,
+    Describe,
+    Drop,
+    InsertSelect,
+    InsertValues,
+    Join,
+    Property,
+    Query,
+    RelationName,
+    Select,
+    SelectItem,
+    SetProperty,
+    Show,
+    Statement,
+    Terminate,
+    Window,
+)
+from headrace.sql.types import (
+    BIGINT,
+    SqlType,
+)
+
+MOST_STATEMENTS = 2_000
+_LARGEST_INT, _LARGEST_BIGINT = 2**31 - 1, 2**63 - 1
+
+
+class Builder(ExpressionBuilder):
+    """One method for each rule of the grammar: it takes the rule's place and its parts' values."""
+
+    def build_script(self, meta: Meta, *statements: Statement | None) -> tuple[Statement, ...]:
+        if len(statements) > MOST_STATEMENTS:
+            raise SqlError(f"a text has at most {MOST_STATEMENTS:,} statements", place_of(meta))
+        return tuple(statement for statement in statements if statement is not None)
+
+    # Statements.
+
+    def build_create_source(
+        self,
+        meta: Meta,
+        replaces: bool | None,
+        is_table: bool,
+        exists: bool | None,
+        name: Name,
+        *rest: Any,
+    ) -> CreateSource:
+        columns = tuple(part for part in rest if isinstance(part, ColumnDeclaration))
+        return CreateSource(
+            place_of(meta), name, is_table, columns, rest[-1] or (), bool(replaces), bool(exists)
+        )
+
+    def build_create_as(
+        self,
+        meta: Meta,
+        replaces: bool | None,
+        is_table: bool,
+        exists: bool | None,
+        name: Name,
+        properties: tuple[Property, ...] | None,
+        select: Select,
+    ) -> CreateAs:
+        return CreateAs(
+            place_of(meta), name, is_table, properties or (), select, bool(replaces), bool(exists)
+        )
+
+    def build_create_pump(
+        self,
+        meta: Meta,
+        _replaces: bool | None,
+        pump: Name,
+        target: Name,
+        columns: tuple[str, ...] | None,
+        select: Select,
+    ) -> InsertSelect:
+        return InsertSelect(place_of(meta), target, columns or (), select, pump)
+
+    def build_insert_select(
+        self, meta: Meta, target: Name, columns: tuple[str, ...] | None, select: Select
+    ) -> InsertSelect:
+        return InsertSelect(place_of(meta), target, columns or (), select)
+
+    def build_insert_values(
+        self, meta: Meta, target: Name, columns: tuple[str, ...] | None, *values: Expression
+    ) -> InsertValues:
+        if columns and len(columns) != len(values):
+            raise SqlError(f"{len(columns)} columns, but {len(values)} values", place_of(meta))
+        return InsertValues(place_of(meta), target, columns or (), values)
+
+    def build_query_statement(self, meta: Meta, select: Select) -> Query:
+        return Query(place_of(meta), select)
+
+    def build_drop(
+        self, meta: Meta, _is_table: bool, exists: bool | None, name: Name, _delete: bool | None
+    ) -> Drop:
+        return Drop(place_of(meta), name, bool(exists))
+
+    def build_set_property(self, meta: Meta, name: Token, value: Token) -> SetProperty:
+        return SetProperty(place_of(meta), unquote(name), unquote(value))
+
+    def build_unset_property(self, meta: Meta, name: Token) -> SetProperty:
+        return SetProperty(place_of(meta), unquote(name), None)
+
+    def build_show(self, meta: Meta, what: Token) -> Show:
+        return Show(place_of(meta), what.upper())
+
+    def build_describe(self, meta: Meta, name: Name) -> Describe:
+        return Describe(place_of(meta), name)
+
+    def build_explain(self, meta: Meta, name: Name) -> Describe:
+        return Describe(place_of(meta), name)
+
+    def build_terminate(self, meta: Meta, name: Name) -> Terminate:
+        return Terminate(place_of(meta), name)
+
+    def build_or_replace(self, _meta: Meta) -> bool:
+        return True
+
+    build_if_not_exists = build_if_exists = build_delete_topic = build_or_replace
+
+    def build_relation_kind(self, _meta: Meta, *words: Token | None) -> bool:
+        return tokens(*words).endswith("TABLE")
+
+    def build_name_list(self, _meta: Meta, *names: Name) -> tuple[str, ...]:
+        return names
+
+    def build_column_declaration(
+        self, _meta: Meta, name: Name, type_: SqlType, key: str | None
+    ) -> ColumnDeclaration:
+        return ColumnDeclaration(name, type_, key or "", name.place)
+
+    def build_column_key(self, _meta: Meta, *words: Token) -> str:
+        words_ = tokens(*words)
+        return "" if words_ == "NOT NULL" else words_
+
+    def build_property(self, meta: Meta, name: Token, value: Literal) -> Property:
+        text = unquote(name) if name[0] in "'`\"" else str(name)
+        return Property(text.lower(), value, place_of(meta))
+
+    def build_negative_integer(self, meta: Meta, token: Token) -> Literal:
+        return Literal(-number(token, "a number", place_of(meta), _LARGEST_BIGINT), BIGINT)
+
+    def build_with_clause(self, _meta: Meta, *properties: Property | None) -> tuple[Property, ...]:
+        return tuple(one for one in properties if one is not None)
+
+    # Queries.
+
+    def build_select(
+        self, meta: Meta, _stream: Token | None, distinct: Token | None, *parts: Any
+    ) -> Select:
+        *items, clauses = parts
+        return Select(tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses)
+
+    def build_from_clause(self, _meta: Meta, source: RelationName, *rest: Any) -> dict[str, Any]:
+        joins = tuple(part for part in rest if isinstance(part, Join))
+        names = ("window", "where", "group_by", "partition_by", "having", "emit", "limit")
+        clauses = dict(zip(names, rest[len(joins) :], strict=True))
+        present = {name: value for name, value in clauses.items() if value is not None}
+        return {"source": source, "joins": joins, **present}
+
+    def build_select_expression(
+        self, meta: Meta, expression: Expression, alias: Name | None
+    ) -> SelectItem:
+        return SelectItem(expression, alias, None, place_of(meta))
+
+    def build_select_all(self, meta: Meta) -> SelectItem:
+        return SelectItem(None, None, None, place_of(meta))
+
+    def build_select_all_of(self, meta: Meta, relation: Name) -> SelectItem:
+        return SelectItem(None, None, relation, place_of(meta))
+
+    def build_relation(self, meta: Meta, name: Name, alias: Name | None) -> RelationName:
+        return RelationName(name, alias or name, place_of(meta))
+
+    def build_join(
+        self,
+        meta: Meta,
+        kind: str | None,
+        relation: RelationName,
+        within: tuple[int, int, int | None] | None,
+        on: Expression,
+    ) -> Join:
+        before, after, grace = within or (None, None, None)
+        return Join(kind or "INNER", relation, on, before, after, grace, place_of(meta))
+
+    def build_join_kind(self, _meta: Meta, *words: Token | None) -> str:
+        return tokens(*words).removesuffix(" OUTER")
+
+    def build_within(self, _meta: Meta, *durations: int | None) -> tuple[int, int, int | None]:
+        *bounds, grace_ms = durations
+        return bounds[0] or 0, bounds[-1] or 0, grace_ms
+
+    def build_grace(self, _meta: Meta, duration_ms: int) -> int:
+        return duration_ms
+
+    def build_duration(self, meta: Meta, count: Token, unit: Token) -> int:
+        place = place_of(meta)
+        duration_ms = number(count, "a duration", place, LONGEST_MS) * unit_ms(unit, place)
+        if duration_ms > LONGEST_MS:
+            raise SqlError("a duration is at most 100 years", place)
+        return duration_ms
+
+    def build_window(self, meta: Meta, window: Window) -> Window:
+        return Window(
+            window.kind,
+            window.size_ms,
+            window.advance_ms,
+            window.grace_ms,
+            window.retention_ms,
+            place_of(meta),
+        )
+
+    def build_tumbling(self, _meta: Meta, size_ms: int, *options: tuple[str, int]) -> Window:
+        return _window("TUMBLING", size_ms, None, options)
+
+    def build_hopping(
+        self, _meta: Meta, size_ms: int, advance_ms: int, *options: tuple[str, int]
+    ) -> Window:
+        return _window("HOPPING", size_ms, advance_ms, options)
+
+    def build_session(self, _meta: Meta, gap_ms: int, *options: tuple[str, int]) -> Window:
+        return _window("SESSION", gap_ms, None, options)
+
+    def build_retention(self, _meta: Meta, duration_ms: int) -> tuple[str, int]:
+        return "retention_ms", duration_ms
+
+    def build_grace_period(self, _meta: Meta, duration_ms: int) -> tuple[str, int]:
+        return "grace_ms", duration_ms
+
+    def build_where(self, _meta: Meta, expression: Expression) -> Expression:
+        return expression
+
+    build_having = build_where
+
+    def build_expressions(self, _meta: Meta, *expressions: Expression) -> tuple[Expression, ...]:
+        return expressions
+
+    build_partition_by = build_expressions
+
+    def build_group_by(
+        self, _meta: Meta, expressions: tuple[Expression, ...]
+    ) -> tuple[Expression, ...]:
+        return expressions
+
+    def build_emit(self, _meta: Meta, word: Token) -> str:
+        return word.upper()
+
+    def build_limit(self, meta: Meta, count: Token) -> int:
+        return number(count, "LIMIT", place_of(meta), _LARGEST_INT)
+
+
+def _window(
+    kind: str, size_ms: int, advance_ms: int | None, options: tuple[tuple[str, int], ...]
+) -> Window:
+    values = dict(options)
+    return Window(kind, size_ms, advance_ms, values.get("grace_ms"), values.get("retention_ms"))

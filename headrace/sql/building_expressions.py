@@ -1,0 +1,327 @@
+"""Builds expressions from what the grammar finds, innermost first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lark import Token
+from lark.tree import Meta
+
+from headrace.sql.errors import Place, SqlError
+from headrace.sql.expressions import (
+    Array,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Field,
+    Interval,
+    Item,
+    Lambda,
+    Literal,
+    Map,
+    Operation,
+    Struct,
+    Tick,
+)
+from headrace.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    NULL,
+    STRING,
+    SqlType,
+    array_of,
+    map_of,
+    scalar,
+)
+
+MOST_TYPE_LEVELS = 20
+LONGEST_MS = 36_500 * 86_400_000
+_UNITS_MS = {
+    "MILLISECOND": 1,
+    "SECOND": 1_000,
+    "MINUTE": 60_000,
+    "HOUR": 3_600_000,
+    "DAY": 86_400_000,
+    "WEEK": 604_800_000,
+}
+_LARGEST_INT, _LARGEST_BIGINT = 2**31 - 1, 2**63 - 1
+
+
+def place_of(meta: Meta) -> Place:
+    """Return where a rule's text begins."""
+    return Place() if meta.empty else Place(meta.line, meta.column)
+
+
+class Name(str):
+    """A name with its place."""
+
+    place: Place
+
+
+def unquote(text: str) -> str:
+    """Return a quoted name or text without its quotes."""
+    quote = text[0]
+    return text[1:-1].replace(quote * 2, quote)
+
+
+def number(text: str, what: str, place: Place, most: int) -> int:
+    """Return a whole number; Python itself refuses thousands of digits."""
+    if len(text) > 18 or int(text) > most:
+        raise SqlError(f"{what} is at most {most}", place)
+    return int(text)
+
+
+def unit_ms(unit: str, place: Place) -> int:
+    """Return a unit of time in milliseconds; raises SqlError for a word that is none."""
+    name = unit.upper().removesuffix("S")
+    if name not in _UNITS_MS:
+        raise SqlError(
+            f"{str(unit)!r} is no unit of time; there are MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS, WEEKS",
+            place,
+        )
+    return _UNITS_MS[name]
+
+
+def tokens(*values: Any) -> str:
+    """Return words in upper case, with a blank between."""
+    return " ".join(str(value).upper() for value in values if value is not None)
+
+
+class ExpressionBuilder:
+    """One method for each rule of an expression or a type: it takes the rule's place and its parts' values."""
+
+    # Types.
+
+    def build_scalar_type(self, meta: Meta, name: Token, *digits: Token | None) -> SqlType:
+        numbers = tuple(
+            number(n, "a type's number", place_of(meta), 10_000_000) for n in digits if n
+        )
+        type_ = scalar(name, numbers)
+        if type_ is None:
+            raise SqlError(f"no type {name}", place_of(meta))
+        if type_.name == "DECIMAL" and (type_.digits[0] > 38 or type_.digits[-1] > type_.digits[0]):
+            raise SqlError("a DECIMAL has at most 38 digits", place_of(meta))
+        return (
+            SqlType("DECIMAL", digits=(*type_.digits, 0)[:2]) if type_.name == "DECIMAL" else type_
+        )
+
+    def build_double_type(self, _meta: Meta) -> SqlType:
+        return DOUBLE
+
+    def build_array_type(self, meta: Meta, element: SqlType) -> SqlType:
+        return self._bounded(array_of(element), place_of(meta))
+
+    def build_map_type(self, meta: Meta, key: SqlType, value: SqlType) -> SqlType:
+        return self._bounded(map_of(key, value), place_of(meta))
+
+    def build_struct_type(self, meta: Meta, *fields: tuple[str, SqlType] | None) -> SqlType:
+        pairs = [pair for pair in fields if pair is not None]
+        names, types = tuple(name for name, _ in pairs), tuple(type_ for _, type_ in pairs)
+        return self._bounded(SqlType("STRUCT", types, names), place_of(meta))
+
+    def build_struct_field(self, _meta: Meta, name: Name, type_: SqlType) -> tuple[str, SqlType]:
+        return name, type_
+
+    def _bounded(self, type_: SqlType, place: Place) -> SqlType:
+        levels, current = 0, [type_]
+        while current:
+            levels, current = levels + 1, [part for one in current for part in one.of]
+        if levels > MOST_TYPE_LEVELS:
+            raise SqlError(f"a type has at most {MOST_TYPE_LEVELS} levels", place)
+        return type_
+
+    # Expressions.
+
+    def build_disjunction(self, meta: Meta, *parts: Expression) -> Expression:
+        return parts[0] if len(parts) == 1 else Operation("OR", parts, place=place_of(meta))
+
+    def build_conjunction(self, meta: Meta, *parts: Expression) -> Expression:
+        return parts[0] if len(parts) == 1 else Operation("AND", parts, place=place_of(meta))
+
+    def build_negated(self, meta: Meta, part: Expression) -> Expression:
+        return Operation("NOT", (part,), place=place_of(meta))
+
+    def build_compared(
+        self, meta: Meta, left: Expression, operator: str, right: Expression
+    ) -> Expression:
+        return Operation(operator, (left, right), place=place_of(meta))
+
+    def build_comparison_operator(self, _meta: Meta, token: Token) -> str:
+        return "<>" if token == "!=" else str(token)
+
+    def build_sum_operator(self, _meta: Meta, token: Token) -> str:
+        return str(token)
+
+    build_product_operator = build_sum_operator
+
+    def build_chained(self, meta: Meta, first: Expression, *rest: Any) -> Expression:
+        result = first
+        for operator, operand in zip(rest[::2], rest[1::2], strict=False):
+            result = Operation(operator, (result, operand), place=place_of(meta))
+        return result
+
+    def build_negative(self, meta: Meta, part: Expression) -> Expression:
+        if isinstance(part, Literal) and part.type.is_number:
+            value = f"-{part.value}" if part.type.name == "DECIMAL" else -part.value
+            return Literal(value, part.type, place=place_of(meta))
+        return Operation("-", (part,), place=place_of(meta))
+
+    def _perhaps_not(self, meta: Meta, word: Token | None, operation: Operation) -> Expression:
+        return operation if word is None else Operation("NOT", (operation,), place=place_of(meta))
+
+    def build_is_null(self, meta: Meta, part: Expression, word: Token | None) -> Expression:
+        return self._perhaps_not(meta, word, Operation("IS NULL", (part,), place=place_of(meta)))
+
+    def build_is_distinct(
+        self, meta: Meta, left: Expression, word: Token | None, right: Expression
+    ) -> Expression:
+        operation = Operation("IS DISTINCT FROM", (left, right), place=place_of(meta))
+        return self._perhaps_not(meta, word, operation)
+
+    def build_like(
+        self,
+        meta: Meta,
+        part: Expression,
+        word: Token | None,
+        pattern: Expression,
+        escape: Token | None,
+    ) -> Expression:
+        character = (
+            () if escape is None else (Literal(unquote(escape), STRING, place=place_of(meta)),)
+        )
+        operation = Operation("LIKE", (part, pattern, *character), place=place_of(meta))
+        return self._perhaps_not(meta, word, operation)
+
+    def build_between(
+        self, meta: Meta, part: Expression, word: Token | None, low: Expression, high: Expression
+    ) -> Expression:
+        operation = Operation("BETWEEN", (part, low, high), place=place_of(meta))
+        return self._perhaps_not(meta, word, operation)
+
+    def build_in_list(
+        self, meta: Meta, part: Expression, word: Token | None, *values: Expression
+    ) -> Expression:
+        return self._perhaps_not(meta, word, Operation("IN", (part, *values), place=place_of(meta)))
+
+    def build_column(self, meta: Meta, name: Name) -> Expression:
+        return Column(name, place=place_of(meta))
+
+    def build_qualified_column(self, meta: Meta, relation: Name, name: Name) -> Expression:
+        return Column(name, relation, place=place_of(meta))
+
+    def build_struct_field_of(self, meta: Meta, of: Expression, name: Name) -> Expression:
+        return Field(of, name, place=place_of(meta))
+
+    def build_item(self, meta: Meta, of: Expression, index: Expression) -> Expression:
+        return Item(of, index, place=place_of(meta))
+
+    def build_interval(self, meta: Meta, count: Token, unit: Token) -> Expression:
+        text = unquote(count).strip()
+        if not text.isascii() or not text.isdigit():
+            raise SqlError(
+                f"INTERVAL {count} {unit}: the number is whole, such as '5'", place_of(meta)
+            )
+        count_ms = number(text, "an INTERVAL", place_of(meta), LONGEST_MS)
+        return Interval(count_ms * unit_ms(unit, place_of(meta)), place=place_of(meta))
+
+    def build_cast(self, meta: Meta, of: Expression, type_: SqlType) -> Expression:
+        return Cast(of, type_, place=place_of(meta))
+
+    def build_case(self, meta: Meta, subject: Expression | None, *rest: Any) -> Expression:
+        *branches, otherwise = rest
+        if subject is not None:
+            branches = [
+                (Operation("=", (subject, condition), place=condition.place), value)
+                for condition, value in branches
+            ]
+        return Case(tuple(branches), otherwise, place=place_of(meta))
+
+    def build_when(
+        self, _meta: Meta, condition: Expression, value: Expression
+    ) -> tuple[Expression, Expression]:
+        return condition, value
+
+    def build_struct(self, meta: Meta, *pairs: tuple[str, Expression]) -> Expression:
+        names, values = tuple(n for n, _ in pairs), tuple(v for _, v in pairs)
+        return Struct(names, values, place=place_of(meta))
+
+    def build_named_value(
+        self, _meta: Meta, name: Name, value: Expression
+    ) -> tuple[str, Expression]:
+        return name, value
+
+    def build_array(self, meta: Meta, *values: Expression | None) -> Expression:
+        return Array(tuple(value for value in values if value is not None), place=place_of(meta))
+
+    def build_map(self, meta: Meta, *pairs: tuple[Expression, Expression] | None) -> Expression:
+        present = [pair for pair in pairs if pair is not None]
+        return Map(tuple(k for k, _ in present), tuple(v for _, v in present), place=place_of(meta))
+
+    def build_map_entry(
+        self, _meta: Meta, key: Expression, value: Expression
+    ) -> tuple[Expression, Expression]:
+        return key, value
+
+    def build_floor(self, meta: Meta, of: Expression, unit: Token | None) -> Expression:
+        if unit is None:
+            return Call("FLOOR", (of,), place=place_of(meta))
+        return Tick(of, unit_ms(unit, place_of(meta)), place=place_of(meta))
+
+    def build_step(self, meta: Meta, of: Expression, interval: Interval) -> Expression:
+        if not interval.duration_ms:
+            raise SqlError("STEP's interval is longer than 0", interval.place)
+        return Tick(of, interval.duration_ms, place=place_of(meta))
+
+    def build_call(self, meta: Meta, name: Name, *arguments: Expression) -> Expression:
+        return Call(name.upper(), arguments, place=place_of(meta))
+
+    def build_call_star(self, meta: Meta, name: Name) -> Expression:
+        return Call(name.upper(), (), star=True, place=place_of(meta))
+
+    def build_call_distinct(
+        self, meta: Meta, name: Name, _word: Token, argument: Expression
+    ) -> Expression:
+        return Call(name.upper(), (argument,), distinct=True, place=place_of(meta))
+
+    def build_lambda_function(self, meta: Meta, *parts: Any) -> Expression:
+        *names, body = parts
+        return Lambda(tuple(str(name) for name in names), body, place=place_of(meta))
+
+    # Constants and names.
+
+    def build_string(self, meta: Meta, token: Token) -> Expression:
+        return Literal(unquote(token), STRING, place=place_of(meta))
+
+    def build_integer(self, meta: Meta, token: Token) -> Expression:
+        if len(token) > 19 or int(token) > _LARGEST_BIGINT:
+            return self.build_decimal(meta, token)
+        number = int(token)
+        return Literal(number, INT if number <= _LARGEST_INT else BIGINT, place=place_of(meta))
+
+    def build_decimal(self, meta: Meta, token: Token) -> Expression:
+        whole, _, fraction = token.partition(".")
+        if len(whole) + len(fraction) > 38:
+            raise SqlError("a number has at most 38 digits", place_of(meta))
+        digits = (max(len(whole) + len(fraction), 1), len(fraction))
+        return Literal(str(token), SqlType("DECIMAL", digits=digits), place=place_of(meta))
+
+    def build_double(self, meta: Meta, token: Token) -> Expression:
+        return Literal(float(token), DOUBLE, place=place_of(meta))
+
+    def build_true(self, meta: Meta) -> Expression:
+        return Literal(True, BOOLEAN, place=place_of(meta))
+
+    def build_false(self, meta: Meta) -> Expression:
+        return Literal(False, BOOLEAN, place=place_of(meta))
+
+    def build_null(self, meta: Meta) -> Expression:
+        return Literal(None, NULL, place=place_of(meta))
+
+    def build_name(self, meta: Meta, token: Token) -> Name:
+        result = Name(unquote(token) if token.type == "QUOTED" else token)
+        result.place = place_of(meta)
+        return result

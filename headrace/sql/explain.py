@@ -1,0 +1,105 @@
+"""Says in words what a script's queries do: what they read and write, what they keep, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.sql.plan import QueryPlan, Script
+from headrace.sql.spark_text import SparkText
+
+
+def explain(script: Script) -> Iterator[str]:
+    """Return the lines that explain every query of `script`."""
+    for query in script.queries:
+        yield from _query(query, script)
+        yield ""
+
+
+def duration(duration_ms: int) -> str:
+    """Return a duration in words, such as 90 minutes."""
+    for unit, size in (
+        ("days", 86_400_000),
+        ("hours", 3_600_000),
+        ("minutes", 60_000),
+        ("seconds", 1_000),
+    ):
+        if duration_ms and duration_ms % size == 0:
+            count = duration_ms // size
+            return f"{count} {unit if count != 1 else unit[:-1]}"
+    return f"{duration_ms} milliseconds"
+
+
+def _query(query: QueryPlan, script: Script) -> Iterator[str]:
+    text = SparkText(script.dialect, qualified=bool(query.joins))
+    yield f"{query.name} (line {query.place.line})"
+    yield f"  reads    {', '.join(source.relation.name for source in query.inputs())}"
+    for join in query.joins:
+        yield f"  joins    {_join(query)}"
+        del join
+    if query.where is not None:
+        yield f"  keeps    rows where {text.write(query.where)}"
+    if query.is_aggregate:
+        keys = ", ".join(key.name for key in query.keys) or "all rows together"
+        yield f"  groups   by {keys}{_window(query)}"
+    if query.having is not None:
+        yield f"  shows    groups where {SparkText(script.dialect, qualified=False).write(query.having)}"
+    yield f"  writes   {_target(query)}"
+    yield f"  state    {_state(query)}"
+    for warning in query.warnings:
+        yield f"  warning  {warning}"
+
+
+def _join(query: QueryPlan) -> str:
+    join = query.joins[0]
+    kind = join.kind.lower()
+    if join.method == "stream-table":
+        return f"each row with its key's latest row of {join.right.relation.name} ({kind})"
+    return (
+        f"rows of {join.right.relation.name} from {duration(join.before_ms)} before to "
+        f"{duration(join.after_ms)} after ({kind}); a row waits {duration(join.grace_ms)} longer"
+    )
+
+
+def _window(query: QueryPlan) -> str:
+    window = query.window
+    if window is None:
+        return ""
+    if window.kind == "SESSION":
+        return f", in sessions that end after {duration(window.size_ms)} without a row"
+    if window.kind == "HOPPING":
+        return (
+            f", in windows of {duration(window.size_ms)}, one every {duration(window.advance_ms)}"
+        )
+    return f", in windows of {duration(window.size_ms)}"
+
+
+def _target(query: QueryPlan) -> str:
+    if query.target is None:
+        return "to the terminal"
+    place = (
+        f"{query.target.name}, the Kinesis stream {query.target.stream}"
+        if query.target.stream
+        else query.target.name
+    )
+    if not query.is_aggregate:
+        return f"each row to {place}"
+    return f"each {'window once, when it is closed,' if query.emit == 'FINAL' else 'change of a group'} to {place}"
+
+
+def _state(query: QueryPlan) -> str:
+    parts: list[str] = []
+    for join in query.joins:
+        if join.method == "stream-table":
+            parts.append(f"the latest row of every key of {join.right.relation.name}")
+        else:
+            reach = max(join.before_ms, join.after_ms) + join.grace_ms
+            parts.append(f"rows of both streams for {duration(reach)}")
+    if query.is_aggregate and query.window is None:
+        parts.append("a row for every key, for ever")
+    if query.window is not None:
+        parts.append(
+            f"windows until a row is {duration(query.window.grace_ms)} past their end (the watermark)"
+        )
+    if query.distinct:
+        parts.append("every distinct row, for ever")
+    return "; ".join(parts) or "none"

@@ -1,0 +1,100 @@
+"""Runs a script's queries without Spark: a fold over records, in the order in which they come.
+
+It answers what Spark answers when every record comes in time, and it is quick to start: for `headrace sql test`. All is
+in memory. Time is the records' own: a window closes when a later record's time has passed its end and its grace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from headrace.sql import conversions, values
+from headrace.sql.plan import (
+    Relation,
+    Script,
+)
+from headrace.sql.records import Record, Row, read_record
+from headrace.sql.running_query import RunningQuery
+
+MOST_RESULTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """A row of a query: `columns` as JSON has them, with its partition key."""
+
+    columns: dict[str, Any]
+    key: str
+    time: datetime
+
+
+class Fold:
+    """The queries of a script, with their state. For one thread."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.results: dict[str, list[ResultRow]] = {query.name: [] for query in script.queries}
+        self.unreadable: dict[str, int] = {}
+        self.late: dict[str, int] = {query.name: 0 for query in script.queries}
+        self._running = [RunningQuery(query, script.dialect) for query in script.queries]
+        self._count = 0
+
+    def take(self, stream: str, record: Record) -> None:
+        """Give a record of the Kinesis stream `stream` to every relation on it, and on to what reads that."""
+        for relation in list(self.script.relations.values()):
+            if relation.stream and relation.stream == stream:
+                row = read_record(relation, record)
+                if row is None:
+                    self.unreadable[relation.name] = self.unreadable.get(relation.name, 0) + 1
+                else:
+                    self._pass(relation, row)
+
+    def end(self) -> None:
+        """Close every window that is still open, and give up waiting for rows of joins."""
+        for running in self._running:
+            self._emit(running, running.close(None))
+
+    def _pass(self, relation: Relation, row: Row) -> None:
+        for running in self._running:
+            sides = [
+                i
+                for i, source in enumerate(running.query.inputs())
+                if source.relation.name == relation.name
+            ]
+            for side in sides:
+                self._emit(running, running.take(side, row))
+                self.late[running.query.name] = running.late
+
+    def _emit(self, running: RunningQuery, rows: Iterable[Row]) -> None:
+        query = running.query
+        for row in rows:
+            if query.limit is not None and len(self.results[query.name]) >= query.limit:
+                return
+            self._count += 1
+            if self._count > MOST_RESULTS:
+                raise values.TooLarge(f"more than {MOST_RESULTS:,} rows of results")
+            columns_json = {name: conversions.as_json(value) for name, value in row.columns.items()}
+            self.results[query.name].append(ResultRow(columns_json, row.key, row.time))
+            target = query.target
+            if target is not None:
+                # What a query writes is what another one reads.
+                target = self.script.relations[target.name.lower()]
+                if target.stream:
+                    self.take(target.stream, Record({**columns_json}, row.key, row.time))
+                else:
+                    columns = {
+                        column.name: row.columns.get(column.name) for column in target.columns
+                    }
+                    self._pass(target, Row(columns, row.key, row.time))
+
+
+def run(script: Script, records: Iterable[tuple[str, Record]]) -> Fold:
+    """Return the fold of all `records`, pairs of a stream and a record, with every window closed."""
+    fold = Fold(script)
+    for stream, record in records:
+        fold.take(stream, record)
+    fold.end()
+    return fold

@@ -1,0 +1,167 @@
+"""What a script's queries do, with every name and type known: values that the compiler and the runner read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.sql.errors import Place
+from headrace.sql.expressions import Call, Expression
+from headrace.sql.types import SqlType
+
+KSQL, KINESIS_ANALYTICS = "ksql", "kinesis-analytics"
+# Columns that every row has besides its own.
+ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
+
+
+@dataclass(frozen=True)
+class RelationColumn:
+    """A column; `is_key` for a key column."""
+
+    name: str
+    type: SqlType
+    is_key: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A stream or a table.
+
+    Attributes:
+        name: as SQL calls it.
+        columns: its columns, in order.
+        is_table: whether a record replaces the one before with the same key.
+        stream: the Kinesis stream that holds it; empty for an in-application stream.
+        format: JSON, CSV or RAW.
+        delimiter: CSV's.
+        timestamp: the column with the event's time; empty for the record's arrival.
+        timestamp_format: a pattern, for a timestamp that is text.
+    """
+
+    name: str
+    columns: tuple[RelationColumn, ...]
+    is_table: bool = False
+    stream: str = ""
+    format: str = "JSON"
+    delimiter: str = ","
+    timestamp: str = ""
+    timestamp_format: str = ""
+    place: Place = field(default=Place(), compare=False)
+
+    def column(self, name: str) -> RelationColumn | None:
+        """Return a column by its name, in any letter case."""
+        return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+    def key_columns(self) -> tuple[RelationColumn, ...]:
+        """Return the key's columns."""
+        return tuple(column for column in self.columns if column.is_key)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A relation under the alias by which a query's columns name it."""
+
+    relation: Relation
+    alias: str
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join with what stands before it.
+
+    `method` is streams, stream-table or tables. Rows meet if `left_key` equals `right_key`; for streams also if the
+    right row's time is from `before_ms` before to `after_ms` after the left one's. A row waits `grace_ms` longer.
+    """
+
+    kind: str
+    right: Input
+    left_key: Expression
+    right_key: Expression
+    method: str
+    before_ms: int = 0
+    after_ms: int = 0
+    grace_ms: int = 0
+    place: Place = field(default=Place(), compare=False)
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """A window: `kind` is TUMBLING, HOPPING or SESSION; `grace_ms` is how late a row may come."""
+
+    kind: str
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True)
+class Named:
+    """An expression under a name, with its type."""
+
+    name: str
+    expression: Expression
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate function's call under a name."""
+
+    name: str
+    call: Call
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A query that never ends.
+
+    Rows go through `joins`, `where` and, if `is_aggregate`, into groups of `keys` and `window`, whose `aggregates` and
+    keys `having` and `outputs` read by their names. Of a table function in `outputs`, at most one, each element makes
+    a row. `partition` is the new partition key, if the query sets one.
+
+    `emit` is CHANGES (each change of a group) or FINAL (a window once, when it is closed).
+    """
+
+    name: str
+    source: Input
+    outputs: tuple[Named, ...]
+    target: Relation | None
+    joins: tuple[JoinPlan, ...] = ()
+    where: Expression | None = None
+    window: WindowPlan | None = None
+    keys: tuple[Named, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    having: Expression | None = None
+    partition: Expression | None = None
+    emit: str = "CHANGES"
+    limit: int | None = None
+    is_aggregate: bool = False
+    distinct: bool = False
+    warnings: tuple[str, ...] = ()
+    place: Place = field(default=Place(), compare=False)
+
+    def inputs(self) -> tuple[Input, ...]:
+        """Return what the query reads."""
+        return (self.source, *(join.right for join in self.joins))
+
+
+@dataclass(frozen=True)
+class Script:
+    """A whole text: its relations by lower-case name, and its queries, in order."""
+
+    dialect: str
+    relations: dict[str, Relation]
+    queries: tuple[QueryPlan, ...]
+    settings: dict[str, str]
+
+    def warnings(self) -> tuple[tuple[Place, str], ...]:
+        """Return what the queries' writer should know, each with its place."""
+        return tuple((query.place, text) for query in self.queries for text in query.warnings)
+
+    def is_internal(self, relation: Relation) -> bool:
+        """Return whether a relation is an in-application stream that other queries read."""
+        return not relation.stream and any(
+            source.relation.name == relation.name
+            for query in self.queries
+            for source in query.inputs()
+        )

@@ -1,0 +1,381 @@
+"""Writes a script as a PySpark job: plain DataFrame code that needs nothing of headrace, and runs alone on EMR."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from headrace.sql.expressions import Call, Column, Expression, walk
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Relation, Script
+from headrace.sql.rewriting import rewrite
+from headrace.sql.spark_text import SparkText, name, string
+
+_TABLES_MARK = "# --- tables ---\n"
+
+
+def compile_script(script: Script, title: str) -> str:
+    """Return the source of a job that runs all queries of `script`; `title` says where the script came from."""
+    return _Compiler(script, title).source()
+
+
+def _literal(value: str) -> str:
+    """Return a text as Python's constant, in double quotes."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _expr(text: str) -> str:
+    return f"F.expr({_literal(text)})"
+
+
+def _interval(duration_ms: int) -> str:
+    """Return a duration as Spark reads it."""
+    for unit, size in (
+        ("day", 86_400_000),
+        ("hour", 3_600_000),
+        ("minute", 60_000),
+        ("second", 1_000),
+    ):
+        if duration_ms and duration_ms % size == 0:
+            count = duration_ms // size
+            return f"{count} {unit}{'s' * (count != 1)}"
+    return f"{duration_ms} milliseconds"
+
+
+class _Names:
+    """Gives relations and queries names of functions, each its own."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = {"spark", "main", "F", "rows"}
+        self._names: dict[tuple[str, str], str] = {}
+
+    def of(self, kind: str, text: str) -> str:
+        key = (kind, text.lower())
+        if key not in self._names:
+            plain = re.sub(r"\W", "_", text.lower()).strip("_") or "relation"
+            plain = f"{kind}_{plain}"
+            result, count = plain, 1
+            while result in self._taken or keyword.iskeyword(result):
+                count += 1
+                result = f"{plain}_{count}"
+            self._taken.add(result)
+            self._names[key] = result
+        return self._names[key]
+
+
+class _Compiler:
+    def __init__(self, script: Script, title: str) -> None:
+        self._script = script
+        self._title = title
+        self._names = _Names()
+        self._has_tables = any(
+            join.method == "stream-table" for query in script.queries for join in query.joins
+        )
+
+    def source(self) -> str:
+        """Return the whole job."""
+        frame = Path(__file__).with_name("job_frame.py.txt").read_text(encoding="utf-8")
+        # Between two marks is what only joins with tables need.
+        parts = frame.split(_TABLES_MARK)
+        body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
+        result = "".join(parts if self._has_tables else parts[::2])
+        title = self._title.replace("\\", "/").replace('"""', "'''")
+        return result.replace("TITLE", title).replace("# --- queries ---\n", body)
+
+    def _functions(self) -> Iterator[str]:
+        used: dict[str, Relation] = {}
+        for query in self._script.queries:
+            for source in query.inputs():
+                used.setdefault(source.relation.name.lower(), source.relation)
+        for relation in used.values():
+            yield (
+                self._internal(relation)
+                if self._script.is_internal(relation)
+                else self._source(relation)
+            )
+        for query in self._script.queries:
+            yield self._query(query)
+        starts = [self._start(query) for query in self._script.queries if not self._is_inner(query)]
+        lines = "\n".join(f"    {line}," for line in starts)
+        yield f"QUERIES = (\n{lines}\n)"
+
+    def _is_inner(self, query: QueryPlan) -> bool:
+        return query.target is not None and self._script.is_internal(query.target)
+
+    # Relations.
+
+    def _internal(self, relation: Relation) -> str:
+        pumps = [
+            self._names.of("query", q.name) for q in self._script.queries if q.target == relation
+        ]
+        parts = [f"{pump}(spark, arguments)" for pump in pumps]
+        union = parts[0] + "".join(f".unionByName({part})" for part in parts[1:]) if parts else ""
+        if not parts:
+            raise ValueError(f"no query writes into {relation.name}")
+        columns = ", ".join(_literal(name(column.name)) for column in relation.columns)
+        return (
+            f"def {self._names.of('read', relation.name)}(spark, arguments):\n"
+            f'    """In-application stream {relation.name}."""\n'
+            f"    rows = {union}\n"
+            f'    return rows.select({columns}, "_key", "_rowtime", "_order")'
+        )
+
+    def _source(self, relation: Relation) -> str:
+        kind = "TABLE" if relation.is_table else "STREAM"
+        lines = [
+            f"def {self._names.of('read', relation.name)}(spark, arguments):",
+            f'    """{kind} {relation.name}, line {relation.place.line}: the Kinesis stream {relation.stream}."""',
+            f"    records = read_kinesis(spark, arguments, {_literal(relation.stream)})",
+            f"    rows = read_{relation.format.lower()}(",
+            f"        records, {_literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
+            f"        keys={self._keys(relation)!r}, is_table={relation.is_table},",
+            f"        rowtime={_literal(self._rowtime(relation))},",
+            "    )",
+            "    return rows",
+        ]
+        return "\n".join(lines)
+
+    def _schema(self, relation: Relation) -> str:
+        return _literal(", ".join(f"{name(c.name)} {c.type.spark()}" for c in relation.columns))
+
+    def _sep(self, relation: Relation) -> str:
+        return f", {_literal(relation.delimiter)}" if relation.format == "CSV" else ""
+
+    def _keys(self, relation: Relation) -> dict[str, str]:
+        keys = relation.key_columns()
+        return {keys[0].name: keys[0].type.spark()} if len(keys) == 1 else {}
+
+    def _rowtime(self, relation: Relation) -> str:
+        if not relation.timestamp:
+            return "_arrival"
+        column = relation.column(relation.timestamp)
+        assert column is not None
+        if column.type.name == "BIGINT":
+            return f"timestamp_millis({name(column.name)})"
+        if column.type.name == "STRING":
+            return f"to_timestamp({name(column.name)}, {string(relation.timestamp_format)})"
+        return name(column.name)
+
+    # Queries.
+
+    def _query(self, query: QueryPlan) -> str:
+        joined = bool(query.joins)
+        text = SparkText(self._script.dialect, qualified=joined)
+        with_table = joined and query.joins[0].method == "stream-table"
+        lines = [f"def {self._names.of('query', query.name)}(spark, arguments):"]
+        lines.append(f'    """{self._title_of(query)}"""')
+        if with_table:
+            lines += self._table_join(query, query.joins[0], text)
+            lines += self._finish(query, text, "batch")
+            return "\n".join(lines)
+        lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
+        lines += self._steps(query, text)
+        return "\n".join(lines)
+
+    def _title_of(self, query: QueryPlan) -> str:
+        target = "shown" if query.target is None else query.target.name
+        return f"Query {query.name}, line {query.place.line}, into {target}.".replace('"', "'")
+
+    def _read(self, source: Input) -> str:
+        return self._names.of("read", source.relation.name)
+
+    def _steps(self, query: QueryPlan, text: SparkText) -> list[str]:
+        lines: list[str] = []
+        for join in query.joins:
+            lines += self._stream_join(query, join, text)
+        if query.window is not None and not query.joins:
+            lines.append(
+                f'    rows = rows.withWatermark("_rowtime", {_literal(_interval(query.window.grace_ms))})'
+            )
+        if query.where is not None:
+            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
+        return lines + self._finish(query, text, "")
+
+    def _finish(self, query: QueryPlan, text: SparkText, indent: str) -> list[str]:
+        pad = "        " if indent else "    "
+        lines: list[str] = []
+        if indent and query.where is not None:
+            lines.append(f"{pad}rows = rows.where({_literal(text.write(query.where))})")
+        if query.is_aggregate:
+            lines += self._groups(query, text, pad)
+            text = SparkText(self._script.dialect, qualified=False)
+            if query.having is not None:
+                lines.append(f"{pad}rows = rows.where({_literal(text.write(query.having))})")
+        lines += self._outputs(query, text, pad)
+        if indent:
+            lines += ["", "    return union, finish"]
+        return lines
+
+    def _groups(self, query: QueryPlan, text: SparkText, pad: str) -> list[str]:
+        keys = [
+            f"{_expr(text.write(key.expression))}.alias({_literal(key.name)})" for key in query.keys
+        ]
+        window = query.window
+        time = f"{name(query.source.alias)}._rowtime" if query.joins else "_rowtime"
+        if window is not None:
+            size, advance = (
+                _literal(_interval(window.size_ms)),
+                _literal(_interval(window.advance_ms)),
+            )
+            call = {
+                "TUMBLING": f"F.window({_literal(time)}, {size})",
+                "HOPPING": f"F.window({_literal(time)}, {size}, {advance})",
+                "SESSION": f"F.session_window({_literal(time)}, {size})",
+            }[window.kind]
+            keys.insert(0, f'{call}.alias("_window")')
+        sums = [
+            f"{_expr(text.write(one.call))}.alias({_literal(one.name)})" for one in query.aggregates
+        ]
+        sums = sums or ['F.count(F.lit(1)).alias("_count")']
+        return [
+            f"{pad}rows = rows.groupBy(",
+            *(f"{pad}    {key}," for key in keys),
+            f"{pad}).agg(",
+            *(f"{pad}    {one}," for one in sums),
+            f"{pad})",
+        ]
+
+    def _outputs(self, query: QueryPlan, text: SparkText, pad: str) -> list[str]:
+        lines, outputs = self._explode(query, text, pad)
+        lines.append(f"{pad}rows = rows.select(")
+        lines += [f"{pad}    {self._output(output, text)}," for output in outputs]
+        names = {output.name.upper() for output in query.outputs}
+        if query.window is not None and self._script.dialect != KINESIS_ANALYTICS:
+            for bound, path in (("WINDOWSTART", "_window.start"), ("WINDOWEND", "_window.end")):
+                if bound not in names:
+                    lines.append(f'{pad}    F.expr("unix_millis({path})").alias("{bound}"),')
+        lines += [f"{pad}    {column}," for column in self._hidden(query, text)]
+        lines.append(f"{pad})")
+        if query.distinct:
+            values = ", ".join(_literal(output.name) for output in query.outputs)
+            lines.append(f"{pad}rows = rows.dropDuplicates([{values}])")
+        lines.append(f"{pad}return rows")
+        return lines
+
+    def _explode(
+        self, query: QueryPlan, text: SparkText, pad: str
+    ) -> tuple[list[str], tuple[Named, ...]]:
+        """Return the lines that make a row of each element, and the outputs that read it."""
+        calls = [
+            part
+            for output in query.outputs
+            for part in walk(output.expression)
+            if _is_table_function(part)
+        ]
+        if not calls:
+            return [], query.outputs
+        array = cast(Call, calls[0]).arguments[0]
+        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(text.write(array))}).alias("_position", "_element"))'
+        outputs = tuple(
+            replace(
+                one,
+                expression=rewrite(
+                    one.expression, lambda part: _ELEMENT if _is_table_function(part) else None
+                ),
+            )
+            for one in query.outputs
+        )
+        return [line], outputs
+
+    def _output(self, output: Named, text: SparkText) -> str:
+        written = text.write(output.expression)
+        if isinstance(output.expression, Column) and written == name(output.name):
+            return f"F.col({_literal(name(output.name))})"
+        return f"{_expr(written)}.alias({_literal(output.name)})"
+
+    def _hidden(self, query: QueryPlan, text: SparkText) -> list[str]:
+        """Return the columns that a row carries besides its own: partition key, time, order, and what it is."""
+        alias = f"{name(query.source.alias)}." if query.joins else ""
+        if query.is_aggregate:
+            keys = ", ".join(f"cast({name(key.name)} AS STRING)" for key in query.keys)
+            key = f"concat_ws('|', {keys})" if keys else "'all'"
+            time = 'F.window_time("_window")' if query.window else 'F.expr("timestamp_millis(0L)")'
+            identity = ", ".join(
+                [name(key.name) for key in query.keys] + (["_window.start"] if query.window else [])
+            )
+            order = "struct(timestamp_millis(0L) AS arrival, '' AS number)"
+            return [
+                f'{_expr(key)}.alias("_key")',
+                f'{time}.alias("_rowtime")',
+                f'{_expr(order)}.alias("_order")',
+                f'{_expr(f"to_json(struct({identity}))" if identity else _NOTHING)}.alias("_identity")',
+            ]
+        key = (
+            f"{alias}_key"
+            if query.partition is None
+            else f"cast({text.write(query.partition)} AS STRING)"
+        )
+        orders = [
+            f"{name(one.alias)}._order" if query.joins else "_order" for one in query.inputs()
+        ]
+        if any(
+            _is_table_function(part) for output in query.outputs for part in walk(output.expression)
+        ):
+            orders.append("_position")
+        aliased = ", ".join(f"{one} AS o{index}" for index, one in enumerate(orders))
+        return [
+            f'{_expr(key)}.alias("_key")',
+            f'F.col("{alias}_rowtime").alias("_rowtime")',
+            f'F.col("{alias}_order").alias("_order")',
+            f'{_expr(f"to_json(struct({aliased}))")}.alias("_identity")',
+        ]
+
+    # Joins.
+
+    def _stream_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
+        left, right = name(query.source.alias), name(join.right.alias)
+        delay = _literal(_interval(join.grace_ms))
+        before, after = join.before_ms, join.after_ms
+        condition = (
+            f"{text.write(join.left_key)} = {text.write(join.right_key)}"
+            f" AND {right}._rowtime >= {left}._rowtime - INTERVAL '{before / 1000:.3f}' SECOND"
+            f" AND {right}._rowtime <= {left}._rowtime + INTERVAL '{after / 1000:.3f}' SECOND"
+        )
+        kind = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}[
+            join.kind
+        ]
+        return [
+            f'    rows = rows.withWatermark("_rowtime", {delay}).alias({_literal(query.source.alias)})',
+            f'    other = {self._read(join.right)}(spark, arguments).withWatermark("_rowtime", {delay})',
+            f'    rows = rows.join(other.alias({_literal(join.right.alias)}), {_expr(condition)}, "{kind}")',
+        ]
+
+    def _table_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
+        plain = SparkText(self._script.dialect, qualified=False)
+        left_key, right_key = plain.write(join.left_key), plain.write(join.right_key)
+        left, right = _literal(query.source.alias), _literal(join.right.alias)
+        return [
+            "    union = beside(",
+            f"        {self._read(query.source)}(spark, arguments), {_literal(left_key)},",
+            f"        {self._read(join.right)}(spark, arguments), {_literal(right_key)},",
+            f'        at="{"_rowtime" if join.right.relation.timestamp else "_order.arrival"}",',
+            "    )",
+            "",
+            "    def finish(rows):",
+            f'        rows = latest_rows(rows, {left}, {right}, "{join.kind}")',
+        ]
+
+    def _start(self, query: QueryPlan) -> str:
+        mode = "append" if query.emit == "FINAL" or not query.is_aggregate else "update"
+        stream = "" if query.target is None else query.target.stream or query.target.name
+        kind = "with_table" if query.joins and query.joins[0].method == "stream-table" else "plain"
+        corrects = query.is_aggregate and query.emit != "FINAL"
+        format_ = "JSON" if query.target is None else query.target.format
+        return (
+            f"Query({_literal(query.name)}, {self._names.of('query', query.name)}, {_literal(stream)}, "
+            f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit})'
+        )
+
+
+_NOTHING = "'all'"
+_ELEMENT = Column("_element")
+
+
+def _is_table_function(part: Expression) -> bool:
+    return isinstance(part, Call) and FUNCTIONS[part.name].kind == "table"

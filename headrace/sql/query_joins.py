@@ -1,0 +1,95 @@
+"""Joins of streams and tables."""
+
+from __future__ import annotations
+
+from headrace.sql.errors import SqlError
+from headrace.sql.expressions import Column, Expression, Operation, walk
+from headrace.sql.plan import (
+    Input,
+    JoinPlan,
+)
+from headrace.sql.statements import (
+    Join,
+)
+from headrace.sql.types import SqlType, common
+from headrace.sql.typing import Scope, resolve
+
+# KSQL's, where a window or a join says nothing.
+DEFAULT_GRACE_MS = 86_400_000
+
+
+def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool) -> JoinPlan:
+    """Return a join, resolved; raises SqlError for what Spark cannot do."""
+    left_is_table, right_is_table = left[0].relation.is_table, right.relation.is_table
+    if is_second:
+        raise SqlError(
+            "one join a query: give the first join's result a name by CREATE STREAM .. AS",
+            join.place,
+        )
+    method = (
+        "tables"
+        if left_is_table and right_is_table
+        else "stream-table"
+        if right_is_table
+        else "streams"
+    )
+    if left_is_table and not right_is_table:
+        raise SqlError("a table is not joined with a stream: put the stream first", join.place)
+    if method == "streams" and join.before_ms is None:
+        raise SqlError(
+            "a join of two streams needs WITHIN, the most time between two rows", join.place
+        )
+    if method != "streams" and join.before_ms is not None:
+        raise SqlError(
+            "WITHIN is for two streams; a table has its latest row of each key", join.place
+        )
+    if method == "stream-table" and join.kind not in ("INNER", "LEFT"):
+        raise SqlError(
+            f"a stream and a table have INNER and LEFT joins, not {join.kind}", join.place
+        )
+    left_key, right_key = _equality(join, left, right)
+    if method != "streams":
+        keys = right.relation.key_columns()
+        if not (
+            len(keys) == 1 and isinstance(right_key, Column) and right_key.name == keys[0].name
+        ):
+            raise SqlError(
+                f"the join compares with the key of {right.relation.name}, {', '.join(k.name for k in keys)}",
+                join.on.place,
+            )
+    if method == "tables":
+        raise SqlError(
+            "joins of two tables are not built yet: read one of them as a stream", join.place
+        )
+    grace = DEFAULT_GRACE_MS if join.grace_ms is None else join.grace_ms
+    return JoinPlan(
+        join.kind,
+        right,
+        left_key,
+        right_key,
+        method,
+        join.before_ms or 0,
+        join.after_ms or 0,
+        grace,
+        join.place,
+    )
+
+
+def _equality(join: Join, left: tuple[Input, ...], right: Input) -> tuple[Expression, Expression]:
+    """Return both sides of ON, the left relation's first."""
+    on = join.on
+    if not (isinstance(on, Operation) and on.operator == "="):
+        raise SqlError("ON compares one expression of each relation: a.x = b.y", on.place)
+    sides: list[tuple[Expression, SqlType, set[str | None]]] = []
+    for side in on.operands:
+        resolved, type_ = resolve(side, Scope((*left, right)))
+        relations = {part.relation for part in walk(resolved) if isinstance(part, Column)}
+        sides.append((resolved, type_, relations))
+    first, second = sides
+    if first[2] == {right.alias}:
+        first, second = second, first
+    if second[2] != {right.alias} or right.alias in first[2] or not first[2]:
+        raise SqlError("ON compares one expression of each relation: a.x = b.y", on.place)
+    if common(first[1], second[1]) is None:
+        raise SqlError(f"{first[1]} is not compared with {second[1]}", on.place)
+    return first[0], second[0]

@@ -1,0 +1,153 @@
+"""What a query selects and groups by: outputs, keys and aggregates, resolved."""
+
+from __future__ import annotations
+
+from headrace.sql.errors import Place, SqlError
+from headrace.sql.expressions import Call, Column, Expression, Tick, walk
+from headrace.sql.functions import find_function
+from headrace.sql.plan import (
+    ROWTIME,
+    WINDOW_START,
+    Aggregate,
+    Named,
+)
+from headrace.sql.rewriting import rewrite
+from headrace.sql.statements import (
+    Select,
+)
+from headrace.sql.typing import Scope, resolve
+
+# Kinesis Analytics adds this column to what comes from a stream.
+ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"
+
+
+def kind_of(part: Expression) -> str:
+    """Return a call's kind: scalar, aggregate or table; empty for what is no call."""
+    function = find_function(part.name) if isinstance(part, Call) else None
+    return function.kind if function else ""
+
+
+def has_aggregate(expression: Expression) -> bool:
+    """Return whether an aggregate is called anywhere in it."""
+    return any(kind_of(part) == "aggregate" for part in walk(expression))
+
+
+def refuse_aggregates(expression: Expression | None, what: str) -> None:
+    """Raise SqlError where an aggregate or table function is called."""
+    for part in walk(expression) if expression is not None else ():
+        if kind_of(part) in ("aggregate", "table"):
+            raise SqlError(
+                f"{what} has no {kind_of(part)} function; HAVING looks at groups", part.place
+            )
+
+
+def is_time(expression: Expression) -> bool:
+    """Return whether it is the time of a row."""
+    return isinstance(expression, Column) and expression.name.upper() in (ROWTIME, ARRIVAL)
+
+
+def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
+    """Return what SELECT names, resolved; `*` is every column."""
+    outputs: list[Named] = []
+    unnamed = 0
+    for item in select.items:
+        if item.expression is None:
+            outputs.extend(_every_column(item.relation, scope, item.place))
+            continue
+        resolved, type_ = resolve(item.expression, scope)
+        if type_.name in ("NULL", "INTERVAL"):
+            raise SqlError(f"a column of {type_}: CAST gives it a type", item.place)
+        name = item.alias or (item.expression.name if isinstance(item.expression, Column) else "")
+        if not name:
+            name, unnamed = f"KSQL_COL_{unnamed}", unnamed + 1
+        outputs.append(Named(name, resolved, type_))
+    names = [output.name.lower() for output in outputs]
+    for output in outputs:
+        if names.count(output.name.lower()) > 1:
+            raise SqlError(
+                f"two columns are called {output.name}: give one an alias", output.expression.place
+            )
+    return tuple(outputs)
+
+
+def _every_column(relation: str | None, scope: Scope, place: Place) -> list[Named]:
+    inputs = [
+        one for one in scope.inputs if relation is None or one.alias.lower() == relation.lower()
+    ]
+    if not inputs:
+        raise SqlError(f"no relation {relation!r} in this query", place)
+    several = len(scope.inputs) > 1
+    return [
+        Named(
+            f"{one.alias}_{column.name}" if several else column.name,
+            Column(column.name, one.alias, place=place),
+            column.type,
+        )
+        for one in inputs
+        for column in one.relation.columns
+    ]
+
+
+def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> tuple[Named, ...]:
+    """Return GROUP BY's expressions under the names that SELECT gives them."""
+    aliases: dict[int, str] = {}
+    outputs = [
+        (item.alias, resolve(item.expression, scope)[0])
+        for item in select.items
+        if item.expression is not None
+    ]
+    keys: list[Named] = []
+    for index, expression in enumerate(group_by):
+        refuse_aggregates(expression, "GROUP BY")
+        _, type_ = resolve(expression, scope)
+        alias = next((a for a, other in outputs if other == expression and a), None)
+        name = alias or (expression.name if isinstance(expression, Column) else f"key_{index + 1}")
+        aliases[index] = name
+        keys.append(Named(name, expression, type_))
+    return tuple(keys)
+
+
+class Groups:
+    """Takes a group's expressions apart: into keys, aggregates, and what is computed from both."""
+
+    def __init__(self, keys: tuple[Named, ...], tick_ms: int, select: Select, scope: Scope) -> None:
+        self.aggregates: list[Aggregate] = []
+        self._keys = keys
+        self._tick_ms = tick_ms
+        self._scope = scope
+        self._place = select.place
+
+    def split(self, expression: Expression, name: str) -> Expression:
+        """Return an expression over the names of keys and aggregates."""
+        return rewrite(expression, lambda part: self._replace(part, expression, name))
+
+    def _replace(self, part: Expression, whole: Expression, name: str) -> Expression | None:
+        key = next((key for key in self._keys if key.expression == part), None)
+        if key is not None:
+            return Column(key.name, place=part.place)
+        if isinstance(part, Tick) and part.duration_ms == self._tick_ms and is_time(part.of):
+            return Column(WINDOW_START, place=part.place)
+        if isinstance(part, Column) and part.relation is not None:
+            if part.name == ROWTIME and self._tick_ms:
+                return Column(WINDOW_START, place=part.place)
+            raise SqlError(
+                f"{part.name} is neither in GROUP BY nor in an aggregate function", part.place
+            )
+        if isinstance(part, Call) and kind_of(part) == "aggregate":
+            for argument in part.arguments:
+                refuse_aggregates(argument, "an aggregate function")
+            return Column(self._add(part, name if part is whole else ""), place=part.place)
+        return None
+
+    def _add(self, call: Call, name: str) -> str:
+        same = next((one for one in self.aggregates if one.call == call), None)
+        if same is not None:
+            return same.name
+        taken = {key.name.lower() for key in self._keys} | {
+            one.name.lower() for one in self.aggregates
+        }
+        if not name or name.lower() in taken:
+            name = f"aggregate_{len(self.aggregates) + 1}"
+        _, type_ = resolve(call, self._scope)
+        self.aggregates.append(Aggregate(name, call, type_))
+        return name

@@ -1,0 +1,356 @@
+"""One query with its state, for the runner without Spark: groups, windows and joins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from headrace.sql import conversions
+from headrace.sql.conversions import millis, moment
+from headrace.sql.expressions import Call, Column, Expression, walk
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.plan import (
+    KINESIS_ANALYTICS,
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    JoinPlan,
+    QueryPlan,
+)
+from headrace.sql.records import Row
+from headrace.sql.rewriting import rewrite
+from headrace.sql.values import Evaluator, evaluator
+
+_ELEMENT = ("", "_element")
+
+
+@dataclass
+class _Group:
+    """A group's rows so far: the values of each aggregate's arguments."""
+
+    keys: dict[str, Any]
+    start: datetime
+    end: datetime
+    rows: list[list[tuple[Any, ...]]] = field(default_factory=list[list[tuple[Any, ...]]])
+
+
+class RunningQuery:
+    """One query with its state."""
+
+    def __init__(self, query: QueryPlan, dialect: str) -> None:
+        self.query = query
+        self.late = 0
+        self._times_are_timestamps = dialect == KINESIS_ANALYTICS
+        self._where = evaluator(query.where) if query.where is not None else None
+        self._having = evaluator(query.having) if query.having is not None else None
+        self._keys = [(key.name, evaluator(key.expression)) for key in query.keys]
+        self._aggregates = [
+            (one, [evaluator(part) for part in _arguments(one)]) for one in query.aggregates
+        ]
+        self._array, outputs = _table_function(query)
+        self._outputs = [
+            (output.name, output.type, evaluator(expression)) for output, expression in outputs
+        ]
+        self._partition = evaluator(query.partition) if query.partition is not None else None
+        self._groups: dict[tuple[Any, ...], _Group] = {}
+        self._newest = [conversions.EPOCH, conversions.EPOCH]
+        self._table: dict[Any, Row] = {}
+        self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
+        self._seen: set[str] = set()
+        self._sides = (
+            [(evaluator(query.joins[0].left_key), evaluator(query.joins[0].right_key))]
+            if query.joins
+            else []
+        )
+
+    # Rows.
+
+    def take(self, side: int, row: Row) -> list[Row]:
+        """Take a row of the input number `side`; return the rows that come of it."""
+        if self.query.joins:
+            join = self.query.joins[0]
+            if join.method == "stream-table":
+                return self._beside_table(side, row, join)
+            return self._beside_stream(side, row, join)
+        if row.deleted:
+            return []
+        return self._after_joins(self._scope([row]), row)
+
+    def close(self, until: datetime | None) -> list[Row]:
+        """Return the rows of what is over at the time `until`; None ends all."""
+        rows = self._give_up(until) if self.query.joins else []
+        if self.query.emit != "FINAL":
+            return rows
+        window = self.query.window
+        assert window is not None
+        grace = timedelta(milliseconds=window.grace_ms)
+        over = [
+            key
+            for key, group in self._groups.items()
+            if until is None or group.end + grace <= until
+        ]
+        for key in sorted(over, key=lambda one: self._groups[one].start):
+            rows += self._results_of(self._groups.pop(key))
+        return rows
+
+    def _scope(self, rows: Sequence[Row | None]) -> dict[tuple[str, str], Any]:
+        """Return the values of a row of each input by relation and column."""
+        scope: dict[tuple[str, str], Any] = {}
+        for source, row in zip(self.query.inputs(), rows, strict=False):
+            for column in source.relation.columns:
+                scope[source.alias, column.name] = (
+                    None if row is None else row.columns.get(column.name)
+                )
+            time = None if row is None else row.time
+            scope[source.alias, ROWTIME] = (
+                time if self._times_are_timestamps or time is None else millis(time)
+            )
+        return scope
+
+    def _after_joins(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
+        if self._where is not None and self._where(scope) is not True:
+            return self._advance(row) if self.query.is_aggregate else []
+        if self.query.is_aggregate:
+            return self._into_groups(scope, row)
+        return [
+            result
+            for part in self._with_elements(scope)
+            for result in self._result(part, row.key, row.time)
+        ]
+
+    def _with_elements(self, scope: dict[tuple[str, str], Any]) -> list[dict[tuple[str, str], Any]]:
+        if self._array is None:
+            return [scope]
+        return [{**scope, _ELEMENT: item} for item in self._array(scope) or ()]
+
+    def _result(self, scope: dict[tuple[str, str], Any], key: str, time: datetime) -> list[Row]:
+        columns = {name: _output(evaluate(scope), type_) for name, type_, evaluate in self._outputs}
+        if self.query.distinct:
+            text = json.dumps(conversions.as_json(columns), sort_keys=True)
+            if text in self._seen:
+                return []
+            self._seen.add(text)
+        if self._partition is not None:
+            value = self._partition(scope)
+            key = "" if value is None else conversions.text(value)
+        return [Row(columns, key, time)]
+
+    # Groups.
+
+    def _advance(self, row: Row) -> list[Row]:
+        self._newest[0] = max(self._newest[0], row.time)
+        return self.close(self._newest[0])
+
+    def _into_groups(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
+        keys = {name: evaluate(scope) for name, evaluate in self._keys}
+        arguments = [tuple(part(scope) for part in parts) for _, parts in self._aggregates]
+        results: list[Row] = []
+        for start, end in self._windows(row.time):
+            window = self.query.window
+            if (
+                window is not None
+                and end + timedelta(milliseconds=window.grace_ms) <= self._newest[0]
+            ):
+                self.late += 1
+                continue
+            group = self._group(keys, start, end)
+            for kept, values_ in zip(group.rows, arguments, strict=False):
+                kept.append(values_)
+            if self.query.emit == "CHANGES":
+                results += self._results_of(group)
+        return results + self._advance(row)
+
+    def _windows(self, time: datetime) -> list[tuple[datetime, datetime]]:
+        window = self.query.window
+        if window is None:
+            return [(conversions.EPOCH, conversions.EPOCH)]
+        size, at = window.size_ms, millis(time)
+        if window.kind == "SESSION":
+            return [(time, time + timedelta(milliseconds=size))]
+        last = at // window.advance_ms * window.advance_ms
+        starts = range(last, at - size, -window.advance_ms)
+        return [(moment(start), moment(start + size)) for start in reversed(starts)]
+
+    def _group(self, keys: dict[str, Any], start: datetime, end: datetime) -> _Group:
+        """Return the group of some keys and a window; a session is one with those that it touches."""
+        frozen = tuple(
+            json.dumps(conversions.as_json(value), sort_keys=True) for value in keys.values()
+        )
+        group = _Group(keys, start, end, [[] for _ in self._aggregates])
+        if self.query.window is not None and self.query.window.kind == "SESSION":
+            touching = [
+                key
+                for key, other in self._groups.items()
+                if key[:-1] == frozen and other.start < end and start < other.end
+            ]
+            others = sorted((self._groups.pop(key) for key in touching), key=lambda one: one.start)
+            for other in others:
+                group.start, group.end = min(group.start, other.start), max(group.end, other.end)
+                for kept, more in zip(group.rows, other.rows, strict=False):
+                    kept.extend(more)
+        return self._groups.setdefault((*frozen, group.start), group)
+
+    def _results_of(self, group: _Group) -> list[Row]:
+        scope: dict[tuple[str, str], Any] = {
+            ("", name): value for name, value in group.keys.items()
+        }
+        for (aggregate, _), rows in zip(self._aggregates, group.rows, strict=False):
+            scope["", aggregate.name] = _aggregate(aggregate, rows)
+        if self.query.window is not None:
+            for name, bound in ((WINDOW_START, group.start), (WINDOW_END, group.end)):
+                scope["", name] = bound if self._times_are_timestamps else millis(bound)
+        if self._having is not None and self._having(scope) is not True:
+            return []
+        key = (
+            "|".join(conversions.text(value) for value in group.keys.values() if value is not None)
+            or "all"
+        )
+        time = (
+            group.end - timedelta(milliseconds=1)
+            if self.query.window is not None
+            else conversions.EPOCH
+        )
+        results = self._result(scope, key, time)
+        if self.query.window is not None and not self._times_are_timestamps:
+            for result in results:
+                present = {name.upper() for name in result.columns}
+                bounds = {WINDOW_START: millis(group.start), WINDOW_END: millis(group.end)}
+                result.columns.update(
+                    {name: value for name, value in bounds.items() if name not in present}
+                )
+        return results
+
+    # Joins.
+
+    def _beside_table(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
+        alias = join.right.alias if side else self.query.source.alias
+        scope = {(alias, name): value for name, value in row.columns.items()}
+        key = self._sides[0][side](scope)
+        if side == 1:
+            if row.deleted:
+                self._table.pop(_comparable(key), None)
+            elif key is not None:
+                self._table[_comparable(key)] = row
+            return []
+        partner = None if key is None else self._table.get(_comparable(key))
+        if partner is None and join.kind == "INNER":
+            return []
+        return self._after_joins(self._scope([row, partner]), row)
+
+    def _beside_stream(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
+        alias = join.right.alias if side else self.query.source.alias
+        scope = {(alias, name): value for name, value in row.columns.items()}
+        scope[alias, ROWTIME] = row.time if self._times_are_timestamps else millis(row.time)
+        waiting = _Waiting(row, self._sides[0][side](scope))
+        results: list[Row] = []
+        watermark = min(self._newest) - timedelta(milliseconds=join.grace_ms)
+        if row.time < watermark:
+            self.late += 1
+        else:
+            for other in self._waiting[1 - side]:
+                left, right = (other, waiting) if side else (waiting, other)
+                if _meet(left, right, join):
+                    left.met = right.met = True
+                    results += self._after_joins(self._scope([left.row, right.row]), left.row)
+            self._waiting[side].append(waiting)
+        self._newest[side] = max(self._newest[side], row.time)
+        return results + self._give_up(min(self._newest) - timedelta(milliseconds=join.grace_ms))
+
+    def _give_up(self, until: datetime | None) -> list[Row]:
+        """Return outer joins' rows that no other row can meet any more, at the watermark `until`."""
+        join = self.query.joins[0]
+        if join.method != "streams":
+            return []
+        results: list[Row] = []
+        for side, reach_ms in ((0, join.after_ms), (1, join.before_ms)):
+            keeps = join.kind == "FULL" or join.kind == ("RIGHT" if side else "LEFT")
+            rest: list[_Waiting] = []
+            for one in self._waiting[side]:
+                if until is not None and one.row.time + timedelta(milliseconds=reach_ms) >= until:
+                    rest.append(one)
+                elif keeps and not one.met:
+                    pair = [None, one.row] if side else [one.row, None]
+                    results += self._after_joins(self._scope(pair), one.row)
+            self._waiting[side][:] = rest
+        return results
+
+
+@dataclass
+class _Waiting:
+    """A row of a join of streams that may still meet another one."""
+
+    row: Row
+    key: Any
+    met: bool = False
+
+
+def _meet(left: _Waiting, right: _Waiting, join: JoinPlan) -> bool:
+    if left.key is None or right.key is None or _comparable(left.key) != _comparable(right.key):
+        return False
+    distance = right.row.time - left.row.time
+    return (
+        timedelta(milliseconds=-join.before_ms) <= distance <= timedelta(milliseconds=join.after_ms)
+    )
+
+
+def _comparable(value: Any) -> Any:
+    return (
+        json.dumps(conversions.as_json(value), sort_keys=True)
+        if isinstance(value, (list, dict))
+        else value
+    )
+
+
+def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
+    return aggregate.call.arguments
+
+
+def _aggregate(aggregate: Aggregate, rows: list[tuple[Any, ...]]) -> Any:
+    """Return an aggregate of the arguments of a group's rows; None for what cannot be computed."""
+    if aggregate.call.star:
+        return len(rows)
+    first = [row[0] for row in rows]
+    rest = rows[-1][1:] if rows else ()
+    function = FUNCTIONS[aggregate.call.name]
+    try:
+        return function.python(first, *rest)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+
+
+def _output(value: Any, type_: Any) -> Any:
+    """Return an output as its type: numbers wrap around and decimals have their digits, as in Spark."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if type_.is_integer:
+            bound = 2**31 if type_.name == "INT" else 2**63
+            return (value + bound) % (2 * bound) - bound
+        if type_.name == "DOUBLE":
+            return float(value)
+    if value is not None and type_.name == "DECIMAL":
+        return conversions.decimal(value, type_)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+def _table_function(query: QueryPlan) -> tuple[Evaluator | None, list[tuple[Any, Expression]]]:
+    """Return what computes a table function's array, if the query has one, and the outputs that read its elements."""
+
+    def is_table(part: Expression) -> bool:
+        return isinstance(part, Call) and FUNCTIONS[part.name].kind == "table"
+
+    calls = [part for output in query.outputs for part in walk(output.expression) if is_table(part)]
+    element = Column(_ELEMENT[1])
+    outputs = [
+        (output, rewrite(output.expression, lambda part: element if is_table(part) else None))
+        for output in query.outputs
+    ]
+    if not calls:
+        return None, outputs
+    call = calls[0]
+    assert isinstance(call, Call)
+    return evaluator(call.arguments[0]), outputs

@@ -1,0 +1,176 @@
+"""Writes an expression as Spark SQL, which means the same in Spark 3.5, 4.0 and 4.1 with ANSI mode off."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.sql.expressions import (
+    Array,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Field,
+    Interval,
+    Item,
+    Lambda,
+    Literal,
+    Map,
+    Operation,
+    Struct,
+    Tick,
+)
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.plan import KINESIS_ANALYTICS, ROWTIME, WINDOW_END, WINDOW_START
+from headrace.sql.types import STRING
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+# Words that Spark's parser does not take as a column's name everywhere.
+_WORDS = frozenset({
+    "all", "and", "anti", "any", "as", "authorization", "both", "case", "cast", "check", "collate", "column",
+    "constraint", "create", "cross", "current_date", "current_time", "current_timestamp", "current_user", "distinct",
+    "else", "end", "escape", "except", "exists", "false", "fetch", "filter", "for", "foreign", "from", "full", "grant",
+    "group", "having", "in", "inner", "intersect", "interval", "into", "is", "join", "lateral", "leading", "left",
+    "like", "natural", "not", "null", "offset", "on", "only", "or", "order", "outer", "overlaps", "primary",
+    "references", "right", "select", "semi", "session_user", "some", "table", "then", "time", "to", "trailing", "true",
+    "union", "unique", "unknown", "user", "using", "when", "where", "with", "within",
+})  # fmt: skip
+
+
+def name(text: str) -> str:
+    """Return a name as Spark SQL writes it."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return "`" + text.replace("`", "``") + "`"
+
+
+def string(text: str) -> str:
+    """Return a text as Spark SQL's constant."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
+class SparkText:
+    """Writes the expressions of one query.
+
+    With several relations a column carries its relation's alias; `dialect` says what type ROWTIME has.
+    """
+
+    def __init__(self, dialect: str, *, qualified: bool) -> None:
+        self._times_are_timestamps = dialect == KINESIS_ANALYTICS
+        self._qualified = qualified
+
+    def write(self, expression: Expression) -> str:
+        """Return `expression` as Spark SQL; parentheses stand around every operation within another one."""
+        text = self._write(expression)
+        if isinstance(expression, Operation) and text.startswith("(") and text.endswith(")"):
+            return text[1:-1]
+        return text
+
+    def _write(self, expression: Expression) -> str:  # noqa: C901 - one case for each kind of expression
+        match expression:
+            case Literal():
+                return _constant(expression)
+            case Interval():
+                return f"INTERVAL '{expression.duration_ms / 1000:.3f}' SECOND"
+            case Column():
+                return self._column(expression)
+            case Field():
+                return f"{self._write(expression.of)}.{name(expression.name)}"
+            case Item():
+                return self._item(expression)
+            case Operation():
+                return self._operation(expression)
+            case Call():
+                return self._call(expression)
+            case Lambda():
+                parameters = ", ".join(name(parameter) for parameter in expression.parameters)
+                left = f"({parameters})" if len(expression.parameters) > 1 else parameters
+                return f"{left} -> {self._write(expression.body)}"
+            case Cast():
+                return f"try_cast({self._write(expression.of)} AS {expression.type.spark()})"
+            case Case():
+                return self._case(expression)
+            case Struct():
+                pairs = zip(expression.names, expression.values, strict=False)
+                return (
+                    f"named_struct({', '.join(f'{string(n)}, {self._write(v)}' for n, v in pairs)})"
+                )
+            case Array():
+                return f"array({', '.join(map(self._write, expression.values))})"
+            case Map():
+                pairs = zip(expression.keys, expression.values, strict=False)
+                return f"map({', '.join(f'{self._write(k)}, {self._write(v)}' for k, v in pairs)})"
+            case Tick():
+                millis, size = f"unix_millis({self._write(expression.of)})", expression.duration_ms
+                return f"timestamp_millis({millis} - pmod({millis}, {size}L))"
+            case _:
+                raise TypeError(expression)
+
+    def _column(self, column: Column) -> str:
+        prefix = f"{name(column.relation)}." if column.relation and self._qualified else ""
+        if column.name == ROWTIME and column.relation:
+            return (
+                f"{prefix}_rowtime"
+                if self._times_are_timestamps
+                else f"unix_millis({prefix}_rowtime)"
+            )
+        if column.name in (WINDOW_START, WINDOW_END) and column.relation is None:
+            bound = "_window.start" if column.name == WINDOW_START else "_window.end"
+            return bound if self._times_are_timestamps else f"unix_millis({bound})"
+        return f"{prefix}{name(column.name)}"
+
+    def _item(self, item: Item) -> str:
+        index = self._write(item.index)
+        if not item.is_of_map and not (isinstance(item.index, Literal) and item.index.value):
+            # Spark refuses 0, which KSQL answers with NULL.
+            index = f"nullif({index}, 0)"
+        return f"try_element_at({self._write(item.of)}, {index})"
+
+    def _operation(self, operation: Operation) -> str:
+        parts = [self._write(operand) for operand in operation.operands]
+        match operation.operator:
+            case "NOT":
+                return f"(NOT {parts[0]})"
+            case "IS NULL":
+                return f"({parts[0]} IS NULL)"
+            case "IS DISTINCT FROM":
+                return f"(NOT ({parts[0]} <=> {parts[1]}))"
+            case "BETWEEN":
+                return f"({parts[0]} BETWEEN {parts[1]} AND {parts[2]})"
+            case "IN":
+                return f"({parts[0]} IN ({', '.join(parts[1:])}))"
+            case "LIKE":
+                escape = f" ESCAPE {parts[2]}" if len(parts) > 2 else ""
+                return f"({parts[0]} LIKE {parts[1]}{escape})"
+            case "-" if len(parts) == 1:
+                return f"(-{parts[0]})"
+            case operator:
+                return f"({f' {operator} '.join(parts)})"
+
+    def _call(self, call: Call) -> str:
+        if call.star:
+            return "count(1)"
+        return FUNCTIONS[call.name].spark_text(
+            [self._write(argument) for argument in call.arguments]
+        )
+
+    def _case(self, case: Case) -> str:
+        branches = " ".join(
+            f"WHEN {self._write(test)} THEN {self._write(value)}" for test, value in case.branches
+        )
+        otherwise = "" if case.otherwise is None else f" ELSE {self._write(case.otherwise)}"
+        return f"CASE {branches}{otherwise} END"
+
+
+def _constant(literal: Literal) -> str:
+    if literal.value is None:
+        return "NULL"
+    if literal.type == STRING:
+        return string(literal.value)
+    if isinstance(literal.value, bool):
+        return str(literal.value).lower()
+    suffix = {"BIGINT": "L", "DECIMAL": "BD", "DOUBLE": "D"}.get(literal.type.name, "")
+    text = f"{literal.value}{suffix}"
+    return f"({text})" if text.startswith("-") else text

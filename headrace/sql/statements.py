@@ -1,0 +1,185 @@
+"""Statements as values: what a text says, before names and types are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.sql.errors import Place
+from headrace.sql.expressions import Expression, Literal
+from headrace.sql.types import SqlType
+
+
+@dataclass(frozen=True)
+class ColumnDeclaration:
+    """A declared column; `key` is '', 'KEY', 'PRIMARY KEY' or 'HEADERS'."""
+
+    name: str
+    type: SqlType
+    key: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Property:
+    """A name and a value of a WITH clause."""
+
+    name: str
+    value: Literal
+    place: Place
+
+
+@dataclass(frozen=True)
+class Window:
+    """WINDOW TUMBLING | HOPPING | SESSION (..); durations in milliseconds, None where nothing is said."""
+
+    kind: str
+    size_ms: int
+    advance_ms: int | None = None
+    grace_ms: int | None = None
+    retention_ms: int | None = None
+    place: Place = field(default_factory=Place)
+
+
+@dataclass(frozen=True)
+class RelationName:
+    """A relation in FROM or JOIN, under its alias."""
+
+    name: str
+    alias: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join: `kind` is INNER, LEFT, RIGHT or FULL; before and after are WITHIN's milliseconds."""
+
+    kind: str
+    relation: RelationName
+    on: Expression
+    before_ms: int | None = None
+    after_ms: int | None = None
+    grace_ms: int | None = None
+    place: Place = field(default_factory=Place)
+
+
+@dataclass(frozen=True)
+class SelectItem:
+    """An expression with its alias, or all columns (of a relation): `expression` is then None."""
+
+    expression: Expression | None
+    alias: str | None
+    relation: str | None
+    place: Place
+
+
+@dataclass(frozen=True)
+class Select:
+    """A query; `emit` is CHANGES, FINAL or '' (a pull query, or an in-application stream's)."""
+
+    items: tuple[SelectItem, ...]
+    source: RelationName
+    joins: tuple[Join, ...] = ()
+    window: Window | None = None
+    where: Expression | None = None
+    group_by: tuple[Expression, ...] = ()
+    partition_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    emit: str = ""
+    limit: int | None = None
+    distinct: bool = False
+    place: Place = field(default_factory=Place)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The base of all; `text` is the statement as it was written."""
+
+    place: Place
+    text: str = field(default="", kw_only=True, compare=False)
+
+
+@dataclass(frozen=True)
+class CreateSource(Statement):
+    """CREATE STREAM | TABLE name (columns) WITH (..): a stream that is there."""
+
+    name: str
+    is_table: bool
+    columns: tuple[ColumnDeclaration, ...]
+    properties: tuple[Property, ...]
+    replaces: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class CreateAs(Statement):
+    """CREATE STREAM | TABLE name WITH (..) AS SELECT: a query that never ends, and its result's name."""
+
+    name: str
+    is_table: bool
+    properties: tuple[Property, ...]
+    select: Select
+    replaces: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class InsertSelect(Statement):
+    """INSERT INTO target SELECT; `pump` is the name of a Kinesis Analytics pump."""
+
+    target: str
+    columns: tuple[str, ...]
+    select: Select
+    pump: str | None = None
+
+
+@dataclass(frozen=True)
+class InsertValues(Statement):
+    """INSERT INTO target (columns) VALUES (..): one record."""
+
+    target: str
+    columns: tuple[str, ...]
+    values: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Query(Statement):
+    """A SELECT of its own: its rows are shown."""
+
+    select: Select
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """DROP STREAM | TABLE."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class SetProperty(Statement):
+    """SET 'name' = 'value', or UNSET 'name' with None."""
+
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    """SHOW STREAMS | TABLES | QUERIES | FUNCTIONS | VARIABLES | PROPERTIES."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """DESCRIBE name, or EXPLAIN name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Terminate(Statement):
+    """TERMINATE query, or TERMINATE ALL."""
+
+    query: str

@@ -1,0 +1,121 @@
+"""SQL's types, and how Spark writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_SPARK_NAMES = {"BYTES": "BINARY", "TIME": "STRING"}
+_SYNONYMS = {
+    "INTEGER": "INT",
+    "SMALLINT": "INT",
+    "TINYINT": "INT",
+    "REAL": "DOUBLE",
+    "FLOAT": "DOUBLE",
+    "NUMERIC": "DECIMAL",
+    "VARCHAR": "STRING",
+    "CHAR": "STRING",
+    "VARBINARY": "BYTES",
+    "BINARY": "BYTES",
+}
+_SCALARS = frozenset({
+    "BOOLEAN", "INT", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BYTES", "DATE", "TIME", "TIMESTAMP",
+})  # fmt: skip
+_WIDER = ("INT", "BIGINT", "DECIMAL", "DOUBLE")
+
+
+@dataclass(frozen=True)
+class SqlType:
+    """A type: `name`, the types that it is made of, the names of a STRUCT's fields, a DECIMAL's digits."""
+
+    name: str
+    of: tuple[SqlType, ...] = ()
+    fields: tuple[str, ...] = ()
+    digits: tuple[int, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Return whether it is a type of numbers."""
+        return self.name in _WIDER
+
+    @property
+    def is_integer(self) -> bool:
+        """Return whether it is a type of whole numbers."""
+        return self.name in ("INT", "BIGINT")
+
+    def field(self, name: str) -> SqlType | None:
+        """Return the type of a STRUCT's field, in any letter case; None if it has no such field."""
+        names = [field.lower() for field in self.fields]
+        return self.of[names.index(name.lower())] if name.lower() in names else None
+
+    def __str__(self) -> str:
+        """Return the type as SQL, such as ARRAY<STRING>."""
+        if self.name == "STRUCT":
+            parts = ", ".join(
+                f"{name} {type_}" for name, type_ in zip(self.fields, self.of, strict=False)
+            )
+            return f"STRUCT<{parts}>"
+        if self.of:
+            return f"{self.name}<{', '.join(map(str, self.of))}>"
+        if self.digits:
+            return f"{self.name}({', '.join(map(str, self.digits))})"
+        return self.name
+
+    def spark(self) -> str:
+        """Return the type as Spark's DDL writes it."""
+        if self.name == "STRUCT":
+            parts = ", ".join(
+                f"`{n}`: {t.spark()}" for n, t in zip(self.fields, self.of, strict=False)
+            )
+            return f"STRUCT<{parts}>"
+        if self.of:
+            return f"{self.name}<{', '.join(part.spark() for part in self.of)}>"
+        if self.digits:
+            return str(self)
+        return _SPARK_NAMES.get(self.name, self.name)
+
+
+BOOLEAN, INT, BIGINT, DOUBLE, STRING, BYTES, DATE, TIMESTAMP = (
+    SqlType(name)
+    for name in ("BOOLEAN", "INT", "BIGINT", "DOUBLE", "STRING", "BYTES", "DATE", "TIMESTAMP")
+)
+# The type of NULL, which goes with every other.
+NULL = SqlType("NULL")
+
+
+def array_of(type_: SqlType) -> SqlType:
+    """Return the type of an array of `type_`."""
+    return SqlType("ARRAY", (type_,))
+
+
+def map_of(key: SqlType, value: SqlType) -> SqlType:
+    """Return the type of a map."""
+    return SqlType("MAP", (key, value))
+
+
+def scalar(name: str, digits: tuple[int, ...] = ()) -> SqlType | None:
+    """Return the scalar type that SQL calls `name`, in any letter case; None if there is none."""
+    canonical = _SYNONYMS.get(name.upper(), name.upper())
+    if canonical not in _SCALARS:
+        return None
+    if canonical == "DECIMAL":
+        return SqlType(canonical, digits=digits or (10, 0))
+    return SqlType(canonical)
+
+
+def common(left: SqlType, right: SqlType) -> SqlType | None:
+    """Return the type that holds the values of both; None if there is none."""
+    if left == right or right == NULL:
+        return left
+    if left == NULL:
+        return right
+    if left.is_number and right.is_number:
+        if left.name == right.name == "DECIMAL":
+            whole = max(t.digits[0] - t.digits[-1] for t in (left, right))
+            scale = max(left.digits[-1], right.digits[-1])
+            return SqlType("DECIMAL", digits=(min(38, whole + scale), scale))
+        return max(left, right, key=lambda type_: _WIDER.index(type_.name))
+    if {left.name, right.name} == {"TIMESTAMP", "BIGINT"}:
+        return TIMESTAMP
+    if {left.name, right.name} in ({"TIMESTAMP", "STRING"}, {"DATE", "STRING"}):
+        return left if right.name == "STRING" else right
+    return None

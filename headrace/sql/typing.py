@@ -1,0 +1,399 @@
+"""Finds what each name of an expression means, and each part's type; refuses what does not fit, with its place."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from headrace.sql import java_times
+from headrace.sql.errors import Place, SqlError
+from headrace.sql.expressions import (
+    Array,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Field,
+    Interval,
+    Item,
+    Lambda,
+    Literal,
+    Map,
+    Operation,
+    Struct,
+    Tick,
+)
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, Function, find_function
+from headrace.sql.plan import ROWTIME, Input
+from headrace.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    array_of,
+    common,
+    map_of,
+)
+
+_LETTERS = {
+    "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
+    "A": "an ARRAY", "M": "a MAP", "L": "a lambda function, such as x => x + 1",
+}  # fmt: skip
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
+_PATTERNS = {
+    "FORMAT_TIMESTAMP": 1,
+    "PARSE_TIMESTAMP": 1,
+    "TIMESTAMPTOSTRING": 1,
+    "STRINGTOTIMESTAMP": 1,
+}
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The names that an expression may use.
+
+    Attributes:
+        inputs: the relations of FROM and JOIN.
+        times: the type of ROWTIME: BIGINT in KSQL, TIMESTAMP in Kinesis Analytics.
+        extras: names besides the relations' columns, such as WINDOWSTART, with their types.
+        parameters: the parameters of the lambda functions around, with their types.
+    """
+
+    inputs: tuple[Input, ...]
+    times: SqlType = BIGINT
+    extras: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
+    parameters: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
+
+
+def resolve(  # noqa: C901 - one case for each kind of expression
+    expression: Expression, scope: Scope
+) -> tuple[Expression, SqlType]:
+    """Return the expression with every column's relation and spelling, and its type; raises SqlError."""
+    match expression:
+        case Literal():
+            return expression, expression.type
+        case Interval():
+            return expression, SqlType("INTERVAL")
+        case Column():
+            return _column(expression, scope)
+        case Field():
+            return _field(expression, scope)
+        case Item():
+            return _item(expression, scope)
+        case Operation():
+            return _operation(expression, scope)
+        case Call():
+            return _call(expression, scope)
+        case Cast():
+            of, _ = resolve(expression.of, scope)
+            return replace(expression, of=of), expression.type
+        case Case():
+            return _case(expression, scope)
+        case Struct():
+            values, types = _all(expression.values, scope)
+            return replace(expression, values=values), SqlType("STRUCT", types, expression.names)
+        case Array():
+            values, types = _all(expression.values, scope)
+            return replace(expression, values=values), array_of(_one_type(values, types))
+        case Map():
+            keys, key_types = _all(expression.keys, scope)
+            values, types = _all(expression.values, scope)
+            type_ = map_of(_one_type(keys, key_types), _one_type(values, types))
+            return replace(expression, keys=keys, values=values), type_
+        case Tick():
+            of, type_ = resolve(expression.of, scope)
+            if type_ != TIMESTAMP:
+                raise SqlError(f"a time is rounded, not {type_}", expression.of.place)
+            return replace(expression, of=of), TIMESTAMP
+        case _:
+            raise SqlError("a lambda function is an argument of a function", expression.place)
+
+
+def condition(expression: Expression, scope: Scope, what: str) -> Expression:
+    """Return a condition, resolved; raises SqlError if it is of another type."""
+    resolved, type_ = resolve(expression, scope)
+    if type_ not in (BOOLEAN, NULL):
+        raise SqlError(f"{what} needs a condition, not {type_}", expression.place)
+    return resolved
+
+
+def near(name: str, names: list[str]) -> str:
+    """Return "; did you mean ..?" for the nearest of `names`, or what there is."""
+    lower = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), list(lower), 1, 0.6)
+    if close:
+        return f"; did you mean {lower[close[0]]!r}?"
+    return f"; there is {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
+
+
+def _all(
+    parts: tuple[Expression, ...], scope: Scope
+) -> tuple[tuple[Expression, ...], tuple[SqlType, ...]]:
+    pairs = [resolve(part, scope) for part in parts]
+    return tuple(part for part, _ in pairs), tuple(type_ for _, type_ in pairs)
+
+
+def _one_type(values: tuple[Expression, ...], types: tuple[SqlType, ...]) -> SqlType:
+    """Return the type that all values have in common."""
+    result = NULL
+    for value, type_ in zip(values, types, strict=False):
+        wider = common(result, type_)
+        if wider is None:
+            raise SqlError(f"{type_} does not go with {result}", value.place)
+        result = wider
+    return result
+
+
+def _column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
+    name = column.name.lower()
+    if column.relation is None:
+        if name in scope.parameters:
+            return column, scope.parameters[name]
+        if column.name.upper() in scope.extras:
+            upper = column.name.upper()
+            return replace(column, name=upper), scope.extras[upper]
+    inputs = _named(column, scope)
+    matches = [
+        (source, source.relation.column(name))
+        for source in inputs
+        if source.relation.column(name) is not None
+    ]
+    if len(matches) > 1:
+        both = " and ".join(f"{source.alias}.{column.name}" for source, _ in matches)
+        raise SqlError(f"{column.name!r} is both {both}: say which", column.place)
+    if matches:
+        source, known = matches[0]
+        assert known is not None
+        return replace(column, name=known.name, relation=source.alias), known.type
+    if name.upper() == ROWTIME:
+        return replace(column, name=ROWTIME, relation=inputs[0].alias), scope.times
+    if name in ("rowpartition", "rowoffset", "shard_id"):
+        raise SqlError(
+            f"{column.name}: Spark's source of Kinesis does not give a record's shard and number to queries",
+            column.place,
+        )
+    names = [known.name for source in inputs for known in source.relation.columns] + list(
+        scope.extras
+    )
+    where = inputs[0].relation.name if len(inputs) == 1 else "the query's relations"
+    raise SqlError(f"no column {column.name!r} in {where}{near(name, names)}", column.place)
+
+
+def _named(column: Column, scope: Scope) -> tuple[Input, ...]:
+    if column.relation is None:
+        return scope.inputs
+    inputs = tuple(one for one in scope.inputs if one.alias.lower() == column.relation.lower())
+    if not inputs:
+        aliases = [one.alias for one in scope.inputs]
+        raise SqlError(
+            f"no relation {column.relation!r} in this query{near(column.relation, aliases)}",
+            column.place,
+        )
+    return inputs
+
+
+def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
+    of, type_ = resolve(expression.of, scope)
+    if type_.name != "STRUCT":
+        raise SqlError(f"-> reads a STRUCT's field, and this is {type_}", expression.of.place)
+    field_type = type_.field(expression.name)
+    if field_type is None:
+        raise SqlError(
+            f"no field {expression.name!r} in {type_}{near(expression.name, list(type_.fields))}",
+            expression.place,
+        )
+    names = {name.lower(): name for name in type_.fields}
+    return replace(expression, of=of, name=names[expression.name.lower()]), field_type
+
+
+def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
+    of, type_ = resolve(expression.of, scope)
+    index, index_type = resolve(expression.index, scope)
+    if type_.name == "ARRAY" and index_type.is_integer:
+        return replace(expression, of=of, index=index), type_.of[0]
+    if type_.name == "MAP" and common(type_.of[0], index_type) is not None:
+        return replace(expression, of=of, index=index, is_of_map=True), type_.of[1]
+    if type_.name in ("ARRAY", "MAP"):
+        raise SqlError(f"{index_type} is no index of {type_}", expression.index.place)
+    raise SqlError(f"[] reads an ARRAY or a MAP, and this is {type_}", expression.of.place)
+
+
+def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType]:
+    operands, types = _all(expression.operands, scope)
+    resolved = replace(expression, operands=operands)
+    operator = expression.operator
+    if operator in ("AND", "OR", "NOT"):
+        for operand, type_ in zip(operands, types, strict=False):
+            if type_ not in (BOOLEAN, NULL):
+                raise SqlError(f"{operator} needs conditions, not {type_}", operand.place)
+        return resolved, BOOLEAN
+    if operator == "IS NULL":
+        return resolved, BOOLEAN
+    if operator in _COMPARISONS or operator in ("BETWEEN", "IN"):
+        for operand, type_ in zip(operands[1:], types[1:], strict=False):
+            if common(types[0], type_) is None:
+                raise SqlError(f"{types[0]} is not compared with {type_}", operand.place)
+        return resolved, BOOLEAN
+    if operator == "LIKE":
+        for operand, type_ in zip(operands, types, strict=False):
+            if type_ not in (STRING, NULL):
+                raise SqlError(f"LIKE needs text, not {type_}", operand.place)
+        return resolved, BOOLEAN
+    if operator == "||":
+        return resolved, STRING
+    return _arithmetic(resolved, types)
+
+
+def _arithmetic(expression: Operation, types: tuple[SqlType, ...]) -> tuple[Expression, SqlType]:
+    operator = expression.operator
+    if operator == "+" and STRING in types and all(type_ in (STRING, NULL) for type_ in types):
+        return replace(expression, operator="||"), STRING
+    if (
+        types[0] == TIMESTAMP
+        and types[-1].name == "INTERVAL"
+        and operator in "+-"
+        and len(types) == 2
+    ):
+        return expression, TIMESTAMP
+    for operand, type_ in zip(expression.operands, types, strict=False):
+        if not type_.is_number and type_ != NULL:
+            raise SqlError(f"{operator} needs numbers, not {type_}", operand.place)
+    result = types[0]
+    for type_ in types[1:]:
+        result = common(result, type_) or DOUBLE
+    if result.name == "DECIMAL" and operator in "*/%":
+        # A DECIMAL's digits after these differ between engines: the result is a DOUBLE.
+        operands = tuple(
+            Cast(operand, DOUBLE, place=operand.place) for operand in expression.operands
+        )
+        return replace(expression, operands=operands), DOUBLE
+    if operator == "/" and result.is_integer:
+        return replace(expression, operator="DIV"), BIGINT
+    return expression, result
+
+
+def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
+    branches = tuple(
+        (condition(test, scope, "WHEN"), resolve(value, scope)[0])
+        for test, value in expression.branches
+    )
+    otherwise = None if expression.otherwise is None else resolve(expression.otherwise, scope)[0]
+    values = tuple(value for _, value in branches) + (() if otherwise is None else (otherwise,))
+    _, types = _all(values, scope)
+    return replace(expression, branches=branches, otherwise=otherwise), _one_type(values, types)
+
+
+def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
+    function = _function(call)
+    least, most = function.bounds()
+    count = 1 if call.star else len(call.arguments)
+    if not least <= count <= most:
+        range_ = (
+            f"{least}"
+            if least == most
+            else f"{least} or more"
+            if most > 9
+            else f"{least} to {most:.0f}"
+        )
+        raise SqlError(
+            f"{call.name} takes {range_} argument{'s' * (range_ != '1')}, not {count}", call.place
+        )
+    if call.star:
+        if function.name != "COUNT":
+            raise SqlError(f"only COUNT takes *, not {call.name}", call.place)
+        return replace(call, name=function.name), BIGINT
+    if call.distinct:
+        if function.name != "COUNT":
+            raise SqlError(f"only COUNT takes DISTINCT, not {call.name}", call.place)
+        function = FUNCTIONS["COUNT_DISTINCT"]
+    arguments: list[Expression] = []
+    types: list[SqlType] = []
+    for index, argument in enumerate(call.arguments):
+        resolved, type_ = _argument(function, index, argument, types, scope)
+        arguments.append(resolved)
+        types.append(type_)
+    _check_pattern(function, arguments)
+    return replace(
+        call, name=function.name, arguments=tuple(arguments), distinct=False
+    ), function.result_type(types)
+
+
+def _function(call: Call) -> Function:
+    function = find_function(call.name)
+    if function is not None:
+        return function
+    if call.name in NOT_BUILT:
+        reason = NOT_BUILT[call.name] or "headrace does not have it yet"
+        raise SqlError(f"{call.name} is refused: {reason}", call.place)
+    raise SqlError(f"no function {call.name}{near(call.name, sorted(FUNCTIONS))}", call.place)
+
+
+def _argument(
+    function: Function, index: int, argument: Expression, before: list[SqlType], scope: Scope
+) -> tuple[Expression, SqlType]:
+    letter = function.parameter(index)
+    if letter == "L":
+        return _lambda(function, argument, before, scope)
+    resolved, type_ = resolve(argument, scope)
+    if not _fits(letter, type_):
+        raise SqlError(
+            f"argument {index + 1} of {function.name} is {_LETTERS[letter]}, not {type_}",
+            argument.place,
+        )
+    return resolved, type_
+
+
+def _fits(letter: str, type_: SqlType) -> bool:
+    if type_ == NULL or letter == "*":
+        return type_.name != "INTERVAL"
+    return {
+        "S": type_ == STRING,
+        "I": type_.is_integer,
+        "N": type_.is_number,
+        "B": type_ == BOOLEAN,
+        "T": type_ == TIMESTAMP,
+        "X": type_.name == "BYTES",
+        "A": type_.name == "ARRAY",
+        "M": type_.name == "MAP",
+    }[letter]
+
+
+def _lambda(
+    function: Function, argument: Expression, before: list[SqlType], scope: Scope
+) -> tuple[Expression, SqlType]:
+    """Return a lambda function, resolved; its type is its result's."""
+    if not isinstance(argument, Lambda):
+        raise SqlError(f"the last argument of {function.name} is {_LETTERS['L']}", argument.place)
+    element = before[0].of[0] if before[0].of else NULL
+    types = (before[1], element) if function.name == "REDUCE" else (element,)
+    if len(types) != len(argument.parameters):
+        raise SqlError(f"{function.name}'s function has {len(types)} parameters", argument.place)
+    names = {name.lower(): type_ for name, type_ in zip(argument.parameters, types, strict=False)}
+    body, type_ = resolve(argument.body, replace(scope, parameters={**scope.parameters, **names}))
+    if function.name == "FILTER" and type_ != BOOLEAN:
+        raise SqlError(f"FILTER's function is a condition, not {type_}", argument.body.place)
+    return replace(argument, body=body), type_
+
+
+def _check_pattern(function: Function, arguments: list[Expression]) -> None:
+    """Refuse a time's pattern that Spark's and the runner's readers do not know alike."""
+    index = _PATTERNS.get(function.name)
+    if index is None:
+        return
+    pattern = arguments[index]
+    if not isinstance(pattern, Literal):
+        raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
+    check_pattern(str(pattern.value), pattern.place)
+
+
+def check_pattern(pattern: str, place: Place) -> None:
+    """Refuse a time's pattern with letters that are not known."""
+    try:
+        java_times.pieces(pattern)
+    except ValueError as error:
+        raise SqlError(str(error), place) from None

@@ -1,0 +1,311 @@
+"""Computes expressions without Spark, with the results that Spark has: NULL for what cannot be computed."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
+# A value of SQL is of any type until it is computed; re2 has no types.
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import re2
+
+from headrace.sql.conversions import cast, millis, moment, text
+from headrace.sql.expressions import (
+    Array,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Field,
+    Interval,
+    Item,
+    Lambda,
+    Literal,
+    Map,
+    Operation,
+    Struct,
+    Tick,
+)
+from headrace.sql.functions import FUNCTIONS, MOST_CHARACTERS, MOST_ITEMS
+from headrace.sql.types import NULL
+
+# A row: its values by relation ('' for a group's keys and aggregates, and for a lambda's parameters) and name.
+Row = Mapping[tuple[str, str], Any]
+Evaluator = Callable[[Row], Any]
+
+
+class TooLarge(Exception):
+    """A value that is larger than a record can be."""
+
+
+def evaluator(expression: Expression) -> Evaluator:
+    """Return the function that computes `expression` for a row; it raises TooLarge alone."""
+    inner = _evaluator(expression)
+
+    def evaluate(row: Row) -> Any:
+        try:
+            return inner(row)
+        except TooLarge:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError, re2.error):
+            # What a part of it cannot compute is NULL, as in Spark without ANSI mode and in ksqlDB.
+            return None
+
+    return evaluate
+
+
+def _evaluator(expression: Expression) -> Evaluator:
+    match expression:
+        case Literal(value=value, type=type_):
+            constant = Decimal(value) if type_.name == "DECIMAL" else value
+            return lambda _: constant
+        case Interval(duration_ms=duration_ms):
+            interval = timedelta(milliseconds=duration_ms)
+            return lambda _: interval
+        case Column(name=name, relation=relation):
+            key = (relation or "", name)
+            return lambda row: row[key]
+        case Field(of=of, name=name):
+            return _when_there(lambda value: _field(value, name), evaluator(of))
+        case Item(of=of, index=index):
+            return _when_there(_item, evaluator(of), evaluator(index))
+        case Operation():
+            return _operation(expression)
+        case Call():
+            return _call(expression)
+        case Cast(of=of, type=type_):
+            return _when_there(lambda value: cast(value, type_), evaluator(of))
+        case Case():
+            return _case(expression)
+        case Struct(names=names, values=values):
+            parts = [evaluator(value) for value in values]
+            return lambda row: {name: part(row) for name, part in zip(names, parts, strict=False)}
+        case Array(values=values):
+            parts = [evaluator(value) for value in values]
+            return lambda row: [part(row) for part in parts]
+        case Map(keys=keys, values=values):
+            pairs = [
+                (evaluator(key), evaluator(value)) for key, value in zip(keys, values, strict=False)
+            ]
+            return lambda row: {key(row): value(row) for key, value in pairs}
+        case Tick(of=of, duration_ms=size):
+            return _when_there(lambda value: moment(millis(value) // size * size), evaluator(of))
+        case _:
+            raise TypeError(expression)
+
+
+def _when_there(function: Callable[..., Any], *parts: Evaluator) -> Evaluator:
+    """Return what computes `function` of the parts, and is None if one of them is."""
+
+    def evaluate(row: Row) -> Any:
+        values = [part(row) for part in parts]
+        return None if None in values else function(*values)
+
+    return evaluate
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name)
+
+
+def _item(value: Any, index: Any) -> Any:
+    if isinstance(value, dict):
+        return value.get(index)
+    if index == 0 or abs(index) > len(value):
+        return None
+    return value[index - 1 if index > 0 else index]
+
+
+def _call(call: Call) -> Evaluator:
+    if call.star:
+        return lambda _: 1
+    function = FUNCTIONS[call.name]
+    parts = [
+        _lambda(argument) if isinstance(argument, Lambda) else evaluator(argument)
+        for argument in call.arguments
+    ]
+
+    def evaluate(row: Row) -> Any:
+        values = [part(row) for part in parts]
+        if not function.takes_null and None in values:
+            return None
+        return _bounded(function.python(*values))
+
+    return evaluate
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+        raise TooLarge(f"a text of {len(value):,} characters; a record has at most 10 MiB")
+    if isinstance(value, (list, dict)) and len(value) > MOST_ITEMS:
+        raise TooLarge(f"a collection of {len(value):,} items; the most are {MOST_ITEMS:,}")
+    return value
+
+
+def _lambda(function: Lambda) -> Evaluator:
+    """Return what makes a row's function of a lambda."""
+    body = evaluator(function.body)
+    keys = [("", name) for name in function.parameters]
+    return lambda row: lambda *values: body({**row, **dict(zip(keys, values, strict=False))})
+
+
+def _case(case: Case) -> Evaluator:
+    branches = [(evaluator(test), evaluator(value)) for test, value in case.branches]
+    otherwise = evaluator(case.otherwise or Literal(None, NULL))
+
+    def evaluate(row: Row) -> Any:
+        for test, value in branches:
+            if test(row):
+                return value(row)
+        return otherwise(row)
+
+    return evaluate
+
+
+def _operation(operation: Operation) -> Evaluator:
+    parts = [evaluator(operand) for operand in operation.operands]
+    match operation.operator:
+        case "AND":
+            return lambda row: _all_of(part(row) for part in parts)
+        case "OR":
+            return lambda row: _negate(_all_of(_negate(part(row)) for part in parts))
+        case "NOT":
+            return lambda row: _negate(parts[0](row))
+        case "IS NULL":
+            return lambda row: parts[0](row) is None
+        case "IS DISTINCT FROM":
+            return lambda row: _distinct(parts[0](row), parts[1](row))
+        case "IN":
+            return lambda row: _is_in(*[part(row) for part in parts])
+        case "LIKE":
+            return _when_there(_like, *parts)
+        case operator if len(parts) == 1:
+            return _when_there(lambda value: -value, *parts)
+        case operator:
+            return _when_there(_BINARY[operator], *parts)
+
+
+def _all_of(values: Any) -> bool | None:
+    result: bool | None = True
+    for value in values:
+        if value is False:
+            return False
+        if value is None:
+            result = None
+    return result
+
+
+def _negate(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+def _distinct(left: Any, right: Any) -> bool:
+    if left is None or right is None:
+        return left is not right
+    return not _equal(left, right)
+
+
+def _is_in(value: Any, *others: Any) -> bool | None:
+    if value is None:
+        return None
+    if any(other is not None and _equal(value, other) for other in others):
+        return True
+    return None if None in others else False
+
+
+def _pair(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return two values as ones that can be compared: a text with a time is a time, milliseconds with a time too."""
+    if isinstance(left, datetime) and not isinstance(right, datetime):
+        return left, _as_time(right)
+    if isinstance(right, datetime) and not isinstance(left, datetime):
+        return _as_time(left), right
+    if isinstance(left, Decimal) and isinstance(right, float):
+        return float(left), right
+    if isinstance(left, float) and isinstance(right, Decimal):
+        return left, float(right)
+    return left, right
+
+
+def _as_time(value: Any) -> datetime:
+    return (
+        moment(value) if isinstance(value, int) else datetime.fromisoformat(value).astimezone(UTC)
+    )
+
+
+def _equal(left: Any, right: Any) -> bool:
+    left, right = _pair(left, right)
+    # Spark's NaN equals itself, and is above every other number.
+    return left == right or (_is_nan(left) and _is_nan(right))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _less(left: Any, right: Any) -> bool:
+    left, right = _pair(left, right)
+    if _is_nan(left) or _is_nan(right):
+        return not _is_nan(left)
+    return left < right
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    return None if right == 0 else left / right
+
+
+def _whole_quotient(left: int, right: int) -> int | None:
+    """Return a quotient rounded towards zero, as in Java."""
+    if right == 0:
+        return None
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    if right == 0:
+        return None
+    return (
+        math.fmod(left, right)
+        if isinstance(left, float) or isinstance(right, float)
+        else left - right * int(left / right)
+    )
+
+
+def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda left, right: (
+        function(*_pair(left, right)) if not isinstance(right, timedelta) else function(left, right)
+    )
+
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "=": _equal,
+    "<>": lambda left, right: not _equal(left, right),
+    "<": _less,
+    ">": lambda left, right: _less(right, left),
+    "<=": lambda left, right: not _less(right, left),
+    ">=": lambda left, right: not _less(left, right),
+    "BETWEEN": lambda value, low, high: not _less(value, low) and not _less(high, value),
+    "+": _mixed(lambda left, right: left + right),
+    "-": _mixed(lambda left, right: left - right),
+    "*": lambda left, right: left * right,
+    "/": _mixed(_quotient),
+    "DIV": _whole_quotient,
+    "%": _mixed(_remainder),
+    "||": lambda left, right: _bounded(text(left) + text(right)),
+}
+
+
+def _like(value: str, pattern: str, escape: str = "\\") -> bool:
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            parts.append(re2.escape(next(characters)))
+        else:
+            parts.append({"%": "(?s:.*)", "_": "(?s:.)"}.get(character) or re2.escape(character))
+    return re2.fullmatch("".join(parts), value) is not None

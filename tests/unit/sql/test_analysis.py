@@ -1,0 +1,64 @@
+"""What the compiler refuses, each with its sentence and its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.sql.analysis import read_script
+from headrace.sql.errors import SqlError
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, find_function
+
+RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, carrier VARCHAR, delay INT, tags ARRAY<VARCHAR>) WITH (stream = 'flights');
+CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'planes');
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT dely FROM flights;", "line 3, column 8: no column 'dely' in flights; did you mean 'delay'?"),
+        ("SELECT id FROM fligts;", "no stream or table 'fligts'; did you mean 'flights'?"),
+        ("SELECT delay + carrier FROM flights;", "+ needs numbers, not STRING"),
+        ("SELECT id FROM flights WHERE delay;", "WHERE needs a condition, not INT"),
+        ("SELECT UCASE(delay) FROM flights;", "argument 1 of UCASE is text, not INT"),
+        ("SELECT UCASE() FROM flights;", "UCASE takes 1 argument, not 0"),
+        ("SELECT UPERCASE(id) FROM flights;", "no function UPERCASE"),
+        ("SELECT RANDOM() FROM flights;", "RANDOM is refused: it gives another value"),
+        ("SELECT delay[1] FROM flights;", "[] reads an ARRAY or a MAP, and this is INT"),
+        ("SELECT id->x FROM flights;", "-> reads a STRUCT's field, and this is STRING"),
+        ("SELECT ROWOFFSET FROM flights;", "ROWOFFSET: Spark's source of Kinesis does not give"),
+        ("SELECT id FROM flights HAVING delay > 1;", "HAVING goes with GROUP BY"),
+        ("SELECT id FROM flights WHERE COUNT(*) > 1;", "has no aggregate function"),
+        ("CREATE STREAM a AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;", "GROUP BY makes a table"),
+        ("CREATE TABLE a AS SELECT id FROM flights;", "a table's query has GROUP BY, or reads a table"),
+        ("CREATE TABLE a AS SELECT COUNT(*) AS n FROM flights GROUP BY carrier;", "the key carrier is not selected"),
+        ("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier EMIT FINAL;", "EMIT FINAL goes with a WINDOW"),
+        (
+            "SELECT carrier, COUNT(*) AS n FROM flights WINDOW SESSION (1 HOURS) GROUP BY carrier EMIT CHANGES;",
+            "Spark does not correct sessions that still grow: use EMIT FINAL",
+        ),
+        ("SELECT carrier, COUNT(*) AS n FROM planes GROUP BY carrier;", "groups of a table's rows are not built yet"),
+        ("SELECT f.id FROM flights f JOIN planes p ON f.delay > p.seats;", "ON compares one expression of each relation"),
+        ("CREATE STREAM flights (a INT) WITH (stream = 'x');", "flights is there already"),
+        ("CREATE STREAM x (a INT) WITH (strem = 'x');", "no property 'strem'; did you mean 'stream'?"),
+        ("CREATE STREAM x (a INT) WITH (stream = 'x', format = 'AVRO');", "no format AVRO; there are JSON, CSV and RAW"),
+        ("CREATE STREAM x (a VARCHAR) WITH (stream = 'x', timestamp = 'a');", "needs a timestamp_format"),
+        ("DROP STREAM nothing;", "no stream or table nothing"),
+    ],
+)  # fmt: skip
+def test_a_query_is_refused_with_a_sentence(query: str, message: str) -> None:
+    with pytest.raises(SqlError) as error:
+        read_script(RELATIONS + query)
+    assert message in str(error.value)
+
+
+def test_state_without_bound_is_a_warning() -> None:
+    script = read_script(
+        RELATIONS + "CREATE TABLE a AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;"
+    )
+    assert any("for ever: a WINDOW bounds it" in text for _, text in script.warnings())
+
+
+def test_a_name_is_a_function_or_has_a_reason_but_not_both() -> None:
+    assert not set(FUNCTIONS) & set(NOT_BUILT)
+    assert all(find_function(name.lower()) is FUNCTIONS[name] for name in FUNCTIONS)

@@ -1,0 +1,143 @@
+"""The runner without Spark: windows, late rows, joins, tables and bad records."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from headrace.sql.analysis import read_script
+from headrace.sql.fold import Fold, Record, run
+
+RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, at_ms BIGINT, origin VARCHAR, delay INT, tags ARRAY<VARCHAR>)
+  WITH (stream = 'flights', timestamp = 'at_ms');
+CREATE STREAM weather (origin VARCHAR KEY, at_ms BIGINT, temp DOUBLE) WITH (stream = 'weather', timestamp = 'at_ms');
+CREATE TABLE planes (origin VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'planes');
+"""
+MINUTE = 60_000
+
+
+def flight(key: str, minute: int, **fields: Any) -> tuple[str, Record]:
+    return "flights", Record({"at_ms": minute * MINUTE, **fields}, key)
+
+
+def fold(query: str, *records: tuple[str, Record]) -> Fold:
+    return run(read_script(RELATIONS + query), records)
+
+
+def rows(result: Fold, name: str) -> list[dict[str, Any]]:
+    return [row.columns for row in result.results[name]]
+
+
+def test_the_key_is_the_partition_key_and_times_are_rowtime() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT id, ROWTIME AS t, delay / 2 AS h FROM flights;",
+        flight("k", 1, delay=5),
+    )
+    assert rows(result, "a") == [{"id": "k", "t": MINUTE, "h": 2}]
+
+
+def test_a_tumbling_window_closes_and_leaves_out_late_rows() -> None:
+    result = fold(
+        "CREATE TABLE a AS SELECT origin, COUNT(*) AS n FROM flights WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES)"
+        " GROUP BY origin EMIT FINAL;",
+        flight("1", 10, origin="EWR"),
+        flight("2", 65, origin="EWR"),
+        flight("3", 50, origin="EWR"),
+        flight("4", 75, origin="EWR"),
+        flight("5", 20, origin="EWR"),
+    )
+    counts = [(row["WINDOWSTART"] // MINUTE, row["n"]) for row in rows(result, "a")]
+    assert counts == [(0, 2), (60, 2)]
+    assert result.late == {"a": 1}
+
+
+def test_hopping_windows_overlap_and_sessions_merge() -> None:
+    result = fold(
+        "CREATE TABLE h AS SELECT origin, COUNT(*) AS n FROM flights WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 30 MINUTES)"
+        " GROUP BY origin EMIT FINAL;"
+        "CREATE TABLE s AS SELECT origin, COUNT(*) AS n FROM flights WINDOW SESSION (20 MINUTES) GROUP BY origin EMIT FINAL;",
+        flight("1", 100, origin="EWR"),
+        flight("2", 130, origin="EWR"),
+        flight("3", 115, origin="EWR"),
+    )
+    assert [(row["WINDOWSTART"] // MINUTE, row["n"]) for row in rows(result, "h")] == [
+        (60, 2),
+        (90, 3),
+        (120, 1),
+    ]
+    assert [(row["WINDOWSTART"] // MINUTE, row["n"]) for row in rows(result, "s")] == [(100, 3)]
+
+
+def test_an_outer_join_of_streams_waits_and_then_gives_up() -> None:
+    query = (
+        "CREATE STREAM a AS SELECT f.id, w.temp FROM flights f LEFT JOIN weather w WITHIN 1 HOURS GRACE PERIOD 0 SECONDS"
+        " ON f.origin = w.origin;"
+    )
+    result = fold(
+        query,
+        flight("1", 10, origin="EWR"),
+        flight("2", 20, origin="JFK"),
+        ("weather", Record({"at_ms": 30 * MINUTE, "temp": 1.5}, "EWR")),
+    )
+    assert rows(result, "a") == [{"id": "1", "temp": 1.5}, {"id": "2", "temp": None}]
+
+
+def test_a_table_without_data_for_a_key_has_no_row_of_it() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT f.id, p.seats FROM flights f LEFT JOIN planes p ON f.origin = p.origin;",
+        ("planes", Record({"seats": 100}, "EWR")),
+        flight("1", 10, origin="EWR"),
+        ("planes", Record("", "EWR")),
+        flight("2", 20, origin="EWR"),
+    )
+    assert rows(result, "a") == [{"id": "1", "seats": 100}, {"id": "2", "seats": None}]
+
+
+def test_explode_and_having() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT EXPLODE(tags) AS tag FROM flights;"
+        "CREATE TABLE b AS SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin HAVING COUNT(*) > 1;",
+        flight("1", 1, origin="EWR", tags=["x", "y"]),
+        flight("2", 2, origin="EWR", tags=[]),
+    )
+    assert rows(result, "a") == [{"tag": "x"}, {"tag": "y"}]
+    assert rows(result, "b") == [{"origin": "EWR", "n": 2}]
+
+
+def test_what_cannot_be_read_is_left_out_and_counted() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT id FROM flights;",
+        ("flights", Record("{", "1")),
+        ("flights", Record({"origin": "no time"}, "2")),
+        flight("3", 1, delay="text"),
+        flight("4", 1),
+    )
+    assert rows(result, "a") == [{"id": "4"}]
+    assert result.unreadable == {"flights": 3}
+
+
+def test_what_cannot_be_computed_is_null() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT delay / 0 AS x, CAST('a' AS INT) AS y FROM flights;",
+        flight("1", 1, delay=1),
+    )
+    assert rows(result, "a") == [{"x": None, "y": None}]
+
+
+def test_delimited_and_raw_records() -> None:
+    script = read_script(
+        "CREATE STREAM c (a VARCHAR, b INT) WITH (stream = 'c', format = 'DELIMITED');"
+        "CREATE STREAM r (a VARCHAR) WITH (stream = 'r', format = 'RAW');"
+        "CREATE STREAM c2 AS SELECT a, b FROM c; CREATE STREAM r2 AS SELECT a FROM r;"
+    )
+    now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(0)
+    records = [
+        ("c", Record("x,1", "", now)),
+        ("c", Record("x", "", now)),
+        ("c", Record('"p, q",2', "", now)),
+        ("r", Record("any, text", "", now)),
+    ]
+    result = run(script, records)
+    assert rows(result, "c2") == [{"a": "x", "b": 1}, {"a": "p, q", "b": 2}]
+    assert rows(result, "r2") == [{"a": "any, text"}]
+    assert result.unreadable == {"c": 1}

@@ -1,0 +1,65 @@
+"""Errors stand at their line and column, and no text takes long or breaks the parser."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.sql.errors import SqlError
+from headrace.sql.parsing import MOST_BYTES, parse
+from headrace.sql.statements import CreateSource, Query
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT a\nFROM b\nWHERE x >;", "line 3, column 10: ';' does not belong here"),
+        ("SELECT a FROM", "line 1, column 14: the statement ends too early"),
+        ("SELECT 'abc FROM b;", "line 1, column 8: the ' that begins here has no end"),
+        ("SELECT ? FROM b;", "line 1, column 8: '?' does not belong here"),
+        ("SELECT ${x} FROM b;", "line 1, column 8: no variable 'x'; DEFINE x = '..'; makes one"),
+        (
+            "SELECT a FROM b WINDOW TUMBLING (SIZE 1 FORTNIGHT) GROUP BY a;",
+            "line 1, column 39: 'FORTNIGHT' is no unit of time",
+        ),
+    ],
+)
+def test_an_error_names_its_place(text: str, message: str) -> None:
+    with pytest.raises(SqlError) as error:
+        parse(text)
+    assert str(error.value).startswith(message)
+
+
+def test_variables_are_text_and_keep_places() -> None:
+    statements = parse("DEFINE t = 'flights';\nSELECT a FROM ${t};\n")
+    assert isinstance(statements[0], Query)
+    assert statements[0].select.source.name == "flights"
+    assert statements[0].place.line == 2
+
+
+def test_quoted_names_keep_their_case_and_quotes() -> None:
+    (statement,) = parse("CREATE STREAM `a``b` (\"c d\" INT) WITH (stream = 'x');")
+    assert isinstance(statement, CreateSource)
+    assert (statement.name, statement.columns[0].name) == ("a`b", "c d")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT " + "1+" * 10_000 + "1 FROM a;",
+        "SELECT " + "NOT " * 10_000 + "x FROM a;",
+        "SELECT a" + "[1]" * 10_000 + " FROM b;",
+        "SELECT " + "CASE WHEN TRUE THEN " * 3000 + "1" + " END" * 3000 + " FROM b;",
+        "CREATE STREAM a (b " + "ARRAY<" * 5000 + "INT" + ">" * 5000 + ") WITH (stream = 'a');",
+        "SELECT " + "x" * MOST_BYTES + " FROM b;",
+        "DEFINE a = '" + "x" * 1000 + "';\nSELECT " + "${a}," * 20_000 + "1 FROM b;",
+    ],
+    ids=["sum", "not", "index", "case", "type", "long", "variables"],
+)
+def test_a_bomb_is_an_error(text: str) -> None:
+    with pytest.raises(SqlError, match="at most"):
+        parse(text)
+
+
+def test_no_depth_of_parentheses_recurses() -> None:
+    (statement,) = parse("SELECT " + "(" * 100_000 + "1" + ")" * 100_000 + " FROM a;")
+    assert isinstance(statement, Query)
