@@ -74,8 +74,10 @@ def check(queries: Path, dialect: str) -> None:
     """Check QUERIES, a file or a folder of .sql files, and say where the first mistake is."""
     script = _read(queries, dialect)
     _warn(script)
+    count = len(script.queries)
     click.echo(
-        f"{len(script.queries)} queries, {len(script.relations)} streams and tables: no mistakes"
+        f"{count} {'query' if count == 1 else 'queries'}, "
+        f"{len(script.relations)} streams and tables: no mistakes"
     )
 
 

@@ -1,0 +1,200 @@
+"""`headrace sql` as a user types it."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headrace.cli.commands import headrace
+
+DELAYS = """
+CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, dep_delay INT) WITH (
+  stream = 'flights', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
+CREATE TABLE delays AS
+  SELECT origin, COUNT(*) AS departures, AVG(dep_delay) AS mean_delay
+  FROM flights WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 2 HOURS)
+  GROUP BY origin;
+"""
+CASE = """
+- name: the mean of an hour
+  input:
+    - {stream: flights, key: a, value: {event_time: "2013-01-01T05:10:00Z", origin: EWR, dep_delay: 20}}
+    - {stream: flights, key: b, value: {event_time: "2013-01-01T05:40:00Z", origin: EWR, dep_delay: 30}}
+    - {stream: flights, key: c, value: "garbage"}
+  output:
+    delays: [{origin: EWR, departures: 2, mean_delay: MEAN}]
+  unreadable: {flights: 1}
+"""
+CODE = """CREATE OR REPLACE STREAM "DEST" (ticker VARCHAR(4), n INTEGER, mean DOUBLE);
+CREATE OR REPLACE PUMP "P" AS INSERT INTO "DEST"
+SELECT STREAM ticker_symbol, COUNT(*), AVG(price) FROM "SOURCE_SQL_STREAM_001"
+GROUP BY ticker_symbol, STEP("SOURCE_SQL_STREAM_001".ROWTIME BY INTERVAL '60' SECOND);"""
+INPUT = {
+    "NamePrefix": "SOURCE_SQL_STREAM",
+    "InAppStreamNames": ["SOURCE_SQL_STREAM_001"],
+    "KinesisStreamsInputDescription": {
+        "ResourceARN": "arn:aws:kinesis:us-east-1:123456789012:stream/ticks"
+    },
+    "InputSchema": {
+        "RecordFormat": {"RecordFormatType": "JSON"},
+        "RecordColumns": [
+            {"Name": "TICKER_SYMBOL", "Mapping": "$.ticker_symbol", "SqlType": "VARCHAR(4)"},
+            {"Name": "PRICE", "Mapping": "$.price", "SqlType": "REAL"},
+        ],
+    },
+}
+OUTPUT = {
+    "Name": "DEST",
+    "KinesisStreamsOutputDescription": {
+        "ResourceARN": "arn:aws:kinesis:us-east-1:123456789012:stream/means"
+    },
+    "DestinationSchema": {"RecordFormatType": "JSON"},
+}
+VERSION_1: dict[str, Any] = {
+    "ApplicationDetail": {
+        "ApplicationCode": CODE,
+        "InputDescriptions": [INPUT],
+        "OutputDescriptions": [OUTPUT],
+    }
+}
+VERSION_2: dict[str, Any] = {
+    "ApplicationDetail": {
+        "ApplicationConfigurationDescription": {
+            "ApplicationCodeConfigurationDescription": {
+                "CodeContentDescription": {"TextContent": CODE}
+            },
+            "SqlApplicationConfigurationDescription": {
+                "InputDescriptions": [INPUT],
+                "OutputDescriptions": [OUTPUT],
+            },
+        }
+    }
+}
+MINUTE = """
+- name: a minute
+  input:
+    - {stream: ticks, time: 2026-01-01T00:00:05Z, value: {ticker_symbol: AMZN, price: 10.0}}
+    - {stream: ticks, time: 2026-01-01T00:00:15Z, value: {ticker_symbol: AMZN, price: 20.0}}
+    - {stream: ticks, time: 2026-01-01T00:01:15Z, value: {ticker_symbol: AMZN, price: 20.0}}
+  output:
+    DEST: [{ticker: AMZN, n: 2, mean: 15.0}, {ticker: AMZN, n: 1, mean: 20.0}]
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(headrace, ["sql", *map(str, arguments)])
+
+
+@pytest.fixture
+def queries(tmp_path: Path) -> Path:
+    file = tmp_path / "delays.sql"
+    file.write_text(DELAYS)
+    return file
+
+
+def test_sound_queries_are_checked_and_explained(queries: Path):
+    assert run("check", queries).output == "1 query, 2 streams and tables: no mistakes\n"
+    explained = run("explain", queries.parent).output
+    assert "groups   by origin, in windows of 1 hour" in explained
+    assert "windows until a row is 2 hours past their end" in explained
+
+
+def test_a_mistake_is_told_with_its_place(queries: Path):
+    queries.write_text(DELAYS.replace("AVG(dep_delay)", "AVG(dep_dely)"))
+    result = run("check", queries)
+    assert result.exit_code == 1
+    assert "delays.sql: line 5, column 46: no column 'dep_dely' in flights" in result.output
+    assert "did you mean 'dep_delay'?" in result.output
+
+
+def test_a_folder_without_queries_and_a_file_without_one_are_refused(tmp_path: Path):
+    assert run("check", tmp_path).exit_code == 1
+    (tmp_path / "q.sql").write_text(DELAYS.partition("CREATE TABLE")[0])
+    result = run("compile", tmp_path)
+    assert (result.exit_code, "has no query" in result.output) == (1, True)
+
+
+def test_the_job_is_plain_python_without_headrace(queries: Path, tmp_path: Path):
+    job = tmp_path / "job.py"
+    assert run("compile", queries, "-o", job).exit_code == 0
+    modules = {
+        name.name.partition(".")[0]
+        for node in ast.walk(ast.parse(job.read_text()))
+        if isinstance(node, ast.Import)
+        for name in node.names
+    }
+    assert modules == {"argparse", "json", "sys"}
+    assert "headrace" not in job.read_text().replace("headrace sql compile", "").replace(
+        "headrace's own source", ""
+    )
+
+
+@pytest.mark.parametrize(("mean", "exit_code"), [("25.0", 0), ("24.0", 1)])
+def test_tests_of_queries_hold_or_name_the_row(
+    queries: Path, tmp_path: Path, mean: str, exit_code: int
+):
+    (tmp_path / "case.yaml").write_text(CASE.replace("MEAN", mean))
+    result = run("test", queries, tmp_path)
+    assert result.exit_code == exit_code, result.output
+    assert ("'mean_delay': 25.0" in result.output) == bool(exit_code)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "5", "- 5", "- {inputs: []}", "- {input: [{}]}", "- {output: {nothing: []}}"]
+)
+def test_a_file_of_tests_that_cannot_be_read_is_refused(queries: Path, tmp_path: Path, text: str):
+    (tmp_path / "case.yaml").write_text(text)
+    result = run("test", queries, tmp_path)
+    assert result.exit_code == 1
+    assert "Traceback" not in result.output
+    assert "case.yaml" in result.output
+
+
+@pytest.mark.parametrize("description", [VERSION_1, VERSION_2])
+def test_an_application_of_kinesis_analytics_runs(tmp_path: Path, description: dict[str, Any]):
+    application, queries, case = (tmp_path / name for name in ("a.json", "a.sql", "a.yaml"))
+    application.write_text(json.dumps(description))
+    assert run("import", application, "-o", queries).exit_code == 0
+    case.write_text(MINUTE)
+    result = run("test", "--dialect", "kinesis-analytics", queries, case)
+    assert result.exit_code == 0, result.output
+    assert run("compile", "--dialect", "kinesis-analytics", queries).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"ReferenceDataSourceDescriptions": [{}]}, "reference tables in S3 are not built"),
+        ({"InputDescriptions": []}, "no description of an application"),
+        ({"OutputDescriptions": [{**OUTPUT, "Name": "OTHER"}]}, "creates no stream OTHER"),
+        (
+            {"OutputDescriptions": [{"Name": "DEST", "LambdaOutputDescription": {}}]},
+            "a LambdaOutputDescription is not built",
+        ),
+        (
+            {"InputDescriptions": [{**INPUT, "InputProcessingConfigurationDescription": {"x": 1}}]},
+            "an input's Lambda function is not run",
+        ),
+    ],
+)
+def test_what_is_not_built_of_an_application_is_refused_by_name(
+    tmp_path: Path, change: dict[str, Any], sentence: str
+):
+    application = tmp_path / "a.json"
+    application.write_text(json.dumps({**VERSION_1["ApplicationDetail"], **change}))
+    result = run("import", application)
+    assert result.exit_code == 1
+    assert sentence in result.output
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "5", "{}"])
+def test_a_file_that_describes_no_application_is_refused(tmp_path: Path, text: str):
+    (tmp_path / "a.json").write_text(text)
+    result = run("import", tmp_path / "a.json")
+    assert result.exit_code == 1
+    assert "no description of an application" in result.output
