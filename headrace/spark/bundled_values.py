@@ -34,7 +34,7 @@ _MOST_INT, _MOST_LONG = 2**31 - 1, 2**63 - 1
 _LEAST_FETCH_TIME_S = 10
 _COMMITTERS = ("HDFS", "DYNAMODB")
 _WORDS = ("LATEST", "TRIM_HORIZON", "EARLIEST")
-_HAS_ZONE = re.compile(r".*T.*(?:[zZ]|[+-]\d{2}(?::?\d{2})?)")
+_HAS_ZONE = re.compile(r"[^T]*T.*(?:[zZ]|[+-]\d{2}(?::?\d{2})?)")
 
 
 def check_values(given: Mapping[str, str]) -> None:

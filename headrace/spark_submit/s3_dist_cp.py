@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.spark_submit.errors import JobRefused
 
 _VALUES = ("--src", "--dest", "--srcPattern")
@@ -58,6 +59,15 @@ def parse_copy(arguments: Sequence[str]) -> Copy:
     return Copy(values["--src"], values["--dest"], values.get("--srcPattern"), deletes)
 
 
+def _matching(text: str, names: list[str], source: _Place) -> list[str]:
+    """Return the names whose URI a Java pattern matches whole. Raises JobRefused."""
+    try:
+        pattern = java_pattern(text)
+        return [name for name in names if pattern.matches(source.uri(name))]
+    except (PatternRefused, MatchTooLong) as error:
+        raise JobRefused(f"s3-dist-cp's --srcPattern {text}: {error}") from error
+
+
 def copy_files(copy: Copy, s3: Any, hdfs: Path) -> int:
     """Copy the files, and print how many; return how many. Raises JobRefused, and botocore's errors.
 
@@ -70,8 +80,7 @@ def copy_files(copy: Copy, s3: Any, hdfs: Path) -> int:
     names = source.names()
     if copy.pattern is not None:
         # Of the whole URI, as Java's Matcher.matches.
-        pattern = re.compile(copy.pattern)
-        names = [name for name in names if pattern.fullmatch(source.uri(name))]
+        names = _matching(copy.pattern, names, source)
     elif not names:
         raise JobRefused(f"Input path does not exist: {copy.source}")
     for name in names:

@@ -41,6 +41,9 @@ def feed(folder: str, begin: str) -> None:
             sys.stdout.flush()
             number += _BATCH
             clock.advance(100)
+            if number % (3 * _BATCH) == 0:
+                # So that kills come during deliveries and after some, however quick the puts are.
+                lab.deliver()
 
 
 def run_until_killed(folder: Path, begin: int, batches: int) -> tuple[set[int], set[int]]:

@@ -216,19 +216,24 @@ def lambda_event_filters(cloud: InProcessCloud) -> Any:
 
 @door
 def lambda_resource_policies(cloud: InProcessCloud) -> Any:
+    from headrace.services.lambda_.names import FunctionRef
     from headrace.services.lambda_.policy import Caller, allows
 
     statements = {
         wildcard: {
-            "Action": wildcard,
+            "Effect": "Allow",
+            "Action": f"lambda:{wildcard}",
             "Principal": "*",
-            "Condition": {"ArnLike": {"AWS:SourceArn": wildcard}},
+            "Resource": f"arn:aws:lambda:*:*:function:{wildcard}",
+            "Condition": {"ArnLike": {"AWS:SourceArn": f"arn:aws:s3:::{wildcard}"}},
         }
         for wildcard in ["?" * 100 + "*a?" * 100 + "b", *WILDCARDS]
     }
-    context = {"aws:sourcearn": "a" * 5000}
-    function: Any = SimpleNamespace(policies={"": statements})
-    return allows(function, None, "a" * 5000, Caller("s3.amazonaws.com", ACCOUNT, context))
+    context = {"aws:sourcearn": "arn:aws:s3:::" + "a" * 5000}
+    ref = FunctionRef(ACCOUNT, "us-east-1", "a" * 5000)
+    function: Any = SimpleNamespace(policies={"": statements}, policy_heads={}, ref=ref)
+    caller = Caller("s3.amazonaws.com", ACCOUNT, context)
+    return allows(function, None, "lambda:" + "a" * 5000, caller)
 
 
 @door

@@ -22,7 +22,7 @@ TEXTS = ("string", "varchar", "char")
 _NOT_NUMERIC = "Current token (VALUE_STRING) not numeric, can not use numeric value accessors"
 _NOT_PLAIN = "One or more fields have incorrect format. Exception when validating field (root)"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity", "+Infinity")
 # java.sql.Timestamp.valueOf: yyyy-[m]m-[d]d hh:mm:ss[.f...], and the SerDe's strict ISO 8601.
 _SPACED_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2}) (\d{1,2}):(\d{1,2}):(\d{1,2})(\.\d{1,9})?")
