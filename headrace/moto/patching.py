@@ -73,3 +73,14 @@ def patch_at_start(patches: Patches) -> None:
     """Apply the patches of the modules that moto has imported. The caller holds `IMPORTING`."""
     for patch in patches.at_start:
         patch()
+
+
+def check_first(check: Callable[[Any], None], method: Any) -> Any:
+    """Return a method of moto's responses that lets `check` look at the response before it runs; a check raises."""
+
+    @functools.wraps(method)
+    def check_then_run(self: Any) -> Any:
+        check(self)
+        return method(self)
+
+    return check_then_run

@@ -30,7 +30,8 @@ from headrace.spark.plans import (
     kin_of,
     stops_from_bytes,
 )
-from headrace.spark.spans import DataLoss, Shard, eligible, expired, without
+from headrace.spark.retention import drop_expired
+from headrace.spark.spans import Shard, eligible
 from headrace.spark.task_reading import Order, stops_file
 
 log = logging.getLogger(__name__)
@@ -212,16 +213,7 @@ class PlanMaker:
         if self._listed_s is None or not self._shards:
             self._shards = self._reads.shards()
             self._listed_s = self._clock_s()
-        finished, lost = expired(self._shards, begin)
-        if lost:
-            message = (
-                f"Shards {', '.join(sorted(lost))} of stream {begin.stream} expired before they were "
-                "read to their end: records are lost. Set kinesis.failOnDataLoss to false to go on without them."
-            )
-            if self._options.fail_on_data_loss:
-                raise DataLoss(message)
-            log.warning("%s", message)
-        return without(begin, finished | lost)
+        return drop_expired(self._shards, begin, self._options)
 
     def _readable(self, begin: Offset, whole: bool) -> list[str]:
         if whole:

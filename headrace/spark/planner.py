@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -15,21 +14,17 @@ from headrace.spark.fetcher import Fetcher, StreamCalls, wall_s
 from headrace.spark.held_folder import HeldFolder
 from headrace.spark.offsets import Offset, has_latest, pinned
 from headrace.spark.options import Options
+from headrace.spark.retention import drop_expired
 from headrace.spark.spans import (
-    DataLoss,
     Shard,
     Span,
     advance,
     eligible,
-    expired,
     families,
     shares,
     spans_between,
-    without,
 )
 from headrace.spark.spool import Slice
-
-log = logging.getLogger(__name__)
 
 # In the driver's temporary folder. The name differs from earlier releases', whose spools have no lock.
 SPOOL_PREFIX = "headrace-kinesis-spool-"
@@ -172,16 +167,7 @@ class Planner:
 
     def _without_expired(self, start: Offset) -> Offset:
         self._list()
-        finished, lost = expired(self._shards, start)
-        if lost:
-            message = (
-                f"Shards {', '.join(sorted(lost))} of stream {start.stream} expired before they were "
-                "read to their end: records are lost. Set kinesis.failOnDataLoss to false to go on without them."
-            )
-            if self._options.fail_on_data_loss:
-                raise DataLoss(message)
-            log.warning("%s", message)
-        return without(start, finished | lost)
+        return drop_expired(self._shards, start, self._options)
 
     def _list(self) -> None:
         """List the shards, at most once an interval, or at once when a shard has ended, for its children."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +12,14 @@ from headrace.spark.kpl import expand
 from headrace.spark.offsets import Init, TrimHorizon
 from headrace.spark.options import Options
 from headrace.spark.pace import Pace
-from headrace.spark.spans import DataLoss, Span
+from headrace.spark.retention import report_loss
+from headrace.spark.spans import Span
 from headrace.spark.spool import Slice, read_slices
 from headrace.spark.untyped import Records, pa
 
 if TYPE_CHECKING:
     from headrace.spark.client import KinesisClient
 
-log = logging.getLogger(__name__)
 
 COLUMNS = (
     "data BINARY, streamName STRING, partitionKey STRING, sequenceNumber STRING, "
@@ -80,7 +79,11 @@ def read_again(options: Options, init: Init, span: Span) -> Iterator[Records]:
     finally:
         client.close()
     if found != span.count:
-        _report_loss(options, span, found)
+        report_loss(
+            f"Shard {span.shard_id} of stream {options.stream} now has {found} of the {span.count} records up to "
+            f"{span.end} that this batch had: retention has removed the others, or the stream is not the same.",
+            options,
+        )
 
 
 def read_shard(
@@ -95,16 +98,6 @@ def read_shard(
             yield with_constants(page.records.slice(0, early), options.stream, shard_id)
         if early < page.records.num_rows or page.millis_behind_latest == 0:
             return
-
-
-def _report_loss(options: Options, span: Span, found: int) -> None:
-    message = (
-        f"Shard {span.shard_id} of stream {options.stream} now has {found} of the {span.count} records up to "
-        f"{span.end} that this batch had: retention has removed the others, or the stream is not the same."
-    )
-    if options.fail_on_data_loss:
-        raise DataLoss(message)
-    log.warning("%s", message)
 
 
 def pages(

@@ -48,6 +48,8 @@ from headrace.sql.statements import (
 from headrace.sql.types import BIGINT, TIMESTAMP, common
 from headrace.sql.typing import Scope, condition, near, resolve
 
+_SETTINGS = {("auto.offset.reset", "earliest"), ("auto.offset.reset", None)}
+
 
 def read_script(text: str, dialect: str = KSQL) -> Script:
     """Return the plans of a whole text; raises SqlError for the first thing that cannot be done."""
@@ -64,11 +66,10 @@ class Analysis:
     dialect: str = KSQL
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
-    settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def script(self) -> Script:
         """Return what has been taken so far."""
-        return Script(self.dialect, dict(self.relations), tuple(self.queries), dict(self.settings))
+        return Script(self.dialect, dict(self.relations), tuple(self.queries))
 
     def take(self, statement: Statement) -> None:
         """Add a statement; raises SqlError, and is then as before."""
@@ -82,10 +83,8 @@ class Analysis:
             case Query():
                 name = f"query_{len(self.queries) + 1}"
                 self.queries.append(self._plan(statement.select, name, None))
-            case SetProperty(name=name, value=None):
-                self.settings.pop(name, None)
-            case SetProperty(name=name, value=value):
-                self.settings[name] = value or ""
+            case SetProperty():
+                _check_setting(statement)
             case Drop():
                 self._drop(statement)
             case InsertValues():
@@ -296,8 +295,7 @@ class Analysis:
         ]
         if len(tables) > 1:
             raise SqlError("one table function a query", tables[1].place)
-        emit = select.emit or "CHANGES"
-        if emit == "FINAL":
+        if select.emit == "FINAL":
             raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
         return QueryPlan(
             name,
@@ -395,6 +393,16 @@ class Analysis:
             joins.append(join_plan(join, tuple(inputs), right, bool(joins)))
             inputs.append(right)
         return tuple(joins), tuple(inputs)
+
+
+def _check_setting(statement: SetProperty) -> None:
+    """Refuse a property that would have no effect: a job reads its streams from their oldest records on."""
+    if (statement.name.lower(), statement.value) not in _SETTINGS:
+        raise SqlError(
+            f"the property {statement.name!r} has no effect here; headrace takes "
+            "'auto.offset.reset' = 'earliest', which is what a job does",
+            statement.place,
+        )
 
 
 def _stream_of(relation: Relation | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.sql.plan import QueryPlan, Script
+from headrace.sql.plan import JoinPlan, QueryPlan, Script
 from headrace.sql.spark_text import SparkText
 
 
@@ -33,9 +33,7 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
     text = SparkText(script.dialect, qualified=bool(query.joins))
     yield f"{query.name} (line {query.place.line})"
     yield f"  reads    {', '.join(source.relation.name for source in query.inputs())}"
-    for join in query.joins:
-        yield f"  joins    {_join(query)}"
-        del join
+    yield from (f"  joins    {_join(join)}" for join in query.joins)
     if query.where is not None:
         yield f"  keeps    rows where {text.write(query.where)}"
     if query.is_aggregate:
@@ -49,8 +47,7 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
         yield f"  warning  {warning}"
 
 
-def _join(query: QueryPlan) -> str:
-    join = query.joins[0]
+def _join(join: JoinPlan) -> str:
     kind = join.kind.lower()
     if join.method == "stream-table":
         return f"each row with its key's latest row of {join.right.relation.name} ({kind})"

@@ -152,7 +152,6 @@ class Script:
     dialect: str
     relations: dict[str, Relation]
     queries: tuple[QueryPlan, ...]
-    settings: dict[str, str]
 
     def warnings(self) -> tuple[tuple[Place, str], ...]:
         """Return what the queries' writer should know, each with its place."""

@@ -59,6 +59,8 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
             "Spark does not correct groups of a join: use a WINDOW with EMIT FINAL, or name the join by CREATE STREAM",
             select.place,
         )
+    if plan.limit is not None and is_table is not None:
+        raise SqlError("LIMIT ends a query whose rows are shown; this one never ends", select.place)
     if plan.joins and plan.joins[0].method == "stream-table" and plan.is_aggregate:
         raise SqlError("name the join by CREATE STREAM .. AS, and group that stream", select.place)
 

@@ -6,34 +6,28 @@ The sentences are those that dynalite's and moto's tests observed on AWS.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
+
+from headrace.moto.patching import check_first
 
 
 def patch(handler: Any) -> None:
     """Add the checks before methods of moto's responses; called once."""
     for name, check in (("query", _check_query), ("transact_write_items", _check_actions)):
-        setattr(handler, name, _after(check, getattr(handler, name)))
+        setattr(handler, name, check_first(check, getattr(handler, name)))
 
 
-def _after(check: Any, method: Any) -> Any:
-    @functools.wraps(method)
-    def check_first(self: Any) -> Any:
-        check(self.body)
-        return method(self)
-
-    return check_first
-
-
-def _check_query(body: Mapping[str, Any]) -> None:
+def _check_query(handler: Any) -> None:
+    body: Mapping[str, Any] = handler.body
     if not body.get("KeyConditionExpression") and not body.get("KeyConditions"):
         raise _invalid(
             "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
         )
 
 
-def _check_actions(body: Mapping[str, Any]) -> None:
+def _check_actions(handler: Any) -> None:
+    body: Mapping[str, Any] = handler.body
     for entry in body.get("TransactItems") or ():
         if len([action for action in entry.values() if action is not None]) != 1:
             raise _invalid("TransactItems can only contain one of Check, Put, Update or Delete")

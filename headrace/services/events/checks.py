@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from headrace.moto.patching import check_first
+
 log = logging.getLogger(__name__)
 _NAME = r"[\.\-_A-Za-z0-9]+"
 _LONGEST_NAME = 64
@@ -34,7 +36,7 @@ _INPUTS = ("Input", "InputPath", "InputTransformer")
 def patch(handler: Any) -> None:
     """Add the checks before moto's methods; called once."""
     for name, check in _CHECKS.items():
-        setattr(handler, name, _after(check, getattr(handler, name)))
+        setattr(handler, name, check_first(check, getattr(handler, name)))
     handler.put_events = _past_missing_buses(handler.put_events)
     handler.describe_connection = _with_prefix(
         "Failed to describe the connection(s). ", handler.describe_connection
@@ -84,15 +86,6 @@ def _has_no_bus(response: Any, entry: Mapping[str, Any]) -> bool:
         return False
     log.warning("An event for the bus %s is dropped: there is no such bus.", bus)
     return True
-
-
-def _after(check: Callable[[Any], None], method: Any) -> Any:
-    @functools.wraps(method)
-    def check_first(self: Any) -> Any:
-        check(self)
-        return method(self)
-
-    return check_first
 
 
 def _with_prefix(prefix: str, method: Any) -> Any:

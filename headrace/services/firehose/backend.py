@@ -15,7 +15,7 @@ from headrace.core.ports import StreamReader
 from headrace.core.ports.search import SearchDomainNotFound
 from headrace.core.ports.warehouses import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.firehose.delivery import Delivery
+from headrace.services.firehose.delivery import Delivery, start_delivery
 from headrace.services.firehose.destinations.iceberg_glue import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
 from headrace.services.firehose.errors import busy, invalid, not_found
@@ -152,15 +152,7 @@ class Firehose:
         delivery = Delivery(stream, source, self._store, self._ports, lambda: holder[0].current)
         running = _Running(stream, source, delivery)
         holder.append(running)
-        handle = running.handle = self._supervisor.start(delivery)
-
-        def wake() -> None:
-            if delivery.wants_waking:
-                handle.wake()
-
-        running.unsubscribe = source.subscribe(wake)
-        # A record that arrived before `subscribe` did not wake the worker.
-        handle.wake()
+        running.handle, running.unsubscribe = start_delivery(self._supervisor, delivery, source)
         self._running[(stream.account, stream.region, stream.name)] = running
 
     def check_query(self, destination: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.core.ports import StreamRecord
-from headrace.core.workers import WorkerDone
+from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.delivery_plan import intend, rename_keys
 from headrace.services.firehose.destinations.base import MIB, Hints
@@ -372,3 +372,19 @@ class Delivery:
         )
         if self._sorter.routes is not None:
             self._sorter.routes.forget(positions)
+
+
+def start_delivery(
+    supervisor: Supervisor, delivery: Delivery, source: Source
+) -> tuple[WorkerHandle, Callable[[], None]]:
+    """Start a delivery's worker, which wakes when its source has records; return it and what ends the waking."""
+    handle = supervisor.start(delivery)
+
+    def wake() -> None:
+        if delivery.wants_waking:
+            handle.wake()
+
+    unsubscribe = source.subscribe(wake)
+    # A record that arrived before `subscribe` did not wake the worker.
+    handle.wake()
+    return handle, unsubscribe

@@ -20,7 +20,7 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.firehose.delivery import Delivery
+from headrace.services.firehose.delivery import Delivery, start_delivery
 from headrace.services.firehose.destinations.ordered import OrderedDestination, OrderedStream
 from headrace.services.firehose.limits import MAX_BUFFER_MIB
 from headrace.services.firehose.output import WrongOwner
@@ -79,15 +79,7 @@ class Orders:
             stream, source, self._store, self._ports, lambda: running.current, reports
         )
         running.delivery = delivery
-        handle = running.handle = self._supervisor.start(delivery)
-
-        def wake() -> None:
-            if delivery.wants_waking:
-                handle.wake()
-
-        running.unsubscribe = source.subscribe(wake)
-        # A record that arrived before `subscribe` did not wake the worker.
-        handle.wake()
+        running.handle, running.unsubscribe = start_delivery(self._supervisor, delivery, source)
         return running
 
     def wake(self, order_id: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.moto.other_accounts import refusal_of
+from headrace.moto.patching import check_first
 from headrace.permissions.decisions.refusals import refused
 from headrace.services.sns.message_checks import (
     MOST_BYTES,
@@ -52,22 +53,13 @@ def patch() -> None:
 
     response: Any = SNSResponse
     for name, check in _CHECKS.items():
-        setattr(response, name, _after(check, getattr(response, name)))
+        setattr(response, name, check_first(check, getattr(response, name)))
     value_error: Any = exceptions.InvalidParameterValue
     value_error.code = "ParameterValueInvalid"
     serializer: Any = serialize.QuerySerializer
     serializer._serialized_error_to_response = _with_one_message(
         serializer._serialized_error_to_response
     )
-
-
-def _after(check: Callable[[Any], None], method: Any) -> Any:
-    @functools.wraps(method)
-    def check_first(self: Any) -> Any:
-        check(self)
-        return method(self)
-
-    return check_first
 
 
 def _check_publish(response: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from headrace.core.arn import make_arn
+from headrace.moto.patching import check_first
 from headrace.services.sqs.message_checks import check_content, check_delete, check_wait, refuse
 
 _MOST_ENTRIES = 10
@@ -38,7 +39,7 @@ def patch() -> None:
 
     response: Any = SQSResponse
     for name, check in _CHECKS.items():
-        setattr(response, name, _after(check, getattr(response, name)))
+        setattr(response, name, check_first(check, getattr(response, name)))
     response.list_queue_tags = _without_no_tags(response.list_queue_tags)
     response.send_message_batch = _with_failed_entries(response.send_message_batch)
     # moto stores it and does not show it.
@@ -51,15 +52,6 @@ def patch() -> None:
     serializer._get_protocol_specific_error_code = _with_suffix(
         serializer._get_protocol_specific_error_code
     )
-
-
-def _after(check: Callable[[Any], None], method: Any) -> Any:
-    @functools.wraps(method)
-    def check_first(self: Any) -> Any:
-        check(self)
-        return method(self)
-
-    return check_first
 
 
 def _invalid(message: str) -> Exception:

@@ -44,12 +44,20 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
         ("CREATE STREAM x (a INT) WITH (stream = 'x', format = 'AVRO');", "no format AVRO; there are JSON, CSV and RAW"),
         ("CREATE STREAM x (a VARCHAR) WITH (stream = 'x', timestamp = 'a');", "needs a timestamp_format"),
         ("DROP STREAM nothing;", "no stream or table nothing"),
+        ("SET 'auto.offset.reset' = 'latest';", "the property 'auto.offset.reset' has no effect here"),
+        ("SET 'processing.guarantee' = 'exactly_once';", "the property 'processing.guarantee' has no effect here"),
+        ("CREATE STREAM a AS SELECT id FROM flights LIMIT 3;", "LIMIT ends a query whose rows are shown"),
     ],
 )  # fmt: skip
 def test_a_query_is_refused_with_a_sentence(query: str, message: str) -> None:
     with pytest.raises(SqlError) as error:
         read_script(RELATIONS + query)
     assert message in str(error.value)
+
+
+def test_what_a_job_does_anyway_can_be_set() -> None:
+    text = "SET 'auto.offset.reset' = 'earliest'; SELECT id FROM flights LIMIT 3; UNSET 'auto.offset.reset';"
+    assert read_script(RELATIONS + text).queries[0].limit == 3
 
 
 def test_state_without_bound_is_a_warning() -> None:
