@@ -48,9 +48,9 @@ _PACKED = (
 class ElasticStream(EventStream):
     """An `EventStream` with `min_shards` at first, and up to `max_shards` when its load asks for them.
 
-    The function reads `sample_s` seconds of each shard in every period, and may change this stream alone. On AWS a
-    period of a minute costs about a dollar a month, one of five seconds about six (the function then runs all the
-    time). A deployment that changes `min_shards` sets the count of shards back to it.
+    The function reads `sample_s` seconds of each shard in every period, and may change this stream alone. With a period
+    of seconds it runs, and costs, all the time. A deployment that changes `min_shards` sets the count of shards back to
+    it.
 
     Attributes:
         function: the function.
