@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import re
 import socket
 import threading
@@ -249,8 +250,10 @@ class KinesisClient:
             if retries == self._options.most_retries:
                 raise KinesisError(problem)
             retries += 1
-            log.info("%s will be tried again in %.1f s: %s", operation, backoff_s, problem)
-            time.sleep(backoff_s)
+            # At random times: beside a reader of the same rhythm, equal waits would meet a used-up second every time.
+            wait_s = backoff_s * random.uniform(0.5, 1)
+            log.info("%s will be tried again in %.1f s: %s", operation, wait_s, problem)
+            time.sleep(wait_s)
             backoff_s = min(backoff_s * 2, longest_s)
 
     def _signed(self, operation: str, body: bytes, credentials: Any) -> Any:

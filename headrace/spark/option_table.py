@@ -110,7 +110,7 @@ CONNECTION = [
     Option(
         name="kinesis.clientRetryIntervalsMs", field="retry_interval_ms", parse=whole,
         default="100", bundled="1000",
-        meaning="the wait before the first time, which doubles from one to the next",
+        meaning="the longest wait before the first time, which doubles each time; half of it passes at least",
     ),
     Option(
         name="kinesis.clientMaxRetryIntervalMs", field="longest_retry_interval_ms",
