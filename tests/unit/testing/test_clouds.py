@@ -246,6 +246,37 @@ def test_a_record_that_nobody_tried_is_waiting_or_expired(start: str) -> None:
         assert counted() == (0, 1)
 
 
+def test_a_noted_loss_counts_once_while_the_checkpoint_is_behind() -> None:
+    with cloud() as here:
+        kinesis, functions = here.client("kinesis"), here.client("lambda")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        functions.create_function(
+            FunctionName="broken",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="nothing.here",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
+        )
+        mapping = functions.create_event_source_mapping(
+            EventSourceArn=stream["StreamARN"],
+            FunctionName="broken",
+            StartingPosition="TRIM_HORIZON",
+            Enabled=False,
+        )["UUID"]
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        here.advance(hours=30)
+        kinesis.put_record(StreamName="orders", Data=b"2", PartitionKey="k")
+        functions.update_event_source_mapping(UUID=mapping, Enabled=True)
+
+        def described() -> dict[str, Any]:
+            return here.page("lambda/mappings")["mappings"][0]
+
+        headrace.testing.until(lambda: described()["lastFailure"], what="the second's failure")
+        # The second record is tried again and again, and so the checkpoint stays before the first.
+        assert (described()["expired"], described()["waiting"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     "limit",
     [{"MaximumRetryAttempts": 0}, {"MaximumRecordAgeInSeconds": 60}],

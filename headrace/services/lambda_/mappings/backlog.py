@@ -13,7 +13,7 @@ from headrace.core.ports import (
     StreamNotFound,
     StreamReader,
 )
-from headrace.services.lambda_.mappings.mapping import Mapping
+from headrace.services.lambda_.mappings.mapping import Mapping, first_unread
 from headrace.services.lambda_.mappings.store import MappingStore
 
 # Counting stops here: a large count need not be exact.
@@ -83,7 +83,7 @@ def _count_behind(
                     )
                 except ShardNotFound:
                     break
-                expired += batch.expired
+                expired += batch.expired - _noted(mapping, shard.shard_id, position, batch.expired)
                 if not batch.records:
                     break
                 waiting += len(batch.records)
@@ -91,3 +91,10 @@ def _count_behind(
     except StreamNotFound:
         return 0, 0
     return waiting, expired
+
+
+def _noted(mapping: Mapping, shard_id: str, position: Position, expired: int) -> int:
+    """Return how many of the `expired` records after a position are counted already: a checkpoint follows later."""
+    first = first_unread(position)
+    losses = mapping.noted_losses.get(shard_id, ())
+    return min(expired, sum(count for last_number, count in losses if last_number >= first))

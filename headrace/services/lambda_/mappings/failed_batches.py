@@ -77,7 +77,7 @@ class FailedBatches:
             self._place.shard_id,
             mapping.function_arn,
         )
-        mapping.expired += count
+        mapping.note_expired(self._place.shard_id, count, int(batch.records[-1].sequence_number))
         if mapping.settings().counts_events:
             self._counts.count(counts.DROPPED, count)
         history = batch.history or ports.trace.begin()

@@ -25,6 +25,22 @@ NOTHING_YET = "No records processed"
 SQS_BATCH_SIZE = 10
 
 Pinned = AtSequence | AfterSequence | TrimHorizon
+# Losses of a shard that are told apart; older ones become one.
+_MOST_LOSSES = 100
+_BEYOND_ALL = 1 << 256
+
+
+def first_unread(position: Position | None) -> int:
+    """Return the lowest sequence number that a record at a position can have; beyond all numbers at a shard's end."""
+    match position:
+        case AtSequence(number):
+            return int(number)
+        case AfterSequence(number):
+            return int(number) + 1
+        case None:
+            return _BEYOND_ALL
+        case _:
+            return 0
 
 
 # Not frozen, since a frozen one takes twice as long to make, and each step makes one. Nobody changes it.
@@ -80,6 +96,8 @@ class Mapping:
         last_result: AWS's LastProcessingResult; a restart resets it.
         last_failure: how the function failed last, and with which record; a restart resets it.
         expired: how many records the stream lost before the function was done with them; a restart resets it.
+        noted_losses: of each shard, where the records of `expired` end that its checkpoint may not have passed yet: the
+            last sequence number and the count of each loss; a restart resets it.
         dropped: how many given-up records (by retries or age) reached no failure destination; a restart resets it.
     """
 
@@ -97,7 +115,19 @@ class Mapping:
     last_result: str = NOTHING_YET
     last_failure: str = ""
     expired: int = 0
+    noted_losses: dict[str, list[tuple[int, int]]] = field(
+        default_factory=dict[str, list[tuple[int, int]]]
+    )
     dropped: int = 0
+
+    def note_expired(self, shard_id: str, count: int, last_number: int) -> None:
+        """Count records of a shard that expired, up to a sequence number."""
+        losses = self.noted_losses.setdefault(shard_id, [])
+        losses.append((last_number, count))
+        if len(losses) > _MOST_LOSSES:
+            (first, some), (second, others) = losses[:2]
+            losses[:2] = [(max(first, second), some + others)]
+        self.expired += count
 
     @property
     def arn(self) -> str:

@@ -7,14 +7,25 @@ import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from headrace.core.ports import ReadResult, ShardNotFound, StreamNotFound, StreamRecord
+from headrace.core.ports import (
+    AtSequence,
+    ReadResult,
+    ShardNotFound,
+    StreamNotFound,
+    StreamRecord,
+)
 from headrace.core.workers import Worker, WorkerDone, WorkerHandle
 from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings import counts
 from headrace.services.lambda_.mappings.batch_runner import BatchRunner
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.filters import Filter, passes
-from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
+from headrace.services.lambda_.mappings.mapping import (
+    Mapping,
+    PresentSettings,
+    Settings,
+    first_unread,
+)
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of
 from headrace.services.lambda_.mappings.trace import BatchSource
@@ -168,7 +179,7 @@ class ShardPoller:
             # Retention has removed the shard with its last records.
             result = ReadResult([], None, 0)
         if result.expired:
-            self._note_expired(result.expired)
+            self._note_expired(result)
         with self._progress.lock:
             self._spread(self._filter_records(result.records, counts_events=settings.counts_events))
             self._progress.read(result.records, result.next_position)
@@ -177,12 +188,19 @@ class ShardPoller:
                     lane.end()
         return len(result.records) == room
 
-    def _note_expired(self, count: int) -> None:
-        self._mapping.expired += count
+    def _note_expired(self, result: ReadResult) -> None:
+        # The lost records end before the first one that is left, or before where the next read begins.
+        left = (
+            AtSequence(result.records[0].sequence_number)
+            if result.records
+            else result.next_position
+        )
+        last_number = first_unread(left) - 1
+        self._mapping.note_expired(self._shard_id, result.expired, last_number)
         log.warning(
             "mapping %s: %d records of %s expired before they were read",
             self._mapping.uuid,
-            count,
+            result.expired,
             self._shard_id,
         )
 
