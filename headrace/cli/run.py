@@ -37,6 +37,7 @@ from headrace.cli.running_cloud import (
 )
 from headrace.core.clock import SystemClock
 from headrace.core.config import Config
+from headrace.store.memory import collect_garbage_seldom
 
 if TYPE_CHECKING:
     from headrace.cloud import Cloud
@@ -83,6 +84,7 @@ def up(
         return
     leave_at_once()
     # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
+    collect_garbage_seldom()
     importlib.import_module("headrace.cloud")
     asked = click.get_current_context().with_resource(StopSignals(*STOP_SIGNALS))
     let_children_be_interrupted()
@@ -131,7 +133,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
     from headrace.aws.signatures.access_keys import KeysRefused
     from headrace.cloud import Cloud, DataDirInUse, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
-    from headrace.store.memory import FreedMemory, tune_garbage_collector
+    from headrace.store.memory import FreedMemory, exclude_from_garbage_collection
 
     try:
         bound = bind(config.host, config.port)
@@ -154,7 +156,7 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         asked.call_when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         with explained(config.data_dir):
-            cloud.start(on_warm=tune_garbage_collector)
+            cloud.start(on_warm=exclude_from_garbage_collection)
             cloud.supervisor.start(FreedMemory())
             await server.start(bound)
             write_run_file(config)
