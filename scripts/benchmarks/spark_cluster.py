@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import boto3
 import click
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -26,13 +25,12 @@ from rich.table import Table
 
 from headrace.spark.registering import register
 from scripts.benchmarks.servers import running
-from scripts.benchmarks.spark_by_hand import REGION
 from scripts.benchmarks.spark_measures import Bench
 from tests.support.spark_cluster import ROOT, Cluster
 
 CORES = 2
 LOCAL_CLUSTER = f"local-cluster[{CORES},1,1024]"
-WARM_UP = 200_000
+WARM_UP = 100_000
 _SOCKET = re.compile(r"bytes_(sent|received):(\d+)")
 
 
@@ -95,7 +93,7 @@ def _pid_of(line: str) -> int:
 
 
 def _is_executor(pid: int) -> bool:
-    """Whether a process is an executor, or a Python worker of one: those of local-cluster are in the driver's session."""
+    """Whether a process is of an executor: those of local-cluster are in the driver's session."""
     while pid > 1:
         process = Path("/proc", str(pid))
         if b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
@@ -111,10 +109,11 @@ def measured(
     conf = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.driver.host=127.0.0.1"
     conf += " --conf spark.executor.memory=1g --conf spark.sql.shuffle.partitions=2"
     asked = {"endpoint_url": f"http://127.0.0.1:{port}", "mode": mode, "records": records}
-    program = f"from scripts.benchmarks.spark_cluster import query; import json; print('figures', json.dumps(query({asked!r})))"
+    program = "from scripts.benchmarks.spark_cluster import query; import json, sys; "
+    program += "print('figures', json.dumps(query(json.loads(sys.argv[1]))))"
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", program],
+            [sys.executable, "-W", "ignore", "-c", program, json.dumps(asked)],
             env={**environment, "PYSPARK_SUBMIT_ARGS": f"--master {master} {conf} pyspark-shell"},
             stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True, cwd=ROOT,
         )  # fmt: skip
@@ -155,14 +154,13 @@ def standalone(endpoint_url: str) -> Iterator[Cluster]:
 def main(records: int, turns: int) -> None:
     """Measure driver mode beside distributed mode."""
     table = Table(
-        "master", "mode", "rows/s", "cloud to driver, MB", "driver to executors, MB", title=f"{records:,} records of 100 B"
+        "master", "mode", "rows/s", "cloud to driver, MB", "driver to executors, MB",
+        title=f"{records:,} records of 100 B",
     )  # fmt: skip
     with running("headrace") as cloud, standalone(f"http://127.0.0.1:{cloud.port}") as cluster:
         os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
         endpoint_url = f"http://127.0.0.1:{cloud.port}"
-        filler = Bench.__new__(Bench)
-        filler.endpoint_url = endpoint_url
-        filler.kinesis = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
+        filler = Bench(None, endpoint_url, Path())
         filler.fill("warm-up", WARM_UP, 100)
         filler.fill("backlog", records, 100)
         cases = [
