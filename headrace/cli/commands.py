@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headrace import __version__
+from headrace.cli.cdc import cdc
 from headrace.cli.check import check
 from headrace.cli.down_status import down, status
 from headrace.cli.faults import faults
@@ -94,6 +95,7 @@ for command in (
     history,
     spark,
     sql,
+    cdc,
     shards,
     lint,
 ):
