@@ -11,7 +11,6 @@ import msgspec
 from headrace.cdc.changes import Change, Row, Table, Unchanged, format_lsn
 from headrace.cdc.values import Convert, converters
 
-FORMATS = ("debezium", "dms", "plain")
 # Debezium's own word for a large value that the server did not send.
 UNAVAILABLE = "__debezium_unavailable_value"
 _OPERATIONS = {
@@ -71,7 +70,7 @@ def key_document(change: Change, rows: _Rows) -> Document | None:
 
 
 def envelope_of(format_: str, database: str, server: str) -> Envelope:
-    """Return the envelope of a format (`FORMATS`)."""
+    """Return the envelope of a format: `debezium`, `dms` or `plain`."""
     makers: dict[str, Callable[[str, str], Envelope]] = {
         "debezium": _debezium, "dms": _dms, "plain": _plain,
     }  # fmt: skip
@@ -176,7 +175,15 @@ def _plain(database: str, server: str) -> Envelope:
 
 
 def _columns(table: Table) -> list[Document]:
-    return [{"name": c.name, "type_oid": c.type_oid, "key": c.is_key} for c in table.columns]
+    return [
+        {
+            "name": column.name,
+            "type_oid": column.type_oid,
+            "type_modifier": column.type_modifier,
+            "key": column.is_key,
+        }
+        for column in table.columns
+    ]
 
 
 def _iso(time_us: int) -> str:
