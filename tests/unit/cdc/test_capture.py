@@ -254,7 +254,8 @@ def test_a_refusal_by_the_stream_ends_the_capture_and_nothing_is_confirmed(lab: 
     lab.stream.faults = [ServiceError("AccessDeniedException", "no", 400)]
     with pytest.raises(CaptureError, match="AccessDeniedException"):
         lab.read()
-    assert [e["after"]["id"] for e in lab.read()] == [1]
+    # What was on its way beside the refused record may have come already: at least once.
+    assert {e["after"]["id"] for e in lab.read()} == {1}
 
 
 def test_a_killed_server_is_waited_for(lab: Lab):
