@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from headrace import __version__
 from headrace.aws.calls.http import HttpRequest, HttpResponse
@@ -17,6 +17,7 @@ from headrace.dashboard import details, export
 from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
 from headrace.dashboard.feed import MOST_WATCHERS, events
+from headrace.dashboard.inventory import Inventory
 from headrace.dashboard.records import (
     BadQuestion,
     hottest_keys,
@@ -24,6 +25,7 @@ from headrace.dashboard.records import (
     read_record,
     read_records,
 )
+from headrace.dashboard.rings import Point
 from headrace.dashboard.sampler import Sampler
 from headrace.dashboard.static_files import static_routes
 from headrace.dashboard.writes import WRITES
@@ -34,10 +36,19 @@ TOKEN_HEADER = "x-headrace-token"
 MOST_STEPS = 400
 
 
+class History(Protocol):
+    """Returns the points of a resource over time. Raises CallRefused."""
+
+    def __call__(self, inventory: Inventory, resource_id: str, /, *, is_day: bool) -> list[Point]:
+        """Return the points of the last hours, or of the last day, oldest first."""
+        ...
+
+
 class Dashboard:
     """Answers the page's requests. Thread-safe.
 
     Args:
+        history: returns a resource's points from elsewhere; without it they come from the rings.
         token: what a write must bring in the header X-Headrace-Token; only a page of this origin can read it.
     """
 
@@ -48,12 +59,14 @@ class Dashboard:
         *,
         token: str,
         local: Local | None,
+        history: History | None = None,
     ) -> None:
         self.sampler = sampler
         self._account = sampler.account
         self._clock = clock
         self._token = token
         self._local = local
+        self._past = history
 
     def routes(self) -> list[Route]:
         """Return the routes: the API, its events, and the files of the page."""
@@ -126,7 +139,10 @@ class Dashboard:
         asked = request.query_params()
         rings, one = self.sampler.rings, asked.get("id", "")
         is_day = asked.get("span") == "day"
-        points = rings.minutes(one) if is_day else rings.seconds(one)
+        if self._past is not None:
+            points = self._past(self.sampler.inventory, one, is_day=is_day)
+        else:
+            points = rings.minutes(one) if is_day else rings.seconds(one)
         return {"id": one, "columns": ["timeMs", "rate", "lagMs", "waiting"], "points": points}
 
     def _streams(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:

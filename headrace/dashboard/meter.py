@@ -20,6 +20,7 @@ class Totals:
         waiting: records that wait now.
         lag_ms: the age of the oldest of them; 0 when none waits.
         problem: what is wrong now, in a sentence.
+        rate: records a second, from a source that gives rates rather than counts.
     """
 
     records: int | None = None
@@ -28,6 +29,7 @@ class Totals:
     waiting: int | None = None
     lag_ms: int | None = None
     problem: str = ""
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def between(before: Totals | None, now: Totals, elapsed_s: float) -> Reading:
 
     errors = per_second("errors")
     return Reading(
-        per_second("records"),
+        per_second("records") if now.rate is None else now.rate,
         per_second("size_bytes"),
         errors,
         now.waiting,
