@@ -65,6 +65,10 @@ _COMMANDS = {
         "Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself.",
     ),
     "sql": ("headrace.cli.sql", "Streaming SQL over Kinesis streams, run by Spark."),
+    "cdc": (
+        "headrace.cli.cdc",
+        "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",
+    ),
     "shards": (
         "headrace.cli.shards",
         "Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy.",
