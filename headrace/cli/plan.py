@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.shards.planning import Load
     from headrace.shards.prices import Prices
+    from headrace.shards.sketch import KeySketch
 
 
 @click.command()
@@ -127,5 +130,10 @@ def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, A
         raise fail(
             f"{stream} had no records in the last 10 seconds: put load on it, or give a FILE and --rate."
         )
+    average = rate or seen.records_per_s
     mean = round(seen.bytes_per_s / seen.records_per_s)
-    return Load([mean], rate or seen.records_per_s, rate or seen.records_per_s, readers=readers)
+    sketches = cast("Mapping[str, KeySketch]", seen.keys).values()
+    total = sum(sketch.total for sketch in sketches)
+    tops = [(key.share * s.total / total) for s in sketches for key in s.hottest(1)]
+    hottest = max(tops, default=0.0)
+    return Load([mean], average, average, hottest, readers=readers)
