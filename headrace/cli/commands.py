@@ -73,6 +73,10 @@ _COMMANDS = {
         "headrace.cli.cdc",
         "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",
     ),
+    "compact": (
+        "headrace.cli.compact",
+        "Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end.",
+    ),
     "shards": (
         "headrace.cli.shards",
         "Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy.",
