@@ -23,6 +23,10 @@ _COMMANDS = {
         "headrace.cli.dashboard",
         "Print the address of the pipeline's live page; with --aws, serve it read-only for your account.",
     ),
+    "lag": (
+        "headrace.cli.lag",
+        "Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails.",
+    ),
     "put": (
         "headrace.cli.put",
         "Put DATA, or each line of standard input as it comes, into STREAM.",

@@ -15,6 +15,7 @@ page.on('console', (message) => { if (['error', 'warning'].includes(message.type
 page.on('pageerror', (error) => said.push(String(error)));
 
 const commands = {
+  init: ({code}) => page.addInitScript(code),
   open: ({url}) => page.goto(url),
   wait: ({text}) => page.waitForFunction((t) => document.body.innerText.includes(t), text),
   // Asked from here: the page's policy lets no text become code.
@@ -47,7 +48,7 @@ for await (const line of createInterface({input: process.stdin})) {
   try {
     const value = await commands[command.do](command);
     answer = {value: value === undefined || typeof value === 'function' || value?.constructor?.name === 'Response' || value?.constructor?.name === 'JSHandle' ? null : value};
-    if (['open', 'wait', 'holds', 'shot'].includes(command.do)) answer = {value: null};
+    if (['init', 'open', 'wait', 'holds', 'shot'].includes(command.do)) answer = {value: null};
   } catch (error) {
     answer = {error: String(error)};
   }

@@ -1,0 +1,106 @@
+"""Measures the page with a stream of 1,000 shards and a pipeline of 200 nodes, and what it costs the cloud.
+
+`python -m scripts.benchmarks.dashboard` prints the time that the page's script takes for an update (p50, p95, in
+milliseconds), and the processor time that the cloud takes without a page and with one open, in percent of a core.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from tests.dashboard.browser import Page
+from tests.security.browser import find_chromium
+from tests.support.server import ServerProcess
+
+SHARDS, NODES, UPDATES, IDLE_S = 1_000, 200, 30, 15
+# Gives the page's own `apply` an event in which every figure differs, and waits for the frame that shows it.
+UPDATE = """(async () => {
+  const {apply, resources} = await import('/_headrace/dashboard/lib.js');
+  const times = [];
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  for (let n = 1; n <= %d; n += 1) {
+    const readings = {}, shards = {};
+    resources.value.forEach((one, i) => { readings[one.id] = [n * 7 + i, 100 * n, 0, n, n * 10, '']; });
+    for (let i = 0; i < %d; i += 1) {
+      shards[`shardId-${String(i).padStart(12, '0')}`] = [(n * 37 + i) %% 1000, 1000, 0, null, null, ''];
+    }
+    await frame();
+    const start = performance.now();
+    apply({timeMs: Date.now(), version: '', readings, shards});
+    await frame();
+    times.push(performance.now() - start);
+  }
+  return times.sort((a, b) => a - b);
+})()"""
+
+# An account may have 500 shards, here as on AWS: the page is told of more.
+WIDE = """(() => {
+  const real = window.fetch, size = 2n ** 128n / %dn;
+  window.fetch = async (...asked) => {
+    const answer = await real(...asked);
+    if (!/streams\\/wide$/.test(String(asked[0]))) return answer;
+    const value = await answer.json();
+    value.shards = Array.from({length: Number(2n ** 128n / size)}, (_, i) => ({
+      shardId: `shardId-${String(i).padStart(12, '0')}`, parents: [], isOpen: true, startingSequenceNumber: '0',
+      startingHashKey: String(BigInt(i) * size), endingHashKey: String(BigInt(i + 1) * size - 1n),
+    }));
+    return new Response(JSON.stringify(value));
+  };
+})()"""
+
+
+def main() -> None:
+    """Measure and print."""
+    with (
+        tempfile.TemporaryDirectory(dir="/dev/shm") as folder,
+        ServerProcess(Path(folder) / "data") as server,
+        Page(find_chromium()) as page,
+    ):
+        _idle(server, "without a page")
+        kinesis: Any = boto3.client(
+            "kinesis",
+            endpoint_url=server.endpoint_url,
+            region_name="us-east-1",
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+        page.visit(f"{server.endpoint_url}/_headrace/", "create-stream")
+        _idle(server, "with an idle page")
+        kinesis.create_stream(StreamName="wide", ShardCount=1)
+        page.do("init", code=WIDE % SHARDS)
+        for number in range(NODES - 1):
+            kinesis.create_stream(StreamName=f"stream-{number:03}", ShardCount=1)
+        time.sleep(2)
+        for path, text in (
+            ("streams/wide", "1000 open shards"),
+            ("map", "stream-100"),
+            ("", "stream-100"),
+        ):
+            page.visit(f"{server.endpoint_url}/_headrace/#/{path}", text)
+            times = page.do("eval", code=UPDATE % (UPDATES, SHARDS))
+            half, most = times[len(times) // 2], times[int(len(times) * 0.95)]
+            print(f"update of {path or 'the list'}: p50 {half:.1f} ms, p95 {most:.1f} ms")
+        _idle(server, f"with a page of {NODES} streams")
+
+
+def _idle(server: ServerProcess, what: str) -> None:
+    """Print the processor time that the cloud takes in a while."""
+    time.sleep(5)
+    before = _cpu_s(server.pid)
+    time.sleep(IDLE_S)
+    print(f"{what}: {100 * (_cpu_s(server.pid) - before) / IDLE_S:.2f} % of a core")
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
