@@ -1,7 +1,8 @@
 """Kinesis Agent's `dataProcessingOptions`: what becomes of each record before it is sent.
 
-Documented: https://docs.aws.amazon.com/streams/latest/dev/writing-with-agents.html#sim-writes; formats and fields are those
-of the Java agent (observed in its source). A record that a log format does not match is left out, as there, and counted.
+Documented: https://docs.aws.amazon.com/streams/latest/dev/writing-with-agents.html#sim-writes; formats and fields
+are those of the Java agent (observed in its source). A record that a log format does not match is left out, as there,
+and counted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from headrace.agent.patterns import JavaPattern, compile_java
 Convert = Callable[[bytes], "bytes | None"]
 _LOG = logging.getLogger("headrace.agent")
 
-_MONTH = r"\b(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b"
+_MONTH = (
+    r"\b(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?"
+    r"|July?|Aug(?:ust)?|Sep(?:tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\b"
+)
 _DAY = r"(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)"
 _DATE, _INT, _USER = r"(?:0[1-9]|[12][0-9]|3[01]|[1-9])", r"[+-]?[0-9]+", r"[a-zA-Z0-9._-]+"
 _TIME = r"(?:2[0123]|[01]?[0-9]):[0-5][0-9]:(?:(?:[0-5]?[0-9]|60)(?:[:.,][0-9]+)?)"
@@ -34,13 +38,17 @@ _FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
         (*_COMMON_FIELDS, "referer", "agent"),
     ),
     "APACHEERRORLOG": (
-        rf"^\[({_DAY}\s+{_MONTH}\s+{_DATE}\s+{_TIME}\s+[1-9]\d*)\] \[(?:(\w+):)?(\w+)\] "
-        rf"\[pid ([0-9]+)(?::tid ([0-9]+))?\] \[client ({_HOST}(?::[1-9][0-9]*)?)\] (.*)",
+        (
+            rf"^\[({_DAY}\s+{_MONTH}\s+{_DATE}\s+{_TIME}\s+[1-9]\d*)\] \[(?:(\w+):)?(\w+)\] "
+            rf"\[pid ([0-9]+)(?::tid ([0-9]+))?\] \[client ({_HOST}(?::[1-9][0-9]*)?)\] (.*)"
+        ),
         ("timestamp", "module", "severity", "processid", "threadid", "client", "message"),
     ),
     "SYSLOG": (
-        rf"^({_MONTH}\s+{_DATE}\s+{_TIME}) (?:<[0-9]+.[0-9]+> )?({_USER}) "
-        r"([\w._/%-]+)(?:\[([1-9][0-9]*)\])?: (.*)",
+        (
+            rf"^({_MONTH}\s+{_DATE}\s+{_TIME}) (?:<[0-9]+.[0-9]+> )?({_USER}) "
+            r"([\w._/%-]+)(?:\[([1-9][0-9]*)\])?: (.*)"
+        ),
         ("timestamp", "hostname", "program", "processid", "message"),
     ),
 }
@@ -120,9 +128,7 @@ def _names(values: dict[str, Any]) -> list[str] | None:
     names = values.get("customFieldNames")
     if names is None:
         return None
-    if not isinstance(names, list) or not all(
-        isinstance(n, str) for n in cast("list[Any]", names)
-    ):
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in cast("list[Any]", names)):
         raise ConverterError("customFieldNames", "customFieldNames is a list of texts")
     return cast("list[str]", names)
 

@@ -5,7 +5,12 @@ RE2 runs in linear time, so that no line can stop an agent; a pattern that only 
 
 from __future__ import annotations
 
-import re2
+from typing import Any
+
+import re2  # pyright: ignore[reportMissingTypeStubs]
+
+# Its types are incomplete.
+_RE2: Any = re2
 
 
 class JavaPattern:
@@ -13,11 +18,11 @@ class JavaPattern:
 
     def __init__(self, text: str) -> None:
         """Compile it. Raises ValueError."""
-        options = re2.Options()
+        options = _RE2.Options()
         options.log_errors = False
         try:
-            self._pattern = re2.compile(text, options)
-        except re2.error as error:
+            self._pattern: Any = _RE2.compile(text, options)
+        except _RE2.error as error:
             raise ValueError(str(error)) from error
         self.groups = int(self._pattern.groups)
 
@@ -28,11 +33,6 @@ class JavaPattern:
     def matches_whole(self, line: bytes) -> bool:
         """Whether it matches a whole line, without its newline."""
         return self._pattern.fullmatch(line.decode(errors="replace").rstrip("\n")) is not None
-
-    def search(self, text: str) -> list[str | None] | None:
-        """Return the groups of the first match anywhere; None without one."""
-        match = self._pattern.search(text)
-        return None if match is None else [match.group(n + 1) for n in range(self.groups)]
 
     def fields(self, text: str) -> list[str | None] | None:
         """Return the groups of a match of the whole text; None without one."""

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from headrace import __version__
+from headrace.cli.agent import agent
 from headrace.cli.check import check
 from headrace.cli.down_status import down, status
 from headrace.cli.faults import faults
@@ -79,6 +80,7 @@ def headrace() -> None:
 
 
 for command in (
+    agent,
     up,
     down,
     status,

@@ -1,7 +1,7 @@
 """Reads Kinesis Agent's `agent.json`: its keys, their defaults and their ranges.
 
-Documented: https://docs.aws.amazon.com/streams/latest/dev/writing-with-agents.html; the keys that this page leaves out are
-those of awslabs/amazon-kinesis-agent (observed in its source, release 2).
+Documented: https://docs.aws.amazon.com/streams/latest/dev/writing-with-agents.html; the keys that this page leaves out
+are those of awslabs/amazon-kinesis-agent (observed in its source, release 2).
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _OF_AGENT = _WITHOUT_EFFECT | {
     "flows", "checkpointFile", "checkpointTimeToLiveDays", "awsAccessKeyId", "awsSecretAccessKey", "kinesis.endpoint",
     "kinesis.region", "firehose.endpoint", "firehose.region", "shutdownTimeoutMillis",
 }  # fmt: skip
-_REFUSED = frozenset({"assumeRoleARN", "assumeRoleExternalId", "userDefinedCredentialsProvider.classname"})
+_REFUSED = frozenset(
+    {"assumeRoleARN", "assumeRoleExternalId", "userDefinedCredentialsProvider.classname"}
+)
 _FLOW_WITHOUT_EFFECT = frozenset(
     {
         "waitOnFullPublishQueueMillis", "waitOnEmptyPublishQueueMillis", "waitOnFullRetryQueueMillis",
@@ -66,7 +68,6 @@ class Flow:
     starts_record: Callable[[bytes], bool] | None
     is_footer: Callable[[bytes], bool] | None
     convert: Callable[[bytes], bytes | None] | None
-    most_age_ms: int
     most_bytes: int
     most_records: int
     lines_to_skip: int
@@ -171,7 +172,9 @@ class _Reader:
             raise self.error(key, f"{key} is a number from {least} to {most}", nth)
         return number
 
-    def choice(self, values: Mapping[str, Any], key: str, options: tuple[str, ...], nth: int) -> str:
+    def choice(
+        self, values: Mapping[str, Any], key: str, options: tuple[str, ...], nth: int
+    ) -> str:
         value = values.get(key, options[0])
         if value not in options:
             raise self.error(key, f"{key} is {' or '.join(options)}, not {value!r}", nth)
@@ -200,6 +203,8 @@ class _Reader:
             raise self.error("filePattern", "wildcards are for the file's name alone", nth)
         start = self._pattern(flow, "multiLineStartPattern", nth)
         footer = self._pattern(flow, "fileFooterPattern", nth)
+        # Records go as they come, which is sooner.
+        self.number(flow, "maxBufferAgeMillis", 60_000, 1_000, 900_000, nth)
         longest = _RECORD_BYTES[kind]
         return Flow(
             id=f"{'fh' if kind == 'deliveryStream' else 'kinesis'}:{target}:{files}",
@@ -211,7 +216,6 @@ class _Reader:
             starts_record=None if start is None else start.matches_start,
             is_footer=None if footer is None else footer.matches_whole,
             convert=self._converters(flow, nth),
-            most_age_ms=self.number(flow, "maxBufferAgeMillis", 60_000, 1_000, 900_000, nth),
             most_bytes=self.number(flow, "maxBufferSizeBytes", _BYTES[kind], 1, _BYTES[kind], nth),
             most_records=self.number(flow, "maxBufferSizeRecords", _RECORDS[kind], 1, _RECORDS[kind], nth),
             lines_to_skip=self.number(flow, "skipHeaderLines", 0, 0, 1 << 31, nth),
@@ -227,7 +231,9 @@ class _Reader:
         except ValueError as error:
             raise self.error(key, f"{key} is not a regular expression: {error}") from error
 
-    def _converters(self, flow: Mapping[str, Any], nth: int) -> Callable[[bytes], bytes | None] | None:
+    def _converters(
+        self, flow: Mapping[str, Any], nth: int
+    ) -> Callable[[bytes], bytes | None] | None:
         options: Any = flow.get("dataProcessingOptions", [])
         if not isinstance(options, list):
             raise self.error("dataProcessingOptions", "dataProcessingOptions is a list", nth)

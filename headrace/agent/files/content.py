@@ -68,7 +68,7 @@ class PlainContent:
         return os.pread(self._fd, most_bytes, offset)
 
     def first_data(self) -> int:
-        """Return where the file's data begins: behind the hole that a writer without O_APPEND leaves. Raises OSError."""
+        """Return where the file's data begins: behind the hole that a writer without O_APPEND leaves."""
         try:
             return os.lseek(self._fd, 0, os.SEEK_DATA)
         except (AttributeError, OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+
 class Splitter:
     """Cuts bytes into records. For one thread; keeps nothing between calls."""
 

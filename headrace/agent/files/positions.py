@@ -71,14 +71,14 @@ class Position:
 
     def is_of(self, content: Content) -> bool:
         """Whether a file has the bytes that were read: as far as `offset`. Raises OSError."""
-        return self._has_head(content) and all(
-            _has_mark(content, mark) for mark in self.marks[-1:]
-        )
+        return self._has_head(content) and all(_has_mark(content, mark) for mark in self.marks[-1:])
 
     def is_like(self, content: Content) -> bool:
         """Whether a file is a copy of what was read, perhaps a shorter one. Raises OSError."""
-        return bool(self.marks) and self._has_head(content) and any(
-            _has_mark(content, mark) for mark in reversed(self.marks)
+        return (
+            bool(self.marks)
+            and self._has_head(content)
+            and any(_has_mark(content, mark) for mark in reversed(self.marks))
         )
 
     def _has_head(self, content: Content) -> bool:
@@ -151,4 +151,5 @@ class PositionStore:
 
 def _position_of(item: dict[str, Any]) -> Position:
     marks = cast("list[list[Any]]", item["marks"])
-    return Position(**{**item, "marks": tuple((int(at), str(text)) for at, text in marks)})
+    values: dict[str, Any] = {**item, "marks": tuple((int(at), str(text)) for at, text in marks)}
+    return Position(**values)

@@ -121,17 +121,19 @@ class Tailer:
             position = live.get(id_)
             if position is not None and position.key in self._files:
                 self._rename(self._files[position.key], entry)
-            elif position is not None and (
-                status.st_size == position.offset and self._is_idle(position)
-            ):
-                continue
-            elif self._settled.get(id_) == (status.st_size, status.st_mtime_ns):
+            elif (
+                position is not None
+                and (status.st_size == position.offset and self._is_idle(position))
+            ) or self._settled.get(id_) == (status.st_size, status.st_mtime_ns):
                 continue
             else:
                 unknown.append((status.st_mtime_ns, entry))
         for _, entry in sorted(unknown, key=lambda item: item[0]):
             changed += self._open(entry)
         changed += self._note_missing(ids)
+        if self._is_first:
+            # Where the files of the first start end is what tells them from later ones.
+            changed = list(self._positions.values())
         self._is_first = False
         return changed
 
@@ -301,8 +303,7 @@ class Tailer:
         try:
             size = file.content.size()
             if size is None or (
-                size >= file.position.offset
-                and (not file.has_read or self._has_before(file))
+                size >= file.position.offset and (not file.has_read or self._has_before(file))
             ):
                 return []
         except OSError as error:

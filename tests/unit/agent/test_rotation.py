@@ -11,12 +11,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from headrace.agent.files.lines import Splitter
 from headrace.agent.files.names import FilePattern
 from headrace.agent.files.positions import PositionStore
 from headrace.agent.files.tailer import Tailer
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.support.clock import FakeClock
 
 
