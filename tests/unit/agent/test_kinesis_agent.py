@@ -147,7 +147,7 @@ def test_options_convert(tmp_path: Path, option: Any, line: str, record: Any) ->
          "agent.json:2: multiLineStartPattern is not a regular expression"),
         ('{"flows": [{"filePattern": "/a", "kinesisStream": "s",\n"maxBufferAgeMillis": 5}]}',
          "agent.json:2: maxBufferAgeMillis is a number from 1000 to 900000"),
-        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s", "dataProcessingOptions": [\n{"optionName": "GZIP"}]}]}',
+        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s","dataProcessingOptions":\n[{"optionName": "GZIP"}]}]}',
          "agent.json:2: the option GZIP is not built"),
         ('{"flows": [],\n"assumeRoleARN": "arn"}', "agent.json:2: assumeRoleARN is not built"),
         ('{"flows": [{"filePattern": "/a",\n"filePattern": "/b", "kinesisStream": "s"}]}', "agent.json:2: "),
