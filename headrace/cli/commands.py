@@ -69,6 +69,10 @@ _COMMANDS = {
         "Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself.",
     ),
     "sql": ("headrace.cli.sql", "Streaming SQL over Kinesis streams, run by Spark."),
+    "agent": (
+        "headrace.cli.agent",
+        "Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) says.",
+    ),
     "cdc": (
         "headrace.cli.cdc",
         "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",

@@ -1,0 +1,77 @@
+"""Cuts bytes into lines, or into records of several lines; a record longer than allowed becomes several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Splitter:
+    """Cuts bytes into records. For one thread; keeps nothing between calls."""
+
+    def __init__(
+        self,
+        longest_bytes: int,
+        *,
+        terminator: bytes = b"\n",
+        starts_record: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """Take the bounds.
+
+        Args:
+            longest_bytes: of a record.
+            terminator: what ends the first parts of a record that is longer, as Kinesis Agent's truncated records.
+            starts_record: whether a line begins a record of several lines; None: each line is a record.
+        """
+        self.longest_bytes = longest_bytes
+        self._terminator = terminator
+        self._starts_record = starts_record
+
+    def split(self, data: bytes, *, is_end: bool) -> tuple[list[bytes], int]:
+        """Return the whole records at the start of `data`, with their newlines, and how many bytes they are.
+
+        The last record is whole with its newline (of several lines: when the next begins), or `is_end`, or too long.
+        """
+        lines = _lines(data)
+        rest = b""
+        if lines and not lines[-1].endswith(b"\n"):
+            rest = lines.pop()
+        if self._starts_record is not None:
+            lines, rest = self._joined(lines, rest)
+        if any(len(line) > self.longest_bytes for line in lines):
+            lines = [part for line in lines for part in self._cut(line)]
+        if len(rest) > self.longest_bytes:
+            # A line without end goes as it comes.
+            parts = self._cut(rest)
+            lines += parts[:-1]
+            rest = parts[-1]
+        if is_end and rest:
+            lines.append(rest)
+            rest = b""
+        return lines, len(data) - len(rest)
+
+    def _joined(self, lines: list[bytes], rest: bytes) -> tuple[list[bytes], bytes]:
+        assert self._starts_record is not None
+        records: list[bytes] = []
+        parts: list[bytes] = []
+        for line in lines:
+            if parts and self._starts_record(line):
+                records.append(b"".join(parts))
+                parts = []
+            parts.append(line)
+        return records, b"".join(parts) + rest
+
+    def _cut(self, record: bytes) -> list[bytes]:
+        if len(record) <= self.longest_bytes:
+            return [record]
+        room = self.longest_bytes - len(self._terminator)
+        parts = [record[at : at + room] for at in range(0, len(record), room)]
+        return [*(part + self._terminator for part in parts[:-1]), parts[-1]]
+
+
+def _lines(data: bytes) -> list[bytes]:
+    # Python's splitlines ends lines at carriage returns too.
+    if b"\r" not in data:
+        return data.splitlines(keepends=True)
+    lines = data.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])

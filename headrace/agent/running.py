@@ -1,0 +1,166 @@
+"""Runs the flows of an `agent.json`: reads, converts, sends, and only then stores how far it came."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from headrace.agent.config.kinesis_agent import AgentSettings, Flow
+from headrace.agent.files.lines import Splitter
+from headrace.agent.files.positions import PositionStore
+from headrace.agent.files.tailer import Tailer
+from headrace.agent.senders import Sender, Stopped
+from headrace.client import PutError, PutsFailed
+from headrace.client.wire import ServiceError, WireError
+from headrace.core.clock import Clock
+
+READ_BYTES = 4 << 20
+_LONGEST_PAUSE_S = 10.0
+_REFUSALS = (PutsFailed, PutError, BotoCoreError, ClientError, ServiceError, WireError, OSError)
+_LOG = logging.getLogger("headrace.agent")
+
+
+@dataclass(slots=True)
+class FlowCounts:
+    """What a flow has done. Written by its thread alone."""
+
+    records: int = 0
+    bytes_: int = 0
+    left_out: int = 0
+    failures: int = 0
+
+
+class FlowRunner:
+    """A flow of an agent. `step` is for one thread.
+
+    Durability: a position is stored after the records before it were acknowledged, so a kill loses none; what was
+    acknowledged and not yet stored is sent again by the next start.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        store: PositionStore,
+        make_sender: Callable[[Flow], Sender],
+        clock: Clock,
+        stop: threading.Event,
+    ) -> None:
+        """Take the flow; nothing is read yet."""
+        self.flow, self.counts = flow, FlowCounts()
+        self._store, self._clock, self._stop = store, clock, stop
+        self._sender = make_sender(flow)
+        self._tailer = Tailer(
+            [flow.pattern],
+            store.positions(flow.id),
+            Splitter(
+                flow.longest_bytes, terminator=flow.terminator, starts_record=flow.starts_record
+            ),
+            clock,
+            from_start=flow.from_start,
+            lines_to_skip=flow.lines_to_skip,
+            is_footer=flow.is_footer,
+        )
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every file was read to its last whole line."""
+        return self._tailer.is_at_end
+
+    def step(self, *, looks: bool = True) -> bool:
+        """Read, send and store once; return whether there was anything. Raises OSError, Stopped."""
+        positions = self._tailer.look() if looks else []
+        pieces = self._tailer.read(READ_BYTES)
+        records = [record for piece in pieces for record in piece.records]
+        taken = len(records)
+        if self.flow.convert is not None:
+            convert = self.flow.convert
+            records = [made for record in records if (made := convert(record)) is not None]
+        if records:
+            self._send(records)
+        positions += [piece.position for piece in pieces]
+        if positions or self._store.positions(self.flow.id) is None:
+            self._store.commit(self.flow.id, positions, self._clock.now_ms())
+        self.counts.records += len(records)
+        self.counts.bytes_ += sum(map(len, records))
+        self.counts.left_out += taken - len(records)
+        return bool(pieces)
+
+    def _send(self, records: list[bytes]) -> None:
+        """Send until all are acknowledged. After a failure all of them are sent again. Raises Stopped."""
+        pause_s = self.flow.poll_ms / 1000
+        while True:
+            try:
+                self._sender.send(records)
+            except _REFUSALS as error:
+                self.counts.failures += 1
+                _LOG.error("%s: %s; it is tried again", self.flow.id, error)
+            else:
+                return
+            if self._clock.wait(self._stop, pause_s):
+                raise Stopped
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def run(self, *, once: bool) -> None:
+        """Run until the agent stops, or, `once`, until every file is read to its end."""
+        try:
+            while not self._stop.is_set():
+                try:
+                    was_busy = self.step()
+                except OSError as error:
+                    # Such as a full disk: the records are sent again, since their position is not stored.
+                    _LOG.error("%s: %s", self.flow.id, error)
+                    raise
+                if once and not was_busy:
+                    return
+                if not was_busy:
+                    self._clock.wait(self._stop, self.flow.poll_ms / 1000)
+        except Stopped:
+            _LOG.info("%s stops; what was not acknowledged is sent at the next start", self.flow.id)
+        finally:
+            self._tailer.close()
+            self._sender.close()
+
+
+class Agent:
+    """All flows of an `agent.json`, a thread for each."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        make_sender: Callable[[Flow], Sender],
+        clock: Clock,
+        stop: threading.Event,
+    ) -> None:
+        """Open the positions; `stop` ends it. Raises PositionsDamaged, OSError."""
+        self.stop = stop
+        self._failure: BaseException | None = None
+        self._store = PositionStore(settings.positions, keep_days=settings.keep_days)
+        self.runners = [
+            FlowRunner(flow, self._store, make_sender, clock, self.stop) for flow in settings.flows
+        ]
+
+    def run(self, *, once: bool = False) -> None:
+        """Run until `stop` is set, or, `once`, until all files are read. Raises what ended a flow."""
+        threads = [
+            threading.Thread(target=self._run, args=(runner, once), name=f"agent-{at}", daemon=True)
+            for at, runner in enumerate(self.runners)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            # In parts, since a wait without end would not see signals.
+            while thread.is_alive():
+                thread.join(0.2)
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self, runner: FlowRunner, once: bool) -> None:
+        try:
+            runner.run(once=once)
+        except BaseException as error:  # noqa: BLE001 - it is raised by `run`
+            self._failure = error
+            self.stop.set()

@@ -1,0 +1,109 @@
+"""Measures `headrace agent`: lines of a file into a stream, beside our producer alone with the same lines in memory.
+
+Neither Kinesis Agent (Maven), nor Fluent Bit, nor Vector can be had from PyPI, npm or Debian:
+the producer is the ceiling.
+The server is on the first processor, the agent on the second; the turns alternate, and their medians count.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.agent.config.kinesis_agent import read_agent_json
+from headrace.agent.files.positions import PositionStore
+from headrace.agent.running import FlowRunner
+from headrace.agent.senders import KinesisSender
+from headrace.cli.options import client_options
+from headrace.client import Producer
+from headrace.core.clock import SystemClock
+from scripts.benchmarks.sdk import client_of
+from scripts.benchmarks.servers import processors, running
+
+GOAL = 200_000
+LINE = b'127.0.0.1 - - [27/Nov/2026:06:00:00 +0000] "GET /%07d HTTP/1.1" 200 512\n'
+
+
+def _producer(port: int, *, aggregate: bool) -> Producer:
+    options = client_options(endpoint_url=f"http://127.0.0.1:{port}", region="us-east-1", aws=False)
+    return Producer("logs", aggregate=aggregate, give_up_after_s=None, **options)
+
+
+def _agent_rate(folder: Path, turn: str, lines: int, port: int, *, aggregate: bool) -> float:
+    """Return the lines per second of the agent: from its first look to the stored position."""
+    configuration = folder / "agent.json"
+    stop, clock = threading.Event(), SystemClock()
+    flow = read_agent_json(configuration).flows[0]
+    store = PositionStore(folder / f"{turn}.json")
+    runner = FlowRunner(
+        flow, store,
+        lambda _: KinesisSender(_producer(port, aggregate=aggregate), stop, is_random_key=True),
+        clock, stop,
+    )  # fmt: skip
+    started = time.perf_counter()
+    runner.run(once=True)
+    took_s = time.perf_counter() - started
+    if runner.counts.records != lines:
+        raise click.ClickException(f"{runner.counts.records} of {lines} lines were sent")
+    return lines / took_s
+
+
+def _ceiling(lines: int, port: int) -> float:
+    records = [LINE % number for number in range(lines)]
+    started = time.perf_counter()
+    with _producer(port, aggregate=True) as producer:
+        for at in range(0, lines, 500):
+            for record in records[at : at + 500]:
+                producer.put(record, f"{at:016x}")
+    return lines / (time.perf_counter() - started)
+
+
+@click.command()
+@click.option("--lines", default=500_000, show_default=True)
+@click.option("--turns", default=3, show_default=True)
+def main(lines: int, turns: int) -> None:
+    """Run the turns and print the table."""
+    first, second = processors()
+    os.sched_setaffinity(0, {second})
+    rates: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as name, running("headrace", first) as server:
+        folder = Path(name)
+        log = folder / "app.log"
+        log.write_bytes(b"".join(LINE % number for number in range(lines)))
+        (folder / "agent.json").write_text(
+            f'{{"flows": [{{"filePattern": "{log}", "kinesisStream": "logs", "initialPosition": "START_OF_FILE"}}]}}'
+        )
+        kinesis = client_of("kinesis", server.port)
+        kinesis.create_stream(StreamName="logs", ShardCount=4)
+        kinesis.get_waiter("stream_exists").wait(StreamName="logs")
+        for turn in range(turns):
+            for label, aggregate in (("agent, --aggregate", True), ("agent", False)):
+                rate = _agent_rate(
+                    folder, f"{turn}-{aggregate}", lines, server.port, aggregate=aggregate
+                )
+                rates.setdefault(label, []).append(rate)
+            rates.setdefault("the producer alone, aggregated", []).append(
+                _ceiling(lines, server.port)
+            )
+    table = Table("what", "lines/s", "goal")
+    for label, of_turns in rates.items():
+        rate = statistics.median(of_turns)
+        goal = (
+            f">= {GOAL:,}: {'met' if rate >= GOAL else 'NOT MET'}"
+            if label.endswith("--aggregate")
+            else ""
+        )
+        table.add_row(label, f"{rate:,.0f}", goal)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
