@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,11 +33,12 @@ from tests.support.spark_cluster import ROOT, Cluster
 CORES = 2
 LOCAL_CLUSTER = f"local-cluster[{CORES},1,1024]"
 WARM_UP = 100_000
+PUTS = 15
 _SOCKET = re.compile(r"bytes_(sent|received):(\d+)")
 
 
 def query(asked: dict[str, Any]) -> dict[str, float]:
-    """Count the backlog in this process's driver; return rows per second and its batches."""
+    """Count the backlog in this process's driver; return rows per second, and the time from a put to its row."""
     spark: Any = SparkSession.builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
@@ -49,8 +52,9 @@ def query(asked: dict[str, Any]) -> dict[str, float]:
         bench.count("kinesis", "warm-up", WARM_UP, **more)
         print("warm", flush=True)
         run = bench.count("kinesis", "backlog", asked["records"], **more)
+        latencies_ms = bench.latency_ms(asked["single"], stateful=False, puts=PUTS, **more)
     spark.stop()
-    return {"rate": run.rate}
+    return {"rate": run.rate, "p50": statistics.median(latencies_ms)}
 
 
 class DriverBytes:
@@ -66,9 +70,9 @@ class DriverBytes:
             ["ss", "-tinpH", "state", "established"], capture_output=True, text=True, check=True
         )
         sockets = re.sub(r"\n\s", " ", listed.stdout).splitlines()
-        places = {line.split()[2]: _pid_of(line) for line in sockets}
+        places = {_address(line, 2): _pid_of(line) for line in sockets}
         for line in sockets:
-            here, there = line.split()[2:4]
+            here, there = _address(line, 2), _address(line, 3)
             if not self._is_ours(_pid_of(line)) or self._is_ours(places.get(there, 0)):
                 continue
             counts = {name: int(count) for name, count in _SOCKET.findall(line)}
@@ -85,6 +89,11 @@ class DriverBytes:
             return bool(pid) and os.getsid(pid) == self._session and not _is_executor(pid)
         except ProcessLookupError:
             return False
+
+
+def _address(line: str, column: int) -> str:
+    # A JVM's sockets of IPv4 have the form of IPv6.
+    return line.split()[column].replace("[::ffff:", "").replace("]", "")
 
 
 def _pid_of(line: str) -> int:
@@ -108,7 +117,9 @@ def measured(
     """Return a query's figures. Raises ClickException with the end of its output."""
     conf = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false --conf spark.driver.host=127.0.0.1"
     conf += " --conf spark.executor.memory=1g --conf spark.sql.shuffle.partitions=2"
-    asked = {"endpoint_url": f"http://127.0.0.1:{port}", "mode": mode, "records": records}
+    asked = {
+        "endpoint_url": f"http://127.0.0.1:{port}", "mode": mode, "records": records, "single": f"s-{uuid.uuid4().hex}"
+    }  # fmt: skip
     program = "from scripts.benchmarks.spark_cluster import query; import json, sys; "
     program += "print('figures', json.dumps(query(json.loads(sys.argv[1]))))"
     with tempfile.TemporaryFile("w+") as errors:
@@ -154,7 +165,8 @@ def standalone(endpoint_url: str) -> Iterator[Cluster]:
 def main(records: int, turns: int) -> None:
     """Measure driver mode beside distributed mode."""
     table = Table(
-        "master", "mode", "rows/s", "cloud to driver, MB", "driver to executors, MB",
+        "master", "mode", "rows/s", "put to row, p50 ms", "cloud to driver, MB",
+        "driver to executors, MB",
         title=f"{records:,} records of 100 B",
     )  # fmt: skip
     with running("headrace") as cloud, standalone(f"http://127.0.0.1:{cloud.port}") as cluster:
@@ -176,7 +188,7 @@ def main(records: int, turns: int) -> None:
             middle = sorted(figures, key=lambda one: one["rate"])[len(figures) // 2]
             name = "standalone, 2 workers" if master.startswith("spark:") else master
             sizes = (f"{middle[kind] / 1e6:,.2f}" for kind in ("received", "sent"))
-            table.add_row(name, mode, f"{middle['rate']:,.0f}", *sizes)
+            table.add_row(name, mode, f"{middle['rate']:,.0f}", f"{middle['p50']:,.0f}", *sizes)
     Console().print(table)
 
 

@@ -111,14 +111,19 @@ def copied_once(job: Job, stream: Stream) -> None:
     assert json.loads(last.read_text().splitlines()[-1])["v"] == 2
 
 
+@pytest.mark.parametrize("seed", [7, 11, 13])
 def test_executors_read_by_themselves_on_a_standalone_cluster_and_survive_kills(
-    cluster: Cluster, server: ServerProcess, make_stream: Callable[[int], Stream], tmp_path: Path
+    cluster: Cluster,
+    server: ServerProcess,
+    make_stream: Callable[[int], Stream],
+    tmp_path: Path,
+    seed: int,
 ) -> None:
     stream = make_stream(3)
     stream.put(1000)
     job = Job(cluster, stream, tmp_path / "job", cluster.master)
-    chance = random.Random(7)
-    for victim in ("executor", "driver"):
+    chance = random.Random(seed)
+    for victim in chance.sample(("executor", "driver", "cloud"), 3):
         with job.running("follow") as process:
             until(job, process, "offsets", job.batches("offsets") + 1)
             (stream.split if len(stream.open_shards()) < 4 else stream.merge)()
@@ -126,6 +131,9 @@ def test_executors_read_by_themselves_on_a_standalone_cluster_and_survive_kills(
             if victim == "executor":
                 wait_until(lambda: bool(cluster.executors()), within_s=120, what="an executor")
                 os.kill(chance.choice(cluster.executors()), signal.SIGKILL)
+            elif victim == "cloud":
+                server.kill9()
+                server.start()
             until(job, process, chance.choice(["offsets", "commits"]), job.batches("commits") + 1)
     job.drain()
     copied_once(job, stream)
