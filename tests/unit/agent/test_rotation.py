@@ -149,3 +149,36 @@ def test_no_rotation_and_no_kill_loses_or_repeats_a_line(
             else:
                 getattr(machine, str(step))(*arguments)
         machine.check()
+
+
+def test_a_file_that_shrinks_without_a_copy_is_read_from_its_start(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write(5)
+    machine.poll()
+    machine.writer.truncate(0)
+    machine.write(2)
+    machine.check()
+
+
+def test_a_file_that_vanishes_is_read_to_its_end_as_long_as_it_is_open(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write(3)
+    machine.poll()
+    machine.write(3)
+    machine.log.unlink()
+    machine.check()
+
+
+def test_a_folder_that_cannot_be_listed_is_told_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+    machine.write(3)
+    machine.poll()
+    tmp_path.rename(hidden := tmp_path.with_name("hidden"))
+    for _ in range(3):
+        machine.tailer.look()
+    assert caplog.text.count("cannot be read now") == 1
+    hidden.rename(tmp_path)
+    machine.write(3)
+    machine.check()
