@@ -126,6 +126,10 @@ class Cloud:
             self.supervisor.start(self.decisions)
             self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
+        if self.tls.is_served:
+            # Without a socket nobody looks.
+            sampler = self._parts.dashboard.sampler
+            sampler.wake_worker = self.supervisor.start(sampler).wake
         moto = self._parts.moto
         self.moto.listen("outbox", self.supervisor.start(moto.outbox).wake)
         self.supervisor.start(moto.retention)

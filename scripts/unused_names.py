@@ -41,6 +41,7 @@ CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 LOOKED_UP = {
     "answer": "headrace.core.evaluation.child",
     "feed": "python -c",
+    "query": "python -c",
     "DECLARED": "headrace.services.cloudformation.resources.types",
     "READINGS": "headrace.services.cloudformation.resources.types",
     "TYPES": "headrace.services.cloudformation.resources",

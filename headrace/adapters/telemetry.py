@@ -84,9 +84,13 @@ class MetricQueue:
     def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
         self._control = control
         self._backlog = _Backlog[tuple[str, str, str], Metric]("metric values", may_send)
+        # Sees the metrics of every account at once; must not block.
+        self.watch: Callable[[Sequence[Metric], str, str], None] | None = None
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
+        if self.watch is not None:
+            self.watch(metrics, account, region)
         for namespace, group in itertools.groupby(metrics, lambda metric: metric.namespace):
             self._backlog.put((account, region, namespace), list(group))
 

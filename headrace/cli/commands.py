@@ -19,6 +19,10 @@ _COMMANDS = {
         "headrace.cli.down_status",
         "Show the cloud that runs on the data directory; exit 1 when none does.",
     ),
+    "dashboard": (
+        "headrace.cli.dashboard",
+        "Print the address of the pipeline's live page; with --aws, serve it read-only for your account.",
+    ),
     "put": (
         "headrace.cli.put",
         "Put DATA, or each line of standard input as it comes, into STREAM.",
@@ -61,6 +65,14 @@ _COMMANDS = {
         "Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself.",
     ),
     "sql": ("headrace.cli.sql", "Streaming SQL over Kinesis streams, run by Spark."),
+    "cdc": (
+        "headrace.cli.cdc",
+        "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",
+    ),
+    "compact": (
+        "headrace.cli.compact",
+        "Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end.",
+    ),
     "shards": (
         "headrace.cli.shards",
         "Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy.",

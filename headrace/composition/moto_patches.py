@@ -8,6 +8,7 @@ from headrace.moto.bounds.yaml_documents import patch_api_documents, patch_yaml
 from headrace.moto.clock import use_clock
 from headrace.moto.patches import (
     acm,
+    appconfig,
     appregistry,
     athena,
     autoscaling,
@@ -37,7 +38,7 @@ from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
 from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
-from headrace.services.cloudwatch import alarm_actions
+from headrace.services.cloudwatch import alarm_actions, anomaly_detectors
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
@@ -60,6 +61,7 @@ from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_p
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import elasticsearch
 from headrace.services.opensearch import patches as opensearch_patches
+from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import patches as scheduler_patches
@@ -86,6 +88,7 @@ PATCHES = Patches(
             allow_imports,
             quick_create.patch_responses,
         ],
+        "moto.appconfig.urls": [appconfig.add_environments],
         "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
@@ -93,6 +96,7 @@ PATCHES = Patches(
         "moto.batch.models": [batch.correct_environments, bound_loops],
         "moto.batch_simple.models": [bound_loops],
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
+        "moto.cloudwatch.responses": [anomaly_detectors.add_calls],
         "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
         "moto.codepipeline.models": [codepipeline.allow_system_tags],
@@ -131,6 +135,14 @@ PATCHES = Patches(
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
         "moto.es.urls": [elasticsearch.allow_updates],
+        "moto.opensearchserverless.models": [
+            opensearchserverless_patches.create_by_patterns,
+            opensearchserverless_patches.keep_descriptions,
+        ],
+        "moto.opensearchserverless.responses": [
+            opensearchserverless_patches.add_access_policies,
+            opensearchserverless_patches.add_missing_calls,
+        ],
         "moto.osis.models": [patch_yaml],
         "moto.pipes.models": [pipes_patches.patch],
         "moto.rds.models": [
@@ -145,7 +157,12 @@ PATCHES = Patches(
         "moto.sagemaker.models": [bound_loops],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
         "moto.scheduler.models": [use_clock, scheduler_patches.patch],
-        "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
+        "moto.servicecatalogappregistry.urls": [
+            appregistry.add_missing_calls,
+            appregistry.add_attribute_groups,
+            appregistry.add_group_associations,
+            appregistry.associate_own_stacks,
+        ],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
         "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
         "moto.ssm.models": [ssm_bounds.apply_bounds],

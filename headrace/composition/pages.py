@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from headrace.composition.foundation import Foundation
 from headrace.composition.services import Services
+from headrace.dashboard.api import Dashboard
+from headrace.dashboard.static_files import page_file
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -27,6 +29,7 @@ def build_pages(
     guard: PageAccess | None,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
+    dashboard: Dashboard,
 ) -> Routes:
     """Return the pages of a cloud; with `--auth`, `guard` decides who may see them."""
     config, clock = base.config, base.clock
@@ -58,4 +61,6 @@ def build_pages(
         receive_response=services.cloudformation.receive_response,
         search=services.search.answer,
         endpoint_url=base.endpoint_url,
+        page=page_file,
+        dashboard=dashboard.routes(),
     )

@@ -16,6 +16,7 @@ from headrace.aws.server.tls import Tls
 from headrace.aws.signatures.access_keys import KeyRing
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.sessions import RoleSessions, session_secret
+from headrace.composition.dashboard import build_dashboard
 from headrace.composition.foundation import Foundation
 from headrace.composition.moto import Moto, build_moto
 from headrace.composition.pages import build_pages
@@ -25,6 +26,7 @@ from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
+from headrace.dashboard.api import Dashboard
 from headrace.moto.current_cloud import Connections
 from headrace.pages.access import PageAccess
 from headrace.permissions.decisions.decisions import Decisions
@@ -44,6 +46,7 @@ class Parts:
         keys: the access keys that are accepted with `--auth`; None without `--auth`.
         report: stores what callers were denied.
         history: shows finished Spark jobs.
+        dashboard: the live page and its API.
     """
 
     moto: Moto
@@ -56,6 +59,7 @@ class Parts:
     report: ReportKeeper
     services: Services
     history: HistoryOnDemand
+    dashboard: Dashboard
     entrance: Entrance
 
 
@@ -107,6 +111,7 @@ def build_parts(
         )
     )
     history = HistoryOnDemand(clock, config.data_dir)
+    dashboard = build_dashboard(base, services, decisions)
     return Parts(
         moto=base.moto,
         gateway=gateway,
@@ -118,8 +123,15 @@ def build_parts(
         report=ReportKeeper(decisions, config.data_dir),
         services=services,
         history=history,
+        dashboard=dashboard,
         entrance=_build_entrance(
-            base, services, apis, decisions=decisions, history=history, is_started=is_started
+            base,
+            services,
+            apis,
+            decisions=decisions,
+            history=history,
+            is_started=is_started,
+            dashboard=dashboard,
         ),
     )
 
@@ -193,6 +205,7 @@ def _build_entrance(
     decisions: Decisions,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
+    dashboard: Dashboard,
 ) -> Entrance:
     config, gateway, authentication = base.config, base.gateway, base.authentication
     addresses = OwnAddresses(services.lambda_.url_endpoints(), apis.endpoints())
@@ -209,7 +222,13 @@ def _build_entrance(
         else PageAccess(authentication, for_operators=config.iam == "enforce")
     )
     pages = build_pages(
-        base, services, decisions=decisions, guard=guard, history=history, is_started=is_started
+        base,
+        services,
+        decisions=decisions,
+        guard=guard,
+        history=history,
+        is_started=is_started,
+        dashboard=dashboard,
     )
     return Entrance(
         door,

@@ -1,7 +1,8 @@
 """Decides with `--auth` who may see headrace's own pages: programs that sign requests, people who have the token.
 
 Programs sign for the service `headrace`. People open the address that `headrace up` prints; its token becomes a cookie
-that no script can read, that no other site can send, and that allows reading only. Everybody may read health.
+that no script can read and no other site can send; it allows reading, and the dashboard's writes with their token.
+Everybody may read health.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.permits import is_restricted
-from headrace.aws.gateway.documents import restrain
+from headrace.aws.gateway.documents import API, restrain
 from headrace.aws.gateway.refusals import refuse, refuse_large
 from headrace.aws.signatures.authentication import Authentication
 from headrace.aws.signatures.credential_scopes import scope_of
@@ -71,6 +72,8 @@ class PageAccess:
             except AwsError:
                 return _key_needed(request)
             return None
+        if _may_by_cookie(request) and is_same(self._cookie, _cookie_of(request)):
+            return None
         return _key_needed(request)
 
     def knows(self, request: HttpRequest, now_ms: int) -> bool:
@@ -84,7 +87,7 @@ class PageAccess:
                 return False
             is_operator = key in self._authentication.keys.operators or not is_restricted(key.id)
             return is_operator or not self._for_operators
-        return request.method in _READING and is_same(self._cookie, _cookie_of(request))
+        return _may_by_cookie(request) and is_same(self._cookie, _cookie_of(request))
 
     @staticmethod
     def hide_cookie(request: HttpRequest) -> None:
@@ -108,6 +111,11 @@ class PageAccess:
         there = f"{request.path}?{rest}" if rest else request.path
         headers = [("Location", there), ("Set-Cookie", cookie), ("Cache-Control", "no-store")]
         return restrain(HttpResponse(303, headers))
+
+
+def _may_by_cookie(request: HttpRequest) -> bool:
+    """Whether the cookie is enough: for reading, and for the dashboard's writes, which bring its token too."""
+    return request.method in _READING or (request.method == "POST" and request.path.startswith(API))
 
 
 def _key_needed(request: HttpRequest) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""The start page, `/_headrace/`: a list of all pages."""
+"""The start page, `/_headrace/`: the dashboard for people, a list of all pages for programs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import ADMIN, json_response, page
-from headrace.core.html import element, link, table
+from headrace.aws.gateway.documents import ADMIN, json_response
 from headrace.pages.parts import wants_json
-from headrace.pages.routes import Route, for_people
+from headrace.pages.routes import Answer, Route, for_people
 
 
 class Listed(NamedTuple):
@@ -20,23 +19,14 @@ class Listed(NamedTuple):
     query: str = ""
 
 
-def routes(pages: Sequence[Listed], endpoint_url: Callable[[], str]) -> list[Route]:
-    """Return the routes to the list."""
+def routes(pages: Sequence[Listed], endpoint_url: Callable[[], str], page: Answer) -> list[Route]:
+    """Return the routes: `page` answers people, and programs get the list of all pages."""
 
-    def answer(request: HttpRequest, _: list[str]) -> HttpResponse:
+    def answer(request: HttpRequest, rest: list[str]) -> HttpResponse:
         if wants_json(request):
             base = endpoint_url()
-            shown = [each for each in pages if not each.query]
-            return json_response({"pages": {f"{base}{each.path}": each.title for each in shown}})
-        rows = [
-            (
-                element("code", each.path + each.query)
-                if each.query
-                else link(each.path, each.path),
-                each.title,
-            )
-            for each in pages
-        ]
-        return page("headrace", table((), rows))
+            listed = [each for each in pages if not each.query]
+            return json_response({"pages": {f"{base}{each.path}": each.title for each in listed}})
+        return page(request, rest)
 
     return for_people(ADMIN, answer)

@@ -27,8 +27,10 @@ def build_site(
     receive_response: Callable[[str, bytes], bool],
     search: Answer,
     endpoint_url: Callable[[], str],
+    page: Answer,
+    dashboard: Iterable[Route],
 ) -> Routes:
-    """Return the pages of services, Spark jobs, the cloud's state, faults on demand and OpenSearch domains."""
+    """Return the pages of services, Spark jobs, the cloud's state, faults, domains, and the dashboard."""
     apis = list(apis)
     shown = [page for api in apis for page in api.pages]
     data = [Listed(path_of(page), page.title, page.query) for page in shown]
@@ -45,7 +47,8 @@ def build_site(
     ]
     return Routes(
         [
-            *home.routes(listed, endpoint_url),
+            *home.routes(listed, endpoint_url, page),
+            *dashboard,
             *state.routes(),
             *spark.routes(),
             *(route_to(page) for page in shown),

@@ -150,6 +150,11 @@ class ShardLog:
         return self.next_index if synced is None else synced
 
     @property
+    def stored_bytes(self) -> int:
+        """The bytes of the log's files; retention makes them fewer."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
     def last_arrival_ms(self) -> int:
         """When the last record arrived; 0 when there never was one, or retention has deleted it."""
         for segment in reversed(self._segments):

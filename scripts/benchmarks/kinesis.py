@@ -1,4 +1,4 @@
-"""Measures Kinesis: headrace's throughput and latency beside other emulators in the same run.
+"""Measures Kinesis: headrace's throughput and latency beside other emulators and a bare engine in the same run.
 
 One load client on raw sockets with prebuilt bodies, on the second processor; one server at a time on the first,
 each in an empty folder. Read ratios rather than figures: machines differ, and are shared.
@@ -56,6 +56,7 @@ class Workload:
     run: Callable[[Load], Result]
     goals: dict[str, Goal | None]
     on_fsync: bool = False
+    on_ceiling: bool = True
 
 
 WORKLOADS = (
@@ -110,6 +111,8 @@ WORKLOADS = (
         "put to seen, SubscribeToShard",
         lambda load: put_to_subscriber(load, "pushed"),
         {"p50 ms": report.at_most(5, "ms"), "p99 ms": None},
+        # The bare engine pushes nothing.
+        on_ceiling=False,
     ),
 )
 # Alone, on a fresh server, so that the data of other workloads does not count.
@@ -159,7 +162,7 @@ def main(
     with_restart: bool,
 ) -> None:
     """Measure Kinesis, and compare headrace with the best of its peers."""
-    targets = [report.US, FSYNC, *filter(None, peers.split(","))]
+    targets = [report.US, FSYNC, report.CEILING, *filter(None, peers.split(","))]
     unknown = set(targets) - set(PROGRAMS)
     if unknown:
         raise click.UsageError(f"no such target: {', '.join(sorted(unknown))}")
@@ -243,7 +246,7 @@ def measure(
         bar = progress.add_task("", total=rounds * len(targets) * len(workloads))
         for _ in range(rounds):
             for target in targets:
-                mine = [each for each in workloads if target != FSYNC or each.on_fsync]
+                mine = [each for each in workloads if _has(target, each)]
                 together = [each for each in mine if each is not RESIDENT]
                 groups = [together, [each for each in mine if each is RESIDENT]]
                 for group in filter(None, groups):
@@ -252,6 +255,11 @@ def measure(
                         results[each.name].setdefault(target, []).append(result)
                         progress.advance(bar)
     return results
+
+
+def _has(target: str, workload: Workload) -> bool:
+    """Whether a workload runs on a target."""
+    return {FSYNC: workload.on_fsync, report.CEILING: workload.on_ceiling}.get(target, True)
 
 
 def _run(

@@ -14,6 +14,8 @@ from scripts.benchmarks.servers import version
 from scripts.benchmarks.workloads import RESIDENT_RECORDS
 
 US = "headrace"
+# What one Python process can do with the same log, by `scripts.benchmarks.bare`: no peer, but a measure.
+CEILING = "bare"
 # By workload, then by target: the figures, or {"error": sentence}.
 Medians = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -69,7 +71,7 @@ def share_of(other: str, factor: float) -> Goal:
 
 def best_peer(values: Mapping[str, float], *, higher_is_better: bool) -> str | None:
     """Return the peer with the best figure; None if no peer has a figure."""
-    peers = [name for name in values if not name.startswith(US)]
+    peers = [name for name in values if not name.startswith((US, CEILING))]
     if not peers:
         return None
     return (max if higher_is_better else min)(peers, key=lambda name: values[name])
@@ -98,20 +100,25 @@ class Line:
 
 
 def outcome(line: Line, medians: Medians) -> dict[str, Any]:
-    """Return our ratio to the best peer, the peer's name, the goal, and whether it is met."""
+    """Return our ratios to the best peer and to the ceiling, the peer's name, the goal, and whether it is met."""
     values = _values(line, medians)
     best = best_peer(values, higher_is_better=is_rate(line.metric))
-    ratio = None
-    if best is not None and US in values and min(values[US], values[best]) > 0:
-        ours, theirs = values[US], values[best]
-        ratio = ours / theirs if is_rate(line.metric) else theirs / ours
     met = None if line.goal is None or US not in values else line.goal.is_met(values)
     return {
         "best peer": best,
-        "ratio": ratio,
+        "ratio": _ratio(line.metric, values, best),
+        "of the ceiling": _ratio(line.metric, values, CEILING),
         "goal": line.goal.text if line.goal else None,
         "met": met,
     }
+
+
+def _ratio(metric: str, values: Mapping[str, float], other: str | None) -> float | None:
+    """Return our figure as a multiple of another target's, above 1 in our favour; None when one of them has none."""
+    if other is None or min(values.get(US, 0), values.get(other, 0)) <= 0:
+        return None
+    ours, theirs = values[US], values[other]
+    return ours / theirs if is_rate(metric) else theirs / ours
 
 
 def _values(line: Line, medians: Medians) -> dict[str, float]:
@@ -130,17 +137,20 @@ def table(lines: Sequence[Line], targets: Sequence[str], medians: Medians, title
     for target in targets:
         report.add_column(f"{target} {version(target)}", justify="right")
     report.add_column("vs best", justify="right", style="bold")
+    if CEILING in targets:
+        report.add_column("of the ceiling", justify="right")
     report.add_column("goal")
     report.add_column("met")
     shown = ""
     for line in lines:
         result = outcome(line, medians)
-        ratio = result["ratio"]
+        ratio, share = result["ratio"], result["of the ceiling"]
         report.add_row(
             line.workload if line.workload != shown else "",
             line.metric,
             *(_cell(medians[line.workload].get(target), line.metric) for target in targets),
             "" if ratio is None else f"{ratio:.1f}x",
+            *(["" if share is None else f"{share:.2f}"] if CEILING in targets else []),
             result["goal"] or "",
             {True: "yes", False: "NO", None: ""}[result["met"]],
         )

@@ -64,6 +64,14 @@ def _kinesis_mock_environment(port: int) -> dict[str, str]:
 PROGRAMS = {
     "headrace": Program("headrace", _headrace("os")),
     "headrace-fsync": Program("headrace", _headrace("fsync")),
+    # Not an emulator: what one Python process can do with the same log.
+    "bare": Program(
+        "headrace",
+        lambda port, folder: [
+            *(sys.executable, "-m", "scripts.benchmarks.bare", str(port), str(folder))
+        ],
+        lambda _port: {"PYTHONPATH": str(Path(__file__).parents[2])},
+    ),
     "moto": Program(
         "moto", lambda port, _: [_script("moto_server"), "-H", "127.0.0.1", "-p", str(port)]
     ),

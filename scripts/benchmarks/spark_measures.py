@@ -205,8 +205,8 @@ class Bench:
             raise Failed(f"foreachBatch counted {run.rows} of {records}: {query.exception()}")
         return run
 
-    def latency_ms(self, stream: str, *, stateful: bool, puts: int) -> list[float]:
-        """Return the times from a put to its row in a running query."""
+    def latency_ms(self, stream: str, *, stateful: bool, puts: int, **more: str) -> list[float]:
+        """Return the times from a put to its row in a running query, with the smallest trigger."""
         self.kinesis.create_stream(StreamName=stream, ShardCount=1)
         seen: dict[str, float] = {}
         arrived = threading.Event()
@@ -216,7 +216,7 @@ class Bench:
                 seen[row.partitionKey] = time.monotonic()
             arrived.set()
 
-        frame = self.frame("kinesis", stream)
+        frame = self.frame("kinesis", stream, **more)
         frame = frame.groupBy("partitionKey").count() if stateful else frame
         query = (
             frame.writeStream.outputMode("update" if stateful else "append").foreachBatch(keep)

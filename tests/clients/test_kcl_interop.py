@@ -86,10 +86,14 @@ class Feed:
         return self.count
 
 
-@pytest.mark.parametrize("kind", ["java", "rs"])
-def test_shards_go_to_and_fro(server: ServerProcess, tmp_path: Path, kind: str):
-    stream, output = f"interop-{kind}", tmp_path / "worker.out"
-    command = command_of(kind, tmp_path, stream, server.endpoint_url, output)
+@pytest.mark.parametrize("kinds", [("java",), ("rs",), ("java", "rs")])
+def test_shards_go_to_and_fro(server: ServerProcess, tmp_path: Path, kinds: tuple[str, ...]):
+    stream = f"interop-{'-'.join(kinds)}"
+    outputs = {kind: tmp_path / f"{kind}.out" for kind in kinds}
+    commands = {
+        kind: command_of(kind, tmp_path, stream, server.endpoint_url, output)
+        for kind, output in outputs.items()
+    }
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
     kinesis.get_waiter("stream_exists").wait(StreamName=stream)
@@ -98,26 +102,35 @@ def test_shards_go_to_and_fro(server: ServerProcess, tmp_path: Path, kind: str):
         "session": session, "region": "us-east-1", "endpoint_url": server.endpoint_url,
     }  # fmt: skip
     feed = Feed(stream, where)
-    with (tmp_path / "worker.log").open("wb") as log:
-        worker = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **ENVIRONMENT}, start_new_session=True
-        )  # fmt: skip
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def theirs() -> Counter[int]:
+        texts = (output.read_text().rpartition("\n")[0] for output in outputs.values())
+        return Counter(int(number) for text in texts for number in text.split())
+
     try:
-        wait_until(output.exists, within_s=WITHIN_S, what="the KCL worker's first record")
-        ours = read_until_shared(stream, where)
-        theirs = lambda: Counter(map(int, output.read_text().rpartition("\n")[0].split()))  # noqa: E731
+        for kind, command in commands.items():
+            with (tmp_path / f"{kind}.log").open("wb") as log:
+                workers.append(
+                    subprocess.Popen(
+                        command, stdout=log, stderr=log, env={**os.environ, **ENVIRONMENT}, start_new_session=True
+                    )
+                )  # fmt: skip
+            wait_until(outputs[kind].exists, within_s=WITHIN_S, what=f"the first record of {kind}")
+        ours = read_until_shared(stream, where, SHARDS // (len(kinds) + 1))
         count = feed.stop()
-        # Our shards went back, and it goes on at our checkpoints.
+        # Our shards went back, and they go on at our checkpoints.
         wait_until(
             lambda: set(theirs()) | set(ours) == set(range(count)),
             within_s=WITHIN_S, most_pause_s=0.5, what=f"all {count} records",
         )  # fmt: skip
     finally:
         feed.stop()
-        os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait()
+        for worker in workers:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
     twice = sum((theirs() + ours).values()) - count
-    if kind == "java":
+    if kinds == ("java",):
         # Each handoff was graceful: both finished what they had.
         assert twice == 0
     else:
@@ -125,8 +138,8 @@ def test_shards_go_to_and_fro(server: ServerProcess, tmp_path: Path, kind: str):
         assert twice < count / 5
 
 
-def read_until_shared(stream: str, where: dict[str, Any]) -> Counter[int]:
-    """Join the application, and read until half of the shards are ours, and then 500 records more; then leave."""
+def read_until_shared(stream: str, where: dict[str, Any], share: int) -> Counter[int]:
+    """Join the application, and read until so many shards are ours, and then 500 records more; then leave."""
     seen: Counter[int] = Counter()
     enough: int | None = None
     with ConsumerGroup(stream, stream, **where) as group:
@@ -136,6 +149,6 @@ def read_until_shared(stream: str, where: dict[str, Any]) -> Counter[int]:
             assert batch is not None, "the group got no shard"
             seen.update(int(record.data) for record in batch)
             group.finish(batch)
-            if enough is None and len(group.metrics().shards) >= SHARDS // 2:
+            if enough is None and len(group.metrics().shards) >= share:
                 enough = seen.total() + 500
     return seen

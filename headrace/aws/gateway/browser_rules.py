@@ -16,7 +16,7 @@ from typing import Protocol
 from urllib.parse import parse_qsl
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
-from headrace.aws.gateway.documents import is_admin
+from headrace.aws.gateway.documents import API, is_admin
 from headrace.aws.gateway.hosts import Hosts
 from headrace.aws.gateway.origins import (
     NULL,
@@ -270,14 +270,19 @@ def _is_action_by_link(request: HttpRequest) -> bool:
 
 
 def _may_visit(request: HttpRequest, origin: str | None) -> bool:
-    """Whether to accept a request to the cloud's own pages, which have neither scripts nor forms.
+    """Whether to accept a request to the cloud's own pages; only the dashboard's own scripts may write.
 
+    Their writes bring a token too, which the dashboard checks.
     A user who follows a link on another site gets the page as a top-level document.
     """
     headers = request.headers
     if origin is None:
         is_page = "origin" in headers or "sec-fetch-site" in headers
-        return request.method in _READING or not is_page
+        return (
+            request.method in _READING
+            or not is_page
+            or (request.method == "POST" and request.path.startswith(API))
+        )
     return (
         request.method in _READING
         and "origin" not in headers

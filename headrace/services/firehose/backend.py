@@ -365,9 +365,13 @@ class Firehose:
 
     def statuses(self) -> list[dict[str, Any]]:
         """Return the status of every delivery stream for `/_headrace/firehose`. See `Delivery.status`."""
-        with self.lock:
-            all_running = sorted(self._running.items())
         return [
-            {"name": name, "account": account, "region": region, **running.delivery.status()}
-            for (account, region, name), running in all_running
+            {"name": name, "account": account, "region": region, **delivery.status()}
+            for (account, region, name), delivery in self.deliveries()
         ]
+
+    def deliveries(self) -> list[tuple[tuple[str, str, str], Delivery]]:
+        """Return the running deliveries with account, region and name."""
+        with self.lock:
+            running = sorted(self._running.items())
+        return [(key, one.delivery) for key, one in running]

@@ -81,11 +81,13 @@ class Delivery:
         return self._progress.saved
 
     def status(self) -> dict[str, Any]:
-        """Return the progress of the deliveries as plain JSON.
+        """Return `figures`, and `is_drained`: whether all records of the source are delivered. Reads the source."""
+        figures = self.figures()
+        is_drained = not figures["buffered_records"] and not self._has_unread()
+        return {**figures, "is_drained": is_drained}
 
-        `behind_ms` is the age of the oldest waiting record. `is_drained` is whether all records of the source are
-        delivered.
-        """
+    def figures(self) -> dict[str, Any]:
+        """Return the progress of the deliveries as plain JSON; `behind_ms` is the age of the oldest waiting record."""
         progress, intent = self._progress.saved, self._progress.saved.intent
         buffered, oldest_ms = self._reading.waiting(list(self._sorter.buffers.values()))
         if intent is not None:
@@ -100,8 +102,11 @@ class Delivery:
             "active_partitions": self._sorter.active,
             "behind_ms": max(0, self._ports.clock.now_ms() - oldest_ms) if waiting else 0,
             "last_error": self.reports.last_error,
-            "is_drained": not waiting and not self._has_unread(),
         }
+
+    def positions(self) -> dict[str, str]:
+        """Return how far each shard is delivered, see `Progress.positions`."""
+        return dict(self._progress.saved.positions)
 
     def _has_unread(self) -> bool:
         """Return whether the source has records after the stored positions."""

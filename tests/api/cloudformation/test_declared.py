@@ -33,6 +33,7 @@ UNSAID = {
     "AWS::EC2::NatGateway": {"AutoProvisionZones", "AutoScalingIps", "EniId", "RouteTableId"},
     "AWS::EC2::Subnet": {"BlockPublicAccessStates"},
     "AWS::ElasticLoadBalancingV2::TargetGroup": {"LoadBalancerArns"},
+    "AWS::OpenSearchServerless::Collection": {"FipsEndpoints"},
     "AWS::OpenSearchService::Domain": {"DomainEndpointV2", "DomainEndpoints", "ServiceSoftwareOptions"},
     "AWS::Pipes::Pipe": {"StateReason"},
     "AWS::RDS::DBCluster": {"StorageEncryptionType", "StorageThroughput"},

@@ -25,6 +25,7 @@ from headrace.services.kinesis.data_path.read import read_and_count
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store import sequence
+from headrace.store.losses import LogDamaged
 from headrace.store.shard_log import ShardLog
 
 
@@ -104,6 +105,25 @@ class KinesisReader:
             following = AtSequence(shard.base.text(batch.next_index, shard.created_s * 1000))
         expired = max(0, batch.next_index - batch.count - index)
         return ReadResult(records, following, behind_ms, expired)
+
+    def progress(
+        self, stream_arn: str, shard_id: str, position: Position
+    ) -> tuple[int, int, int | None]:
+        """Return the index of a position, how many records wait there, and when the oldest of them arrived.
+
+        Reads at most that one record. The time is None when none waits, or damage hides it. Raises StreamNotFound,
+        ShardNotFound.
+        """
+        _, shard, log = self._log(stream_arn, shard_id)
+        index = max(_index(shard, log, position), log.first_index)
+        waiting = max(0, log.readable_index - index)
+        if not waiting:
+            return index, 0, None
+        try:
+            starts = log.read(index, 1, 1).starts
+        except LogDamaged:
+            return index, waiting, None
+        return index, waiting, starts[0][1] if starts else None
 
     def consumer_status(self, consumer_arn: str) -> str | None:
         """See `StreamReader.consumer_status`."""

@@ -11,7 +11,7 @@ from headrace.core.ports import AtSequence, StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, mapping_in_use, not_found
 from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, describe_backlog
-from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
+from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping, Pinned
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.report import build_mapping_report
@@ -320,6 +320,12 @@ class Mappings:
             )
             for mapping in mappings
         ]
+
+    def positions(self) -> list[tuple[Mapping, dict[str, Checkpoint]]]:
+        """Return every mapping with its checkpoints by shard id."""
+        with self._lock:
+            mappings = list(self._mappings.values())
+        return [(mapping, self._ports.store.checkpoints(mapping.uuid)) for mapping in mappings]
 
     def change_tags(
         self, mapping: Mapping, change: Callable[[dict[str, str]], None]

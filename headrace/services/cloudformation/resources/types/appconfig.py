@@ -18,6 +18,17 @@ DECLARED = [
         attributes={"ApplicationId": "@id"},
     ),
     DeclaredType(
+        "AWS::AppConfig::Environment",
+        "appconfig",
+        create=[Call("CreateEnvironment")],
+        id="@answer.Id",
+        update=[Call("UpdateEnvironment", {"EnvironmentId": "@id"})],
+        delete=[
+            Call("DeleteEnvironment", {"ApplicationId": "ApplicationId", "EnvironmentId": "@id"})
+        ],
+        attributes={"EnvironmentId": "@id"},
+    ),
+    DeclaredType(
         "AWS::AppConfig::ConfigurationProfile",
         "appconfig",
         create=[Call("CreateConfigurationProfile")],

@@ -1,4 +1,4 @@
-"""CloudWatch alarms and dashboards."""
+"""CloudWatch: alarms, dashboards, anomaly detectors."""
 
 from __future__ import annotations
 
@@ -164,6 +164,15 @@ DECLARED = [
                 f"arn:{partition_of(v.context.region)}:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
             )
         },
+    ),
+    DeclaredType(
+        "AWS::CloudWatch::AnomalyDetector",
+        "cloudwatch",
+        create=[Call("PutAnomalyDetector")],
+        id="@answer.AnomalyDetectorId",
+        # The same metric is the same detector: its settings change in place.
+        update=[Call("PutAnomalyDetector")],
+        delete=[Call("DeleteAnomalyDetector", {"AnomalyDetectorId": "@id"})],
     ),
     DeclaredType(
         "AWS::CloudWatch::InsightRule",

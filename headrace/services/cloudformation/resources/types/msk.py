@@ -1,8 +1,21 @@
-"""MSK's clusters, as stored settings."""
+"""MSK's clusters, serverless ones too, as stored settings."""
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType
+from typing import Any
+
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    declare_sources,
+)
+
+
+@declare_sources("VpcConfigs", "ClientAuthentication")
+def _serverless(values: Values) -> dict[str, Any]:
+    return {name: values.get(name) for name in ("VpcConfigs", "ClientAuthentication")}
+
 
 DECLARED = [
     DeclaredType(
@@ -11,6 +24,21 @@ DECLARED = [
         create=[Call("CreateCluster")],
         id="@answer.ClusterArn",
         read=Call("DescribeCluster", {"ClusterArn": "@id"}),
+        delete=[Call("DeleteCluster", {"ClusterArn": "@id"})],
+        attributes={"Arn": "@id"},
+    ),
+    DeclaredType(
+        "AWS::MSK::ServerlessCluster",
+        "kafka",
+        create=[
+            Call(
+                "CreateClusterV2",
+                {"Serverless": _serverless},
+                only=("ClusterName",),
+            )
+        ],
+        id="@answer.ClusterArn",
+        read=Call("DescribeClusterV2", {"ClusterArn": "@id"}),
         delete=[Call("DeleteCluster", {"ClusterArn": "@id"})],
         attributes={"Arn": "@id"},
     ),

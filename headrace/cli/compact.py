@@ -1,0 +1,58 @@
+"""`headrace compact`: keeps the latest row of each key of a stream of changes in S3."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from headrace.cli.options import client, endpoint_option, explain, fail
+
+
+@click.command()
+@click.argument("stream")
+@click.argument("folder", metavar="s3://BUCKET/PREFIX/")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="TABLE=COLUMN,..",
+    help="The key of a table's rows. Default: the partition key.",
+)
+@endpoint_option
+def compact(
+    stream: str, folder: str, *, keys: tuple[str, ...], endpoint_url: str, region: str, aws: bool
+) -> None:
+    """Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from headrace.cdc.changes import CaptureError
+    from headrace.cdc.snapshots import Snapshots
+    from headrace.client.clock import SystemClock
+
+    place = urlsplit(folder)
+    if place.scheme != "s3" or not place.netloc:
+        raise fail(f"The folder is s3://BUCKET/PREFIX/, not {folder!r}.")
+    columns: dict[str, tuple[str, ...]] = {}
+    for option in keys:
+        table, is_pair, names = option.partition("=")
+        if not is_pair or not names or table in columns:
+            raise fail(f"--key is TABLE=COLUMN,.. once for a table, not {option!r}.")
+        columns[table] = tuple(names.split(","))
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    snapshots = Snapshots(
+        client("s3", **reach), place.netloc, place.path.lstrip("/"), SystemClock()
+    )
+    try:
+        compaction, count = snapshots.advance(client("kinesis", **reach), stream, columns)
+    except CaptureError as error:
+        raise fail(str(error)) from error
+    except ImportError as error:
+        raise fail("headrace compact needs Parquet: pip install 'headrace[parquet]'.") from error
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error
+    click.echo(f"{count:,} records were folded")
+    for table, latest in sorted(compaction.tables.items()):
+        rows = sum(v.row is not None for v in latest.values())
+        click.echo(f"{table}: {rows:,} rows, {len(latest) - rows:,} tombstones")

@@ -1,0 +1,84 @@
+"""Builds the dashboard of this cloud, and gives it what only this cloud knows."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headrace.composition.foundation import Foundation
+from headrace.composition.services import Services
+from headrace.dashboard.api import Dashboard
+from headrace.dashboard.cloud_account import CloudAccount, CloudMeter, FunctionTotals
+from headrace.dashboard.rings import Rings
+from headrace.dashboard.sampler import Sampler
+from headrace.permissions.decisions.decisions import Decisions
+from headrace.permissions.decisions.report import report_of
+
+
+class CloudFacts:
+    """What only this cloud knows of a pipeline; see `headrace.dashboard.details.Local`."""
+
+    def __init__(
+        self,
+        meter: CloudMeter,
+        services: Services,
+        decisions: Decisions,
+        fidelity: Callable[[str], Sequence[Mapping[str, str]]],
+    ) -> None:
+        self._services, self._decisions, self._fidelity = services, decisions, fidelity
+        self.positions, self.counts_over_time = meter.positions, meter.counts_over_time
+        self._functions = meter.functions
+
+    def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:
+        """See `Local.traces`."""
+        return self._services.lambda_.mappings.traces(function, sequence)
+
+    def durations(self, function: str) -> list[dict[str, int]]:
+        """See `Local.durations`."""
+        _, durations = self._functions.of(function)
+        return [{"upToMs": bound, "count": durations[bound]} for bound in sorted(durations)]
+
+    def fidelity(self, stack: str) -> list[Mapping[str, str]]:
+        """See `Local.fidelity`."""
+        return list(self._fidelity(stack))
+
+    def permissions(self) -> dict[str, Any]:
+        """See `Local.permissions`."""
+        return report_of(self._decisions)
+
+
+def build_dashboard(
+    base: Foundation,
+    services: Services,
+    decisions: Decisions,
+) -> Dashboard:
+    """Return the dashboard; its sampler runs once the cloud is served."""
+    config = base.config
+    account = CloudAccount(
+        base.gateway, config.account_id, config.region, lambda: base.moto.engine.ready
+    )
+    functions = FunctionTotals(config.account_id, config.region)
+    base.metrics.watch = functions.note
+    meter = CloudMeter(
+        account,
+        base.clock,
+        kinesis=services.kinesis,
+        lambda_=services.lambda_,
+        firehose=services.firehose,
+        functions=functions,
+    )
+    apis = base.gateway.owned
+
+    def fidelity(stack: str) -> list[Mapping[str, str]]:
+        return [
+            row for api in apis.values() if api.fidelity_rows for row in api.fidelity_rows(stack)
+        ]
+
+    sampler = Sampler(account, meter, base.clock, Rings(base.database))
+    return Dashboard(
+        sampler,
+        base.clock,
+        token=secrets.token_hex(24),
+        local=CloudFacts(meter, services, decisions, fidelity),
+    )

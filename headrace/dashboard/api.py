@@ -1,0 +1,295 @@
+"""The face of the dashboard: the routes of the JSON API `/_headrace/api/`, its events, and the page's own files."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Protocol, cast
+
+from headrace import __version__
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.documents import json_response
+from headrace.core.clock import Clock
+from headrace.dashboard import details, export
+from headrace.dashboard.account import CallRefused, Reader
+from headrace.dashboard.details import Local
+from headrace.dashboard.feed import MOST_WATCHERS, events
+from headrace.dashboard.inventory import Inventory
+from headrace.dashboard.records import (
+    BadQuestion,
+    hottest_keys,
+    list_shards,
+    read_record,
+    read_records,
+)
+from headrace.dashboard.rings import Point
+from headrace.dashboard.sampler import Sampler
+from headrace.dashboard.static_files import static_routes
+from headrace.dashboard.writes import WRITES
+from headrace.pages.routes import Route
+
+PATH = "/_headrace/api"
+TOKEN_HEADER = "x-headrace-token"
+MOST_STEPS = 400
+
+
+class History(Protocol):
+    """Returns the points of a resource over time. Raises CallRefused."""
+
+    def __call__(self, inventory: Inventory, resource_id: str, /, *, is_day: bool) -> list[Point]:
+        """Return the points of the last hours, or of the last day, oldest first."""
+        ...
+
+
+class Dashboard:
+    """Answers the page's requests. Thread-safe.
+
+    Args:
+        history: returns a resource's points from elsewhere; without it they come from the rings.
+        token: what a write must bring in the header X-Headrace-Token; only a page of this origin can read it.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        clock: Clock,
+        *,
+        token: str,
+        local: Local | None,
+        history: History | None = None,
+    ) -> None:
+        self.sampler = sampler
+        self._account = sampler.account
+        self._clock = clock
+        self._token = token
+        self._local = local
+        self._past = history
+
+    def routes(self) -> list[Route]:
+        """Return the routes: the API, its events, and the files of the page."""
+        answers: Mapping[str, Callable[[HttpRequest, list[str]], Any]] = {
+            "session": self._session,
+            "resources": self._resources,
+            "map": self._map,
+            "history": self._history,
+            "streams": self._streams,
+            "functions": self._functions,
+            "deliveries": self._deliveries,
+            "jobs": self._jobs,
+            "stacks": self._stacks,
+            "permissions": self._permissions,
+            "trace": self._trace,
+            "export": self._export,
+        }
+        return [
+            Route(f"{PATH}/events", self._events, ("GET",)),
+            *(
+                Route(f"{PATH}/{name}", partial(_answer, answer), ("GET",), below=True)
+                for name, answer in answers.items()
+            ),
+            *(Route(f"{PATH}/{name}", partial(self._write, name), ("POST",)) for name in WRITES),
+            *static_routes(),
+        ]
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def _session(self, _: HttpRequest, __: list[str]) -> dict[str, Any]:
+        account = self._account
+        return {
+            "source": account.source,
+            "account": account.account_id,
+            "region": account.region,
+            "isReadOnly": account.is_read_only,
+            "token": "" if account.is_read_only else self._token,
+            "version": __version__,
+            "timeMs": self._clock.now_ms(),
+        }
+
+    def _resources(self, _: HttpRequest, __: list[str]) -> dict[str, Any]:
+        sample, inventory = self.sampler.fresh(), self.sampler.inventory
+        sparks = self.sampler.rings.sparklines(list(inventory.resources))
+        rows: list[dict[str, Any]] = []
+        for resource in inventory.resources.values():
+            reading = sample.readings.get(resource.id)
+            row = asdict(resource)
+            row["reading"] = None if reading is None else reading.row()
+            row["spark"] = [point[1:3] for point in sparks[resource.id]]
+            row["problem"] = resource.problem or ("" if reading is None else reading.problem)
+            rows.append(row)
+        # What fails first, then what is behind, then by name.
+        rows.sort(key=lambda row: (not row["problem"], -_lag(row), row["kind"], row["name"]))
+        return {
+            "timeMs": sample.time_ms,
+            "version": str(sample.version),
+            "resources": rows,
+            "refused": inventory.refused,
+        }
+
+    def _map(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        listed = self._resources(request, rest)
+        edges = [asdict(edge) for edge in self.sampler.inventory.edges]
+        ends = {end for edge in edges for end in (edge["start"], edge["end"])}
+        nodes = [row for row in listed["resources"] if row["id"] in ends or row["kind"] == "stream"]
+        return {**listed, "resources": nodes, "edges": edges}
+
+    def _history(self, request: HttpRequest, _: list[str]) -> dict[str, Any]:
+        asked = request.query_params()
+        rings, one = self.sampler.rings, asked.get("id", "")
+        is_day = asked.get("span") == "day"
+        if self._past is not None:
+            points = self._past(self.sampler.inventory, one, is_day=is_day)
+        else:
+            points = rings.minutes(one) if is_day else rings.seconds(one)
+        return {"id": one, "columns": ["timeMs", "rate", "lagMs", "waiting"], "points": points}
+
+    def _streams(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        asked, now_ms = request.query_params(), self._clock.now_ms()
+        match rest:
+            case [name]:
+                self.sampler.fresh()
+                inventory = self.sampler.inventory
+                return details.stream_detail(self._account, inventory, name, self._local)
+            case [name, "records"]:
+                return read_records(self._account, name, asked, now_ms)
+            case [name, "records", shard_id, sequence]:
+                return read_record(self._account, name, shard_id, sequence)
+            case [name, "keys"]:
+                shards = list_shards(Reader(self._account), name)
+                ids = [one["ShardId"] for one in shards]
+                return hottest_keys(self._account, name, ids, now_ms)
+            case [name, "timeline"]:
+                from_ms, to_ms = (
+                    _whole(asked, "from", now_ms - 3_600_000),
+                    _whole(asked, "to", now_ms + 1),
+                )
+                steps = min(MOST_STEPS, max(1, _whole(asked, "steps", 120)))
+                return details.timeline(
+                    self._account, name, from_ms, max(to_ms, from_ms + 1), steps, self._local
+                )
+            case _:
+                raise BadQuestion(f"No such page: {'/'.join(rest)}")
+
+    def _functions(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        return details.function_detail(self._account, _one(rest), self._local)
+
+    def _deliveries(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        name = _one(rest)
+        reading = self.sampler.fresh().readings.get(f"delivery:{name}")
+        figures = {} if reading is None else asdict(reading)
+        return details.delivery_detail(self._account, name, figures)
+
+    def _jobs(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        if len(rest) != 2:
+            raise BadQuestion("A job is /jobs/<cluster or application>/<step or run>.")
+        return details.job_detail(self._account, *rest)
+
+    def _stacks(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        return details.stack_detail(self._account, _one(rest), self._local)
+
+    def _permissions(self, _: HttpRequest, __: list[str]) -> dict[str, Any]:
+        return (
+            {"denied": [], "isKnown": False}
+            if self._local is None
+            else {
+                **self._local.permissions(),
+                "isKnown": True,
+            }
+        )
+
+    def _trace(self, request: HttpRequest, _: list[str]) -> dict[str, Any]:
+        """Return what each function that reads a stream did with one of its records."""
+        asked = request.query_params()
+        stream, sequence = f"stream:{asked.get('stream', '')}", asked.get("sequence", "")
+        self.sampler.fresh()
+        functions = [
+            edge.end.removeprefix("function:")
+            for edge in self.sampler.inventory.edges
+            if edge.start == stream and edge.end.startswith("function:")
+        ]
+        local = self._local
+        reports = (
+            [] if local is None else [one for f in functions for one in local.traces(f, sequence)]
+        )
+        return {"stream": asked.get("stream", ""), "sequence": sequence, "mappings": reports}
+
+    def _export(self, _: HttpRequest, rest: list[str]) -> Any:
+        self.sampler.fresh()
+        inventory, region = self.sampler.inventory, self._account.region
+        match rest:
+            case ["cloudwatch"]:
+                return export.cloudwatch_dashboard(inventory, region)
+            case ["cdk"]:
+                return {"code": export.cdk_code(inventory, region)}
+            case ["alarms"]:
+                lags = {
+                    one: [point[2] or 0 for point in self.sampler.rings.minutes(one)]
+                    for one in inventory.resources
+                    if one.startswith("mapping:")
+                }
+                return {"alarms": export.suggested_alarms(inventory, lags)}
+            case _:
+                raise BadQuestion("An export is cloudwatch, cdk or alarms.")
+
+    def _events(self, request: HttpRequest, _: list[str]) -> HttpResponse:
+        if self.sampler.watchers >= MOST_WATCHERS:
+            return json_response({"message": "Too many pages are open."}, 503)
+        stream = request.query_params().get("stream", "")
+        kind = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]
+        return HttpResponse(200, kind, events(self.sampler, stream))
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def _write(self, name: str, request: HttpRequest, _: list[str]) -> HttpResponse:
+        if self._account.is_read_only:
+            return json_response({"message": "This page only looks: it changes nothing."}, 403)
+        token = request.headers.get(TOKEN_HEADER, "")
+        if not hmac.compare_digest(token.encode(), self._token.encode()):
+            sentence = "Send the token of /_headrace/api/session in the header X-Headrace-Token."
+            return json_response({"message": sentence}, 403)
+        try:
+            given: Any = json.loads(request.body or b"{}")
+        except (ValueError, RecursionError):
+            return json_response({"message": "The body is not JSON."}, 400)
+        if not isinstance(given, dict):
+            return json_response({"message": "The body is not a JSON object."}, 400)
+        values = cast("dict[str, Any]", given)
+
+        def change(_: HttpRequest, __: list[str]) -> dict[str, Any]:
+            return WRITES[name](self._account, values)
+
+        answer = _answer(change, request, [])
+        self.sampler.forget_inventory()
+        return answer
+
+
+def _answer(
+    answer: Callable[[HttpRequest, list[str]], Any], request: HttpRequest, rest: list[str]
+) -> HttpResponse:
+    try:
+        return json_response(answer(request, rest))
+    except BadQuestion as error:
+        return json_response({"message": str(error)}, 400)
+    except CallRefused as refusal:
+        status = 404 if "NotFound" in refusal.code or "does not exist" in refusal.message else 400
+        return json_response({**refusal.as_json(), "refused": [refusal.as_json()]}, status)
+
+
+def _one(rest: list[str]) -> str:
+    if len(rest) != 1:
+        raise BadQuestion("Name one resource in the path.")
+    return rest[0]
+
+
+def _whole(asked: Mapping[str, str], name: str, otherwise: int) -> int:
+    try:
+        return int(float(asked.get(name, otherwise)))
+    except (ValueError, OverflowError):
+        raise BadQuestion(f"{name} is a number.") from None
+
+
+def _lag(row: Mapping[str, Any]) -> int:
+    reading = row["reading"]
+    return 0 if reading is None else (reading[4] or 0)

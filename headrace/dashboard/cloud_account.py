@@ -1,0 +1,230 @@
+"""`CloudAccount` and `CloudMeter`: this cloud's own account, in process, and the figures of its resources."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.core.clock import Clock
+from headrace.core.ports import AtSequence, ControlPlane, Metric, ShardNotFound, StreamNotFound
+from headrace.dashboard.account import CallRefused
+from headrace.dashboard.inventory import Inventory, id_of
+from headrace.dashboard.meter import Totals
+from headrace.services.firehose.backend import Firehose
+from headrace.services.kinesis.backend import Kinesis
+from headrace.services.kinesis.state import Shard
+from headrace.services.lambda_.backend import Lambda
+from headrace.services.lambda_.mappings.mapping import Checkpoint
+from headrace.services.lambda_.mappings.mapping import Mapping as EventSourceMapping
+
+# moto's services; before moto is loaded, the page does not wait for it.
+_MOTO = frozenset({"sqs", "pipes", "events", "dynamodb"})
+# The upper bounds of the duration histogram, in milliseconds.
+DURATION_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
+
+
+class CloudAccount:
+    """This cloud's account; see `Account`. Every operation runs in process as the account itself."""
+
+    source, is_read_only = "headrace", False
+
+    def __init__(
+        self, control: ControlPlane, account_id: str, region: str, is_ready: Callable[[], bool]
+    ) -> None:
+        """Take the gateway, and what tells whether moto is loaded."""
+        self.account_id, self.region = account_id, region
+        self._control = control
+        self._is_ready = is_ready
+
+    def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+        """See `Account.call`."""
+        if service in _MOTO and not self._is_ready():
+            raise CallRefused(service, operation, "Starting", f"{service} is still being loaded.")
+        try:
+            return self._control.call(
+                service, operation, params, account=self.account_id, region=self.region
+            )
+        except AwsError as error:
+            raise CallRefused(service, operation, error.code, error.message) from error
+
+
+class FunctionTotals:
+    """Sums Lambda's metrics by function as they are sent. Thread-safe; never blocks long."""
+
+    def __init__(self, account_id: str, region: str) -> None:
+        self._where = (account_id, region)
+        self._lock = threading.Lock()
+        self._sums: dict[str, Counter[str]] = defaultdict(Counter)
+        self._durations: dict[str, Counter[int]] = defaultdict(Counter)
+
+    def note(self, metrics: Sequence[Metric], account: str, region: str) -> None:
+        """Add the metrics of functions."""
+        if (account, region) != self._where or not metrics:
+            return
+        for metric in metrics:
+            if metric.namespace != "AWS/Lambda" or len(metric.dimensions) != 1:
+                continue
+            dimension, name = metric.dimensions[0]
+            if dimension != "FunctionName":
+                continue
+            with self._lock:
+                self._sums[name][metric.name] += round(metric.value)
+                if metric.name == "Duration":
+                    bound = next((b for b in DURATION_BOUNDS_MS if metric.value <= b), 900_000)
+                    self._durations[name][bound] += 1
+
+    def of(self, name: str) -> tuple[Counter[str], Counter[int]]:
+        """Return a function's sums by metric, and how many invocations lasted up to each bound."""
+        with self._lock:
+            return Counter(self._sums.get(name)), Counter(self._durations.get(name))
+
+
+class CloudMeter:
+    """Reads counters and positions that the services keep anyway: requests do nothing for it. See `Meter`."""
+
+    def __init__(
+        self,
+        account: CloudAccount,
+        clock: Clock,
+        *,
+        kinesis: Kinesis,
+        lambda_: Lambda,
+        firehose: Firehose,
+        functions: FunctionTotals,
+    ) -> None:
+        self._account = account
+        self._clock = clock
+        self._kinesis, self._lambda, self._firehose = kinesis, lambda_, firehose
+        self.functions = functions
+
+    def totals(self, inventory: Inventory) -> Mapping[str, Totals]:
+        """See `Meter.totals`."""
+        totals: dict[str, Totals] = {}
+        for stream in list(self._kinesis.streams.values()):
+            if self._is_ours(stream):
+                shards = [_of_shard(shard) for shard in stream.shards]
+                totals[f"stream:{stream.name}"] = Totals(
+                    sum(shard.records or 0 for shard in shards),
+                    sum(shard.size_bytes or 0 for shard in shards),
+                )
+        for mapping, checkpoints in self._lambda.mappings.positions():
+            if self._is_ours(mapping):
+                totals[f"mapping:{mapping.uuid}"] = self._of_mapping(mapping, checkpoints)
+        for (account, region, name), delivery in self._firehose.deliveries():
+            if (account, region) == (self._account.account_id, self._account.region):
+                totals[f"delivery:{name}"] = _of_delivery(delivery.figures())
+        now_ms = self._clock.now_ms()
+        for opened in self._kinesis.queues.all():
+            if self._is_ours(opened.queue):
+                waiting = opened.deliveries.counts(now_ms).visible
+                totals[f"kinesis queue:{opened.queue.name}"] = Totals(waiting=waiting)
+        for resource in inventory.resources.values():
+            if resource.kind == "function":
+                sums, _ = self.functions.of(resource.name)
+                totals[resource.id] = Totals(sums["Invocations"], errors=sums["Errors"])
+            elif resource.kind == "queue":
+                totals[resource.id] = Totals(waiting=resource.facts.get("messages"))
+        return totals
+
+    def shard_totals(self, stream: str) -> Mapping[str, Totals]:
+        """See `Meter.shard_totals`."""
+        for one in list(self._kinesis.streams.values()):
+            if one.name == stream and self._is_ours(one):
+                return {shard.shard_id: _of_shard(shard) for shard in one.open_shards}
+        return {}
+
+    def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
+        """Return how many stored records of a stream arrived in each of `steps` equal spans; reads two indexes each."""
+        counts = [0] * steps
+        for one in list(self._kinesis.streams.values()):
+            if one.name != stream or not self._is_ours(one):
+                continue
+            for shard in one.shards:
+                if shard.log is None:
+                    continue
+                edges = [
+                    shard.log.index_at(from_ms + (to_ms - from_ms) * step // steps)
+                    for step in range(steps + 1)
+                ]
+                for step in range(steps):
+                    counts[step] += max(0, edges[step + 1] - edges[step])
+        return counts
+
+    def positions(self, mapping_id: str) -> dict[str, dict[str, Any]]:
+        """Return, by shard id, how many records wait for a mapping and how old the oldest of them is."""
+        for mapping, checkpoints in self._lambda.mappings.positions():
+            if mapping.uuid == mapping_id:
+                return {
+                    shard_id: {"waiting": waiting, "lagMs": self._age(oldest_ms)}
+                    for shard_id, _, waiting, oldest_ms in self._shards_of(mapping, checkpoints)
+                }
+        return {}
+
+    def _of_mapping(
+        self, mapping: EventSourceMapping, checkpoints: Mapping[str, Checkpoint]
+    ) -> Totals:
+        handled = waiting = lag_ms = 0
+        is_stream = False
+        for _, index, count, oldest_ms in self._shards_of(mapping, checkpoints):
+            is_stream = True
+            handled += index
+            waiting += count
+            lag_ms = max(lag_ms, self._age(oldest_ms))
+        result = mapping.last_result
+        problem = result if result.startswith("PROBLEM") else ""
+        if not is_stream:
+            return Totals(problem=problem)
+        return Totals(
+            handled, errors=mapping.dropped, waiting=waiting, lag_ms=lag_ms, problem=problem
+        )
+
+    def _shards_of(
+        self, mapping: EventSourceMapping, checkpoints: Mapping[str, Checkpoint]
+    ) -> list[tuple[str, int, int, int | None]]:
+        """Return shard id, index, waiting records and the oldest one's arrival; nothing for other sources."""
+        if not id_of(mapping.read_arn).startswith("stream:"):
+            return []
+        reader, rows = self._kinesis.reader, list[tuple[str, int, int, int | None]]()
+        try:
+            shards = reader.shards(mapping.read_arn)
+        except StreamNotFound:
+            return []
+        for shard in shards:
+            kept = checkpoints.get(shard.shard_id)
+            # A shard that has no checkpoint yet is read from its start.
+            position = AtSequence(shard.starting_sequence_number) if kept is None else kept.position
+            if position is None:
+                continue
+            try:
+                progress = reader.progress(mapping.read_arn, shard.shard_id, position)
+            except (ShardNotFound, StreamNotFound):
+                continue
+            rows.append((shard.shard_id, *progress))
+        return rows
+
+    def _age(self, arrival_ms: int | None) -> int:
+        return 0 if arrival_ms is None else max(0, self._clock.now_ms() - arrival_ms)
+
+    def _is_ours(self, owned: Any) -> bool:
+        return (owned.account, owned.region) == (self._account.account_id, self._account.region)
+
+
+def _of_shard(shard: Shard) -> Totals:
+    log = shard.log
+    # The log holds base64: three bytes in four characters.
+    return Totals(0, 0) if log is None else Totals(log.next_index, log.stored_bytes * 3 // 4)
+
+
+def _of_delivery(figures: Mapping[str, Any]) -> Totals:
+    done = figures["delivered_records"] + figures["failed_records"] + figures["buffered_records"]
+    error = figures["last_error"]
+    return Totals(
+        done,
+        errors=figures["failed_records"],
+        waiting=figures["buffered_records"],
+        lag_ms=figures["behind_ms"],
+        problem=str(error) if error else "",
+    )

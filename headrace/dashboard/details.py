@@ -1,0 +1,310 @@
+"""What the page of one resource shows: a stream, a function, a delivery, a job, a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from headrace.dashboard.account import Account, CallRefused, Reader, milliseconds, next_token
+from headrace.dashboard.inventory import Inventory
+from headrace.dashboard.records import lease_tables, list_shards
+
+MOST_LOG_LINES = 200
+
+
+class Local(Protocol):
+    """What only this cloud knows beside AWS's answers; AWS's own page goes without. Thread-safe."""
+
+    def positions(self, mapping_id: str) -> dict[str, dict[str, Any]]:
+        """Return waiting records and lag by shard id."""
+        ...
+
+    def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
+        """Return how many records arrived in each of `steps` equal spans."""
+        ...
+
+    def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:
+        """Return the batch trees of a function's mappings, or those of one record."""
+        ...
+
+    def durations(self, function: str) -> list[dict[str, int]]:
+        """Return how many invocations lasted up to each bound, since the start."""
+        ...
+
+    def fidelity(self, stack: str) -> list[Mapping[str, str]]:
+        """Return what a stack asks for that is only stored or ignored."""
+        ...
+
+    def permissions(self) -> dict[str, Any]:
+        """Return what AWS would deny."""
+        ...
+
+
+def stream_detail(
+    account: Account, inventory: Inventory, name: str, local: Local | None
+) -> dict[str, Any]:
+    """Return a stream: shards with ranges and parents, consumers with their positions. Raises CallRefused."""
+    described = account.call("kinesis", "DescribeStreamSummary", StreamName=name)
+    summary = described["StreamDescriptionSummary"]
+    reader = Reader(account)
+    shards = [_shard(shard) for shard in list_shards(reader, name)]
+    me = f"stream:{name}"
+    consumers: list[dict[str, Any]] = []
+    for edge in inventory.edges:
+        if edge.start == me:
+            via = edge.via or edge.end
+            rows = local.positions(via.removeprefix("mapping:")) if local and edge.via else {}
+            consumers.append({"id": via, "target": edge.end, "shards": rows})
+    listed = reader.pages(
+        "kinesis",
+        "ListStreamConsumers",
+        "Consumers",
+        token=next_token("NextToken"),
+        StreamARN=summary["StreamARN"],
+    )
+    consumers += [
+        {
+            "id": f"fan-out:{one['ConsumerName']}",
+            "target": "",
+            "shards": {},
+            "state": one["ConsumerStatus"],
+        }
+        for one in listed
+    ]
+    tables = [one.name for one in inventory.resources.values() if one.facts.get("leases")]
+    return {
+        "name": name,
+        "arn": summary["StreamARN"],
+        "state": summary["StreamStatus"],
+        "mode": summary.get("StreamModeDetails", {}).get("StreamMode", "PROVISIONED"),
+        "retentionHours": summary.get("RetentionPeriodHours"),
+        "encryption": summary.get("EncryptionType", "NONE"),
+        "createdMs": milliseconds(summary.get("StreamCreationTimestamp")),
+        "shards": shards,
+        "consumers": consumers,
+        "leases": lease_tables(reader, tables),
+        "refused": reader.refusals(),
+    }
+
+
+def _shard(shard: Mapping[str, Any]) -> dict[str, Any]:
+    keys, numbers = shard["HashKeyRange"], shard["SequenceNumberRange"]
+    parents = [shard.get("ParentShardId"), shard.get("AdjacentParentShardId")]
+    return {
+        "shardId": shard["ShardId"],
+        "startingHashKey": keys["StartingHashKey"],
+        "endingHashKey": keys["EndingHashKey"],
+        "parents": [parent for parent in parents if parent],
+        "isOpen": "EndingSequenceNumber" not in numbers,
+        "startingSequenceNumber": numbers["StartingSequenceNumber"],
+    }
+
+
+def timeline(
+    account: Account, stream: str, from_ms: int, to_ms: int, steps: int, local: Local | None
+) -> dict[str, Any]:
+    """Return how many records arrived over time. Raises CallRefused."""
+    if local is not None:
+        counts = local.counts_over_time(stream, from_ms, to_ms, steps)
+        return {"fromMs": from_ms, "toMs": to_ms, "counts": counts}
+    period_s = max(60, -(-(to_ms - from_ms) // 1000 // steps // 60) * 60)
+    answer = account.call(
+        "cloudwatch",
+        "GetMetricStatistics",
+        Namespace="AWS/Kinesis",
+        MetricName="IncomingRecords",
+        Dimensions=[{"Name": "StreamName", "Value": stream}],
+        StartTime=datetime.fromtimestamp(from_ms / 1000, UTC),
+        EndTime=datetime.fromtimestamp(to_ms / 1000, UTC),
+        Period=period_s,
+        Statistics=["Sum"],
+    )
+    counts = [0] * steps
+    for point in answer.get("Datapoints", ()):
+        at_ms = milliseconds(point["Timestamp"]) or 0
+        step = min(steps - 1, max(0, (at_ms - from_ms) * steps // max(1, to_ms - from_ms)))
+        counts[step] += round(point["Sum"])
+    return {"fromMs": from_ms, "toMs": to_ms, "counts": counts}
+
+
+def function_detail(account: Account, name: str, local: Local | None) -> dict[str, Any]:
+    """Return a function: settings, mappings with batch trees, newest log lines, durations. Raises CallRefused."""
+    answer = account.call("lambda", "GetFunctionConfiguration", FunctionName=name)
+    reader = Reader(account)
+    mappings = reader.call("lambda", "ListEventSourceMappings", FunctionName=name)
+    return {
+        "name": name,
+        "arn": answer.get("FunctionArn", ""),
+        "state": answer.get("State", ""),
+        "runtime": answer.get("Runtime", ""),
+        "memoryMiB": answer.get("MemorySize"),
+        "timeoutS": answer.get("Timeout"),
+        "mappings": [
+            {
+                "uuid": one["UUID"],
+                "source": one.get("EventSourceArn", ""),
+                "state": one.get("State", ""),
+                "lastResult": one.get("LastProcessingResult", ""),
+                "batchSize": one.get("BatchSize"),
+                "retries": one.get("MaximumRetryAttempts"),
+                "onFailure": one.get("DestinationConfig", {})
+                .get("OnFailure", {})
+                .get("Destination", ""),
+            }
+            for one in mappings.get("EventSourceMappings", ())
+        ],
+        "batches": [] if local is None else local.traces(name, None),
+        "durations": [] if local is None else local.durations(name),
+        "logs": _log_lines(reader, f"/aws/lambda/{name}"),
+        "refused": reader.refusals(),
+    }
+
+
+def _log_lines(reader: Reader, group: str) -> list[dict[str, Any]]:
+    try:
+        streams = reader.account.call(
+            "logs",
+            "DescribeLogStreams",
+            logGroupName=group,
+            orderBy="LastEventTime",
+            descending=True,
+            limit=3,
+        )
+    except CallRefused as refusal:
+        if refusal.code != "ResourceNotFoundException":
+            reader.refused.append(refusal)
+        return []
+    lines: list[dict[str, Any]] = []
+    for one in streams.get("logStreams", ()):
+        events = reader.call(
+            "logs",
+            "GetLogEvents",
+            logGroupName=group,
+            logStreamName=one["logStreamName"],
+            limit=MOST_LOG_LINES,
+        )
+        lines += [
+            {"timeMs": event["timestamp"], "text": event["message"][:10_000]}
+            for event in events.get("events", ())
+        ]
+    return sorted(lines, key=lambda line: line["timeMs"])[-MOST_LOG_LINES:]
+
+
+def delivery_detail(account: Account, name: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a delivery stream: destination, buffers, newest objects. Raises CallRefused."""
+    answer = account.call("firehose", "DescribeDeliveryStream", DeliveryStreamName=name)
+    facts = answer["DeliveryStreamDescription"]
+    reader = Reader(account)
+    destinations: list[dict[str, Any]] = facts.get("Destinations") or [{}]
+    s3: dict[str, Any] = destinations[0].get("ExtendedS3DestinationDescription") or {}
+    bucket = s3.get("BucketARN", "").rpartition(":")[2]
+    objects: list[dict[str, Any]] = []
+    if bucket:
+        prefix = s3.get("Prefix", "").partition("!")[0]
+        listed = reader.pages(
+            "s3",
+            "ListObjectsV2",
+            "Contents",
+            token=next_token("NextContinuationToken", "ContinuationToken"),
+            Bucket=bucket,
+            Prefix=prefix,
+        )
+        newest = sorted(listed, key=lambda one: one["LastModified"], reverse=True)[:50]
+        objects = [
+            {"key": o["Key"], "bytes": o["Size"], "timeMs": milliseconds(o["LastModified"])}
+            for o in newest
+        ]
+    return {
+        "name": name,
+        "arn": facts["DeliveryStreamARN"],
+        "state": facts["DeliveryStreamStatus"],
+        "type": facts.get("DeliveryStreamType", ""),
+        "bucket": bucket,
+        "prefix": s3.get("Prefix", ""),
+        "errorPrefix": s3.get("ErrorOutputPrefix", ""),
+        "format": "columns" if s3.get("DataFormatConversionConfiguration") else "as sent",
+        "compression": s3.get("CompressionFormat", ""),
+        "buffer": s3.get("BufferingHints", {}),
+        "figures": dict(figures),
+        "objects": objects,
+        "refused": reader.refusals(),
+    }
+
+
+def job_detail(account: Account, holder: str, job: str) -> dict[str, Any]:
+    """Return a step of a cluster, or a run of an EMR Serverless application. Raises CallRefused."""
+    if holder.startswith("j-"):
+        step = account.call("emr", "DescribeStep", ClusterId=holder, StepId=job)["Step"]
+        status = step.get("Status", {})
+        times = status.get("Timeline", {})
+        failure = status.get("FailureDetails", {})
+        return {
+            "id": job,
+            "holder": holder,
+            "title": step.get("Name", ""),
+            "state": status.get("State", ""),
+            "problem": failure.get("Message", failure.get("Reason", "")),
+            "arguments": step.get("Config", {}).get("Args", []),
+            "startedMs": milliseconds(times.get("StartDateTime")),
+            "endedMs": milliseconds(times.get("EndDateTime")),
+            "page": f"/_headrace/emr/{holder}/{job}" if account.source == "headrace" else "",
+        }
+    run = account.call("emr-serverless", "GetJobRun", applicationId=holder, jobRunId=job)["jobRun"]
+    driver = run.get("jobDriver", {}).get("sparkSubmit", {})
+    return {
+        "id": job,
+        "holder": holder,
+        "title": run.get("name") or job,
+        "state": run.get("state", ""),
+        "problem": run.get("stateDetails", ""),
+        "arguments": [driver.get("entryPoint", ""), *driver.get("entryPointArguments", [])],
+        "startedMs": milliseconds(run.get("createdAt")),
+        "endedMs": milliseconds(run.get("updatedAt")),
+        "page": f"/_headrace/emr-serverless/{holder}/{job}" if account.source == "headrace" else "",
+    }
+
+
+def stack_detail(account: Account, name: str, local: Local | None) -> dict[str, Any]:
+    """Return a stack: resources, events, and what is stored without effect. Raises CallRefused."""
+    stack = account.call("cloudformation", "DescribeStacks", StackName=name)["Stacks"][0]
+    reader = Reader(account)
+    resources = reader.pages(
+        "cloudformation",
+        "ListStackResources",
+        "StackResourceSummaries",
+        token=next_token("NextToken"),
+        StackName=name,
+    )
+    events = reader.call("cloudformation", "DescribeStackEvents", StackName=name)
+    return {
+        "name": name,
+        "arn": stack["StackId"],
+        "state": stack["StackStatus"],
+        "reason": stack.get("StackStatusReason", ""),
+        "createdMs": milliseconds(stack["CreationTime"]),
+        "resources": [
+            {
+                "logicalId": one["LogicalResourceId"],
+                "physicalId": one.get("PhysicalResourceId", ""),
+                "type": one["ResourceType"],
+                "state": one["ResourceStatus"],
+            }
+            for one in resources
+        ],
+        "events": [
+            {
+                "timeMs": milliseconds(one["Timestamp"]),
+                "logicalId": one.get("LogicalResourceId", ""),
+                "state": one.get("ResourceStatus", ""),
+                "reason": one.get("ResourceStatusReason", ""),
+            }
+            for one in events.get("StackEvents", ())[:100]
+        ],
+        "withoutEffect": [] if local is None else local.fidelity(name),
+        "outputs": [
+            {"key": one["OutputKey"], "value": one["OutputValue"]}
+            for one in stack.get("Outputs", ())
+        ],
+        "refused": reader.refusals(),
+    }

@@ -1,0 +1,95 @@
+// The pages of one function, delivery, job, stack; of what AWS would deny; and of what goes to AWS.
+import {Charts} from './charts.js';
+import {Batches} from './records.js';
+import {Copy, CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, post, quote, rate, reading, resources, session, shortShard, span, tell, useEvery, useState, when} from './lib.js';
+
+function Head({name, kind, state, children}) {
+  return html`<div class="head"><h1>${name}</h1><span class="kind">${kind}</span><${State} value=${state} />${children}</div>`;
+}
+function Table({label, columns, rows}) {
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table><thead><tr>${columns.map((one) => html`<th>${one}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+function Figures({id, names}) {
+  const row = reading(id).value.row;
+  const all = {Rate: rate(row?.[0]), Errors: rate(row?.[2]), Waiting: amount(row?.[3]), Lag: span(row?.[4])};
+  return html`<dl class="figures">${names.map((name) => html`<div><dt>${name}</dt><dd>${all[name]}</dd></div>`)}</dl>${row?.[5] && html`<div class="refused" role="alert">${row[5]}</div>`}`;
+}
+
+function Durations({list}) {
+  const most = Math.max(...list.map((one) => one.count), 1);
+  return html`<div class="histogram" role="img" aria-label=${`Durations: ${list.map((one) => `${one.count} up to ${one.upToMs} ms`).join(', ')}`}>${list.map((one) => html`<div><span style=${{height: `${Math.max(3, 100 * one.count / most)}px`}}></span><small>≤ ${span(one.upToMs)}</small><small>${amount(one.count)}</small></div>`)}</div>`;
+}
+
+function Redrive({arn}) {
+  if (!arn.includes(':sqs:') || session.value?.isReadOnly) return null;
+  return html` <button onClick=${() => tell(() => post('redrive', {queueArn: arn}), 'The queue sends its messages back.')}>Redrive</button>`;
+}
+
+export function Function_({name}) {
+  const again = useEvery(3);
+  return html`<${Load} path=${`functions/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="function" state=${value.state}><span class="dim">${value.runtime}, ${value.memoryMiB} MiB, ${value.timeoutS} s</span></${Head}>
+    <${CopyCalls} cli=${`aws lambda invoke --function-name ${quote(name)} --payload '{}' --cli-binary-format raw-in-base64-out /dev/stdout`} boto=${`boto3.client("lambda").invoke(FunctionName=${JSON.stringify(name)}, Payload=b"{}")["Payload"].read()`} />
+    <${Refusals} list=${value.refused} /><${Figures} id=${`function:${name}`} names=${['Rate', 'Errors']} />
+    <section><h2>Reads from</h2>${value.mappings.length ? html`<${Table} label="Mappings" columns=${['Source', 'State', 'Last result', 'Batch size', 'Retries', 'Failed records go to']} rows=${value.mappings.map((one) => [one.source.split(':').pop(), html`<${State} value=${one.state} />`, one.lastResult, one.batchSize, one.retries === -1 ? 'until expiry' : one.retries, html`${one.onFailure.split(':').pop() || 'nowhere'}<${Redrive} arn=${one.onFailure} />`])} />` : html`<p class="dim">Nothing: it runs when it is invoked.</p>`}</section>
+    ${value.batches.map((one) => html`<section><h2>Batches of ${one.source.split(':').pop()}</h2>${one.trees.length ? html`<${Batches} trees=${[...one.trees].reverse()} />` : html`<p class="dim">No batches yet.</p>`}</section>`)}
+    ${value.durations.length > 0 && html`<section><h2>Durations since the start</h2><${Durations} list=${value.durations} /></section>`}
+    <${Charts} id=${`function:${name}`} />
+    <section><h2>Newest log lines</h2>${value.logs.length ? html`<pre class="logs" tabindex="0">${value.logs.map((one) => `${when(one.timeMs)}  ${one.text.trimEnd()}`).join('\n')}</pre>` : html`<p class="dim">It has written nothing yet.</p>`}</section>`}</${Load}>`;
+}
+
+export function Delivery({name}) {
+  const again = useEvery(3);
+  return html`<${Load} path=${`deliveries/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="delivery" state=${value.state} />
+    <${CopyCalls} cli=${`aws firehose describe-delivery-stream --delivery-stream-name ${quote(name)}`} boto=${`boto3.client("firehose").describe_delivery_stream(DeliveryStreamName=${JSON.stringify(name)})`} />
+    <${Refusals} list=${value.refused} /><${Figures} id=${`delivery:${name}`} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
+    <dl class="facts"><dt>Bucket</dt><dd>${value.bucket || '–'}</dd><dt>Prefix</dt><dd><code>${value.prefix || '(none)'}</code></dd><dt>Failed records</dt><dd><code>${value.errorPrefix || '(the same prefix)'}</code></dd><dt>Form</dt><dd>${value.format}, ${value.compression || 'not compressed'}</dd><dt>Buffer</dt><dd>${value.buffer.SizeInMBs ?? '–'} MiB or ${value.buffer.IntervalInSeconds ?? '–'} s</dd></dl>
+    <${Charts} id=${`delivery:${name}`} />
+    <section><h2>Newest objects</h2>${value.objects.length ? html`<${Table} label="Objects" columns=${['Written (UTC)', 'Key', 'Size']} rows=${value.objects.map((one) => [when(one.timeMs), html`<code>${one.key}</code>`, bytes(one.bytes)])} />` : html`<p class="dim">No objects yet: the first is written when a buffer is full or its time is over.</p>`}</section>`}</${Load}>`;
+}
+
+export function Job({holder, id}) {
+  const again = useEvery(3);
+  return html`<${Load} path=${`jobs/${encodeURIComponent(holder)}/${encodeURIComponent(id)}`} again=${again}>${(value) => html`<${Head} name=${value.title} kind="job" state=${value.state} />
+    ${value.problem && html`<div class="refused" role="alert">${value.problem}</div>`}
+    <dl class="facts"><dt>Runs on</dt><dd>${value.holder}</dd><dt>Started</dt><dd>${when(value.startedMs)}</dd><dt>Ended</dt><dd>${when(value.endedMs)}</dd><dt>Lasted</dt><dd>${value.startedMs && value.endedMs ? span(value.endedMs - value.startedMs) : '–'}</dd></dl>
+    <section><h2>Command</h2><pre tabindex="0">${value.arguments.map(quote).join(' \\\n  ')}</pre></section>
+    ${value.page && html`<p><a href=${value.page}>Its logs and Spark's own pages</a></p>`}`}</${Load}>`;
+}
+
+export function Stack({name}) {
+  const again = useEvery(3);
+  return html`<${Load} path=${`stacks/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="stack" state=${value.state} />
+    ${value.reason && html`<div class="refused">${value.reason}</div>`}<${Refusals} list=${value.refused} />
+    ${value.outputs.length > 0 && html`<section><h2>Outputs</h2><${Table} label="Outputs" columns=${['Name', 'Value']} rows=${value.outputs.map((one) => [one.key, html`<code>${one.value}</code>`])} /></section>`}
+    <section><h2>Resources</h2><${Table} label="Resources" columns=${['Name', 'Type', 'State', 'Id']} rows=${value.resources.map((one) => [one.logicalId, one.type, html`<${State} value=${one.state} />`, html`<code>${one.physicalId}</code>`])} /></section>
+    <section><h2>Stored without effect</h2>${value.withoutEffect.length ? html`<${Table} label="Without effect" columns=${['Service', 'Property', 'How', 'Note']} rows=${value.withoutEffect.map((one) => [one.service, one.property, one.level, one.note || ''])} />` : html`<p class="dim">Nothing: every property that the stack sets has its effect.</p>`}</section>
+    <section><h2>Events</h2><${Table} label="Events" columns=${['Time (UTC)', 'Resource', 'State', 'Reason']} rows=${value.events.map((one) => [when(one.timeMs), one.logicalId, html`<${State} value=${one.state} />`, one.reason])} /></section>`}</${Load}>`;
+}
+
+export function Other({id}) {
+  const one = resources.value.find((row) => row.id === id);
+  if (!one) return html`<${Empty} title=${`There is no ${id.replace(':', ' ')}.`} />`;
+  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state} /><${Figures} id=${id} names=${['Rate', 'Waiting', 'Lag']} />
+    <dl class="facts">${one.arn && html`<dt>ARN</dt><dd><code>${one.arn}</code></dd>`}${Object.entries(one.facts).map(([key, value]) => html`<dt>${key}</dt><dd>${String(value)}</dd>`)}</dl>
+    ${one.kind === 'queue' && html`<${Redrive} arn=${one.arn} />`}<${Charts} id=${id} />`;
+}
+
+export function Permissions() {
+  return html`<div class="head"><h1>Permissions</h1><span class="dim">What AWS would deny.</span></div><${Load} path="permissions">${(value) => (!value.isKnown
+    ? html`<p class="dim">Only a headrace cloud records what its callers were allowed.</p>`
+    : value.denied.length ? html`<${Table} label="Denied" columns=${['Who', 'Action', 'Resource', 'Why', 'Times', 'Last']} rows=${value.denied.map((one) => [html`<code>${one.principal}</code>`, html`<code>${one.action}</code>`, html`<code>${one.resource}</code>`, one.reason, amount(one.count), one.last])} />`
+      : html`<p>Nothing. ${amount(value.accesses)} accesses of ${value.callers} callers were looked at.</p>`)}</${Load}>`;
+}
+
+export function Export() {
+  return html`<div class="head"><h1>For AWS</h1><span class="dim">The same figures as a CloudWatch dashboard, as CDK code, and alarms.</span></div>
+    <section><h2>Suggested alarms</h2><${Load} path="export/alarms">${({alarms}) => (alarms.length ? html`<${Table} label="Alarms" columns=${['Alarm', 'Metric', 'Above', 'Why']} rows=${alarms.map((one) => [one.AlarmName, one.MetricName, span(one.Threshold), one.AlarmDescription])} />` : html`<p class="dim">No function reads a stream: there is no iterator age to watch.</p>`)}</${Load}></section>
+    <section><div class="row"><h2>CDK (Python)</h2></div><${Load} path="export/cdk">${({code}) => html`<${Copy} text=${code} label="Copy the code" /><pre tabindex="0">${code.slice(0, 4000)}${code.length > 4000 ? '\n…' : ''}</pre>`}</${Load}></section>
+    <section><h2>CloudWatch dashboard</h2><${Load} path="export/cloudwatch">${(value) => html`<${Copy} text=${JSON.stringify(value)} label="Copy the JSON" /><pre tabindex="0">${JSON.stringify(value, null, 2).slice(0, 3000)}</pre>`}</${Load}></section>`;
+}
+
+export function More() {
+  const [list, setList] = useState(null);
+  if (!list) fetch('/_headrace/?format=json').then((answer) => answer.json()).then((value) => setList(Object.entries(value.pages))).catch(() => setList([]));
+  return html`<div class="head"><h1>More pages</h1></div><ul class="links">${(list || []).map(([url, title]) => html`<li><a href=${url.replace(/^https?:\/\/[^/]*/, '')}>${title}</a></li>`)}</ul>`;
+}

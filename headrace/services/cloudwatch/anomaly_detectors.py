@@ -1,0 +1,95 @@
+"""CloudWatch's anomaly detectors, as stored settings: no band is computed from them."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+_SINGLE = ("Namespace", "MetricName", "Dimensions", "Stat")
+_KEYS = (*_SINGLE, "SingleMetricAnomalyDetector", "MetricMathAnomalyDetector")
+
+
+def add_calls(module: Any) -> None:
+    """Add the calls that put, describe and delete anomaly detectors."""
+    from moto.cloudwatch.exceptions import (
+        InvalidParameterCombination,
+        ResourceNotFoundException,
+    )
+    from moto.core.responses import ActionResult, EmptyResult
+    from moto.moto_api._internal import mock_random
+
+    response: Any = module.CloudWatchResponse
+
+    def detectors(self: Any) -> dict[str, dict[str, Any]]:
+        # State that was stored before has none.
+        return vars(self.cloudwatch_backend).setdefault("anomaly_detectors", {})
+
+    def asked(self: Any) -> dict[str, Any]:
+        """Return the request's metric, in the form of its own member, which AWS prefers to the older members."""
+        given = {name: self._get_param(name) for name in _KEYS if self._get_param(name)}
+        forms = [bool(set(given) & set(_SINGLE)), *(name in given for name in _KEYS[4:])]
+        if sum(forms) != 1:
+            raise InvalidParameterCombination(
+                "Exactly one of SingleMetricAnomalyDetector, MetricMathAnomalyDetector, or the metric's own members "
+                "is required."
+            )
+        return {"SingleMetricAnomalyDetector": given} if forms[0] else given
+
+    def put_anomaly_detector(self: Any) -> Any:
+        metric = asked(self)
+        known = {_identity(each): id_ for id_, each in detectors(self).items()}
+        id_ = known.get(_identity(metric)) or str(mock_random.uuid4())
+        detectors(self)[id_] = {
+            "AnomalyDetectorId": id_,
+            **metric,
+            **(metric.get("SingleMetricAnomalyDetector") or {}),
+            "Configuration": self._get_param("Configuration") or {},
+            "MetricCharacteristics": self._get_param("MetricCharacteristics") or {},
+            "StateValue": "PENDING_TRAINING",
+        }
+        return ActionResult({"AnomalyDetectorId": id_})
+
+    def describe_anomaly_detectors(self: Any) -> Any:
+        ids = self._get_param("AnomalyDetectorIds")
+        kinds = self._get_param("AnomalyDetectorTypes") or ["SINGLE_METRIC"]
+        wanted = {
+            name: self._get_param(name)
+            for name in ("Namespace", "MetricName", "Dimensions")
+            if self._get_param(name)
+        }
+        rows = [
+            detector
+            for id_, detector in detectors(self).items()
+            if (id_ in ids if ids else _kind(detector) in kinds)
+            and all(detector.get(name) == value for name, value in wanted.items())
+        ]
+        return ActionResult({"AnomalyDetectors": rows})
+
+    def delete_anomaly_detector(self: Any) -> Any:
+        id_ = self._get_param("AnomalyDetectorId")
+        if not id_:
+            known = {_identity(each): id_ for id_, each in detectors(self).items()}
+            id_ = known.get(_identity(asked(self)))
+        if id_ not in detectors(self):
+            raise ResourceNotFoundException()
+        del detectors(self)[id_]
+        return EmptyResult()
+
+    for call in (put_anomaly_detector, describe_anomaly_detectors, delete_anomaly_detector):
+        setattr(response, call.__name__, call)
+
+
+def _kind(detector: dict[str, Any]) -> str:
+    return "METRIC_MATH" if "MetricMathAnomalyDetector" in detector else "SINGLE_METRIC"
+
+
+def _identity(detector: dict[str, Any]) -> str:
+    """Return what two detectors must differ in: their metric, without the order of its dimensions."""
+    math = detector.get("MetricMathAnomalyDetector")
+    if math:
+        return json.dumps(math, sort_keys=True)
+    single = detector["SingleMetricAnomalyDetector"]
+    dimensions = sorted(json.dumps(each, sort_keys=True) for each in single.get("Dimensions") or ())
+    return json.dumps({**single, "Dimensions": dimensions}, sort_keys=True)

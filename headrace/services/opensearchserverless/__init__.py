@@ -1,0 +1,1 @@
+"""OpenSearch Serverless, on moto: what moto lacks."""

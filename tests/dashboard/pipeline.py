@@ -1,0 +1,95 @@
+"""A small pipeline with something on every page: streams, functions that work and fail, a delivery, a stack."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.lambda_lab import zipped
+
+ROLE = "arn:aws:iam::000000000000:role/r"
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+ENRICH = "def handler(event, context):\n    print('enriched', len(event['Records']))\n"
+FAIL = (
+    "def handler(event, context):\n"
+    "    raise ValueError('no price of ' + event['Records'][0]['kinesis']['partitionKey'])\n"
+)
+TEMPLATE = {
+    "Resources": {
+        "Stream": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}},
+        "Queue": {"Type": "AWS::SQS::Queue"},
+    },
+    "Outputs": {"QueueUrl": {"Value": {"Ref": "Queue"}}},
+}
+
+
+def make_pipeline(client: Callable[[str], Any]) -> None:
+    """Make the pipeline and put records into it."""
+    kinesis, lambda_, firehose = client("kinesis"), client("lambda"), client("firehose")
+    kinesis.create_stream(StreamName="orders", ShardCount=2)
+    kinesis.create_stream(StreamName="clicks", ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName="orders", WaiterConfig={"Delay": 1})
+    arn = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"][
+        "StreamARN"
+    ]
+    kinesis.split_shard(
+        StreamName="orders",
+        ShardToSplit="shardId-000000000001",
+        NewStartingHashKey=str((1 << 127) + (1 << 126)),
+    )
+    queue_url = client("sqs").create_queue(QueueName="orders-failed")["QueueUrl"]
+    queue = client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])
+    queue_arn = queue["Attributes"]["QueueArn"]
+    client("s3").create_bucket(Bucket="lake")
+    for name, source in (("enrich", ENRICH), ("price-check", FAIL)):
+        lambda_.create_function(
+            FunctionName=name,
+            Runtime="python3.12",
+            Role=ROLE,
+            Handler="index.handler",
+            Code={"ZipFile": zipped({"index.py": source})},
+        )
+    lambda_.create_event_source_mapping(
+        FunctionName="enrich", EventSourceArn=arn, StartingPosition="TRIM_HORIZON", BatchSize=100
+    )
+    lambda_.create_event_source_mapping(
+        FunctionName="price-check",
+        EventSourceArn=arn,
+        StartingPosition="TRIM_HORIZON",
+        BatchSize=4,
+        MaximumRetryAttempts=1,
+        BisectBatchOnFunctionError=True,
+        DestinationConfig={"OnFailure": {"Destination": queue_arn}},
+    )
+    firehose.create_delivery_stream(
+        DeliveryStreamName="orders-to-lake",
+        DeliveryStreamType="KinesisStreamAsSource",
+        KinesisStreamSourceConfiguration={"KinesisStreamARN": arn, "RoleARN": ROLE},
+        ExtendedS3DestinationConfiguration={
+            "RoleARN": ROLE,
+            "BucketARN": "arn:aws:s3:::lake",
+            "Prefix": "orders/",
+            "BufferingHints": {"IntervalInSeconds": 1, "SizeInMBs": 1},
+        },
+    )
+    client("cloudformation").create_stack(StackName="shop", TemplateBody=json.dumps(TEMPLATE))
+    put_orders(kinesis, 60)
+    kinesis.put_record(StreamName="clicks", Data=b"\xff\xfe\x00binary", PartitionKey="binary")
+    kinesis.put_record(StreamName="clicks", Data=HOSTILE.encode(), PartitionKey=HOSTILE)
+    kinesis.put_record(StreamName="clicks", Data=b"caf\xc3", PartitionKey="cut character")
+    kinesis.put_record(StreamName="clicks", Data=b"[" * 1_000 + b"]" * 1_000, PartitionKey="deep")
+    number = b'{"id": 12345678901234567890, "price": 27.0}'
+    kinesis.put_record(StreamName="clicks", Data=number, PartitionKey="number")
+
+
+def put_orders(kinesis: Any, count: int) -> None:
+    """Put orders, of which one customer has many."""
+    rows = [
+        {
+            "Data": json.dumps({"order": n, "customer": f"c{n % 7}", "total": n * 1.5}).encode(),
+            "PartitionKey": "c0" if n % 3 else f"c{n % 7}",
+        }
+        for n in range(count)
+    ]
+    kinesis.put_records(StreamName="orders", Records=rows)

@@ -1,0 +1,212 @@
+"""The page in a headless Chromium: every view with real data, and what it does with bad data and a server that goes.
+
+HEADRACE_SCREENSHOTS=1 writes the pictures of docs/dashboard.md.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.dashboard.browser import Page
+from tests.dashboard.pipeline import HOSTILE, make_pipeline, put_orders
+from tests.security.browser import find_chromium
+from tests.support.server import ServerProcess
+
+PICTURES = Path(__file__).parents[2] / "docs" / "dashboard"
+# The view, its address, and a text that only its data brings.
+VIEWS = (
+    ("pipeline", "", "orders-to-lake"),
+    ("map", "map", "price-check"),
+    ("stream", "streams/orders", "at the end of every shard"),
+    ("records", "streams/orders/records", "Arrived (UTC)"),
+    ("lineage", "streams/orders/lineage", "Splits and merges"),
+    ("function", "functions/price-check", "no price of"),
+    ("delivery", "deliveries/orders-to-lake", "orders/20"),
+    ("stack", "stacks/shop", "QueueUrl"),
+    ("permissions", "permissions", "What AWS would deny"),
+    ("export", "export", "enrich-iterator-age"),
+    ("more", "more", "Fidelity"),
+)
+
+
+def client_at(url: str, service: str) -> Any:
+    return boto3.client(
+        service,
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+
+
+@contextmanager
+def traffic(url: str) -> Iterator[None]:
+    """Put orders for as long as the block runs."""
+    over = threading.Event()
+    kinesis = client_at(url, "kinesis")
+
+    def feed() -> None:
+        while not over.wait(0.5):
+            put_orders(kinesis, 20)
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    with Page(find_chromium()) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def server(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("dashboard") / "data") as server:
+        make_pipeline(lambda service: client_at(server.endpoint_url, service))
+        with traffic(server.endpoint_url):
+            yield server
+
+
+def address(server: ServerProcess, path: str) -> str:
+    return f"{server.endpoint_url}/_headrace/#/{path}"
+
+
+@pytest.mark.parametrize(("name", "path", "text"), VIEWS)
+def test_each_view_shows_its_data_without_serious_findings(
+    server: ServerProcess, page: Page, name: str, path: str, text: str
+) -> None:
+    page.do("dark", on=False)
+    page.visit(address(server, path), text)
+    page.do("wait", text="live")
+    if name == "records":
+        page.do("click", selector="table.records tbody button")
+        page.do("wait", text="Passport")
+    if name in ("pipeline", "map", "stream"):
+        page.do("holds", code="document.body.innerText.match(/[1-9][0-9.]*\\/s/) !== null")
+    assert page.do("axe") == []
+    if os.environ.get("HEADRACE_SCREENSHOTS"):
+        PICTURES.mkdir(exist_ok=True)
+        page.do("shot", path=str(PICTURES / f"{name}.png"))
+    page.do("dark", on=True)
+    assert page.do("axe") == []
+    assert page.do("said") == []
+    if os.environ.get("HEADRACE_SCREENSHOTS") and name in ("pipeline", "map"):
+        page.do("shot", path=str(PICTURES / f"{name}-dark.png"))
+
+
+def test_a_narrow_screen_scrolls_nothing_but_tables(server: ServerProcess, page: Page) -> None:
+    page.do("size", width=390, height=800)
+    try:
+        for _, path, text in VIEWS:
+            page.visit(address(server, path), text)
+            width = page.do("eval", code="document.documentElement.scrollWidth")
+            assert width <= 390, path
+    finally:
+        page.do("size", width=1280, height=860)
+
+
+def test_keys_filter_choose_and_go_back(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, ""), "orders-to-lake")
+    page.do("press", key="/")
+    assert page.do("eval", code="document.activeElement.id") == "filter"
+    page.do("fill", selector="#filter", text="clicks")
+    page.do("holds", code="document.querySelectorAll('.rowlink').length === 1")
+    page.do("eval", code="document.activeElement.blur()")
+    page.do("press", key="j")
+    page.do("press", key="Enter")
+    page.do("wait", text="Hash ranges and heat")
+    page.do("press", key="Escape")
+    page.do("wait", text="Pipeline")
+    page.do("press", key="m")
+    page.do("wait", text="Choose a node")
+    page.do("press", key="t")
+    assert page.do("eval", code="document.documentElement.dataset.theme") == "light"
+    page.do("eval", code="localStorage.clear()")
+
+
+def test_payloads_are_text_never_markup(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "streams/clicks/records"), "cut character")
+    assert HOSTILE in page.text()
+    assert page.do("eval", code="document.querySelectorAll('main img, main script').length") == 0
+    row = "[...document.querySelectorAll('table.records tbody tr')].find((row) => row.innerText.includes('number'))"
+    page.do("eval", code=f"{row}.querySelector('button').click()")
+    page.do("wait", text='"id": 12345678901234567890,')
+    page.do("wait", text='"price": 27.0')
+    page.do("eval", code=f"{row}.querySelector('button').click()")
+    count = page.do("eval", code="document.querySelectorAll('table.records tbody button').length")
+    for number in range(count):
+        code = f"document.querySelectorAll('table.records tbody tr:not(.detail) button.plain')[{number}].click()"
+        page.do("eval", code=code)
+        page.do("wait", text="Sequence number")
+        page.do("eval", code=code)
+    assert page.do("said") == []
+
+
+def test_a_record_is_put_and_a_shard_split_from_the_page(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "streams/clicks"), "Put a record")
+    page.do("click", selector="summary")
+    page.do("click", selector="form button.main")
+    page.do("wait", text="Put into shard 0")
+    page.do("click", selector=".actions button")
+    page.do("wait", text="is split in its middle")
+    page.do("wait", text="2 open shards")
+    assert page.do("said") == []
+
+
+def test_a_timeline_bar_sets_the_position(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "streams/orders/records"), "Arrived (UTC)")
+    page.do("holds", code="document.querySelector('.bar:not([disabled])') !== null")
+    page.do("eval", code="document.querySelector('.bar:not([disabled])').click()")
+    page.do("holds", code="document.querySelector('form.ask select').value === 'time'")
+
+
+def test_a_stream_deleted_while_it_is_watched_is_named(server: ServerProcess, page: Page) -> None:
+    kinesis = client_at(server.endpoint_url, "kinesis")
+    kinesis.create_stream(StreamName="short", ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName="short", WaiterConfig={"Delay": 1})
+    page.visit(address(server, "streams/short"), "Hash ranges and heat")
+    kinesis.delete_stream(StreamName="short")
+    page.do("wait", text="Stream short under account")
+    page.do("said")  # the browser itself logs the 404
+
+
+def test_a_server_that_goes_away_and_comes_back(tmp_path: Path, page: Page) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        client_at(server.endpoint_url, "kinesis").create_stream(StreamName="kept", ShardCount=1)
+        page.visit(address(server, ""), "kept")
+        page.do("wait", text="live")
+        port = server.port
+        server.kill9()
+        page.do("wait", text="server away")
+        again = ServerProcess(tmp_path / "data", "--port", str(port))
+        with again:
+            page.do("holds", code="document.querySelector('.link').innerText === 'live'")
+            assert "kept" in page.text()
+    page.do("said")
+
+
+def test_the_empty_page_says_the_next_command(tmp_path: Path, page: Page) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        page.visit(address(server, ""), "kinesis create-stream")
+        assert page.do("axe") == []
+        page.do("said")
+
+
+def test_with_auth_the_printed_address_logs_in(tmp_path: Path, page: Page) -> None:
+    with ServerProcess(tmp_path / "data", "--auth") as server:
+        page.do("open", url=address(server, ""))
+        assert "KeyNeeded" in page.do("eval", code="document.body.innerText")
+    page.do("said")

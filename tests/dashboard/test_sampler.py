@@ -1,0 +1,131 @@
+"""Samples and rings on an injected clock: rates, the day's ring, and a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.dashboard.account import CallRefused
+from headrace.dashboard.feed import events
+from headrace.dashboard.inventory import Inventory
+from headrace.dashboard.meter import Totals
+from headrace.dashboard.rings import MINUTES_KEPT, SECONDS_KEPT, Rings
+from headrace.dashboard.sampler import Sampler
+from headrace.store.database import Database
+from tests.support.clock import FakeClock
+
+ORDERS = "stream:orders"
+
+
+class NoAccount:
+    source, account_id, region, is_read_only = "aws", "0", "us-east-1", True
+
+    def call(self, service: str, operation: str, **_: Any) -> dict[str, Any]:
+        raise CallRefused(service, operation, "AccessDeniedException", "no right to look")
+
+
+class Counters:
+    def __init__(self) -> None:
+        self.records = 0
+        self.lag_ms = 0
+
+    def totals(self, _: Inventory) -> Mapping[str, Totals]:
+        return {ORDERS: Totals(self.records, lag_ms=self.lag_ms)}
+
+    def shard_totals(self, _: str) -> Mapping[str, Totals]:
+        return {"shardId-000000000000": Totals(self.records)}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    database = Database(tmp_path / "state.db", fsync=False)
+    yield database
+    database.close()
+
+
+def sampler_of(database: Database) -> tuple[Sampler, Counters, FakeClock]:
+    counters, clock = Counters(), FakeClock()
+    return Sampler(NoAccount(), counters, clock, Rings(database)), counters, clock
+
+
+def test_a_rate_is_what_came_between_two_samples(database: Database) -> None:
+    sampler, counters, clock = sampler_of(database)
+    assert sampler.fresh().readings[ORDERS].rate is None
+    counters.records = 30
+    clock.advance(10)
+    assert sampler.fresh().readings[ORDERS].rate == 3.0
+
+
+def test_a_stream_made_anew_counts_from_zero(database: Database) -> None:
+    sampler, counters, clock = sampler_of(database)
+    counters.records = 1_000
+    sampler.fresh()
+    counters.records = 20
+    clock.advance(10)
+    assert sampler.fresh().readings[ORDERS].rate == 2.0
+
+
+def test_refused_calls_are_named(database: Database) -> None:
+    sampler, _, _ = sampler_of(database)
+    sampler.fresh()
+    refused = sampler.inventory.refused
+    assert ("lambda", "ListFunctions") in [(one["service"], one["operation"]) for one in refused]
+    assert {one["code"] for one in refused} == {"AccessDeniedException"}
+
+
+def test_the_day_is_kept_over_a_restart_and_bounded(database: Database) -> None:
+    sampler, counters, clock = sampler_of(database)
+    for _ in range(MINUTES_KEPT + 30):
+        counters.records += 60
+        clock.advance(60)
+        sampler.fresh()
+    minutes = Rings(database).minutes(ORDERS)
+    assert len(minutes) == MINUTES_KEPT
+    assert minutes[-1][1] == 1.0
+    assert len(sampler.rings.seconds(ORDERS)) == SECONDS_KEPT
+
+
+def test_an_idle_pipeline_writes_nothing(database: Database) -> None:
+    sampler, _, clock = sampler_of(database)
+    for _ in range(5):
+        clock.advance(60)
+        sampler.step()
+    assert database.query("SELECT COUNT(*) FROM dashboard_minutes") == [(0,)]
+
+
+def test_a_clock_that_goes_back_starts_the_ring_anew(database: Database) -> None:
+    rings = Rings(database)
+    sampler, _, clock = sampler_of(database)
+    readings = sampler.fresh().readings
+    rings.note(clock.now_ms(), readings)
+    rings.note(clock.now_ms() - 3_600_000, readings)
+    assert [point[0] for point in rings.seconds(ORDERS)] == [clock.now_ms() - 3_600_000]
+
+
+def test_events_hold_what_changed(database: Database) -> None:
+    sampler, counters, clock = sampler_of(database)
+
+    async def listen() -> list[dict[str, Any]]:
+        seen: list[dict[str, Any]] = []
+        feed = events(sampler, "orders")
+        assert await anext(feed) == b"retry: 1000\n\n"
+        for records in (0, 50, 50):
+            counters.records = records
+            clock.advance(10)
+            sampler.step()
+            seen.append(json.loads((await anext(feed)).removeprefix(b"data: ")))
+        assert sampler.watchers == 1
+        await feed.aclose()
+        assert sampler.watchers == 0
+        return seen
+
+    first, second, third = asyncio.run(listen())
+    assert first["readings"][ORDERS][0] is None
+    assert second["readings"][ORDERS][0] == 5.0
+    assert second["shards"]["shardId-000000000000"][0] == 5.0
+    assert third["readings"][ORDERS][0] == 0.0
