@@ -1,4 +1,4 @@
-"""Refuses SNS requests as AWS does, with its sentences: messages, targets, protocols, tags and subscriptions (recorded).
+"""Refuses SNS requests as AWS does, in its words: messages, targets, protocols, tags and subscriptions (recorded).
 
 Each check runs before a method of moto's responses, which then handles the valid requests.
 """
@@ -8,7 +8,6 @@ Each check runs before a method of moto's responses, which then handles the vali
 from __future__ import annotations
 
 import functools
-
 import json
 import re
 from collections.abc import Callable, Mapping
