@@ -2,6 +2,8 @@
 
 When `append_columns` returns, the operating system has the records (they survive kill -9); `sync` writes them to the
 disk. A torn end is cut off when the log is opened, and reported. The caller passes the time.
+
+Records are rendered as the JSON that GetRecords sends once, when they are put.
 """
 
 from __future__ import annotations
@@ -28,10 +30,36 @@ from headrace.store.losses import (
     end_of_gap,
 )
 from headrace.store.opening import open_segments
-from headrace.store.render import render
 from headrace.store.segment import Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
 from headrace.store.walk import first_arrived_at, frames
+
+_START = '{"SequenceNumber":"'
+_KEY = '","PartitionKey":"'
+
+
+def render(
+    numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
+) -> bytes:
+    """Return records as GetRecords sends them, joined by `frame.SEPARATOR`; an empty key is none, and is left out.
+
+    Whole columns are placed in one list, which is joined once: this takes half the time of formatting each record.
+    """
+    arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
+    if len(numbers) == 1:
+        key = _KEY + keys[0] if keys[0] else ""
+        text = f'{_START}{numbers[0]}{arrival}{data[0]}{key}"{tail}}}'
+        return text.encode("ascii")
+    parts = [f'"{tail}}},\n{_START}', "", arrival, "", _KEY, ""] * len(numbers)
+    parts[0] = _START
+    parts[1::6] = numbers
+    parts[3::6] = data
+    parts[5::6] = keys
+    if "" in keys:
+        parts[4::6] = [_KEY if key else "" for key in keys]
+    parts.append(f'"{tail}}}')
+    return "".join(parts).encode("ascii")
+
 
 log = logging.getLogger(__name__)
 

@@ -1,9 +1,13 @@
-"""Reports a delivery stream's errors to CloudWatch Logs and its metrics to CloudWatch."""
+"""Reports a delivery stream's errors to CloudWatch Logs and its metrics to CloudWatch.
+
+Metrics of puts and calls are aggregated: CloudWatch gets one value a second instead of one per request.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +28,40 @@ from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.metric_counts import Tally
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import RoleDenied, may_log
 from headrace.services.firehose.quotas import find_quota
 from headrace.services.firehose.state import DeliveryStream
+
+Statistics = tuple[float, float, float, float]
+
+
+class Tally:
+    """The count, sum, minimum and maximum of each metric. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, Statistics] = {}
+
+    def note(self, *values: tuple[str, float]) -> None:
+        """Add metric values."""
+        with self._lock:
+            tally = self._found
+            for name, value in values:
+                known = tally.get(name)
+                if known is None:
+                    tally[name] = (1, value, value, value)
+                    continue
+                count, total, least, most = known
+                tally[name] = (count + 1, total + value, min(least, value), max(most, value))
+
+    def take(self) -> list[tuple[Measure, Statistics]]:
+        """Return the values since the last call, and reset them."""
+        with self._lock:
+            tally, self._found = self._found, {}
+        return [((name, 0.0, EMITTED[name]), statistics) for name, statistics in tally.items()]
+
 
 log = logging.getLogger(__name__)
 

@@ -1,14 +1,134 @@
-"""Answers IAM and STS operations that moto lacks or answers wrongly: sessions, and the policy simulator."""
+"""Answers IAM and STS operations that moto lacks or answers wrongly: sessions, and the policy simulator.
+
+The policy simulator answers from the policies that moto stores.
+"""
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.protocols import codec_moto
+from headrace.aws.protocols.validate import validate
 from headrace.aws.signatures.sessions import RoleSessions
-from headrace.services.iam.policy_simulation import OPERATIONS as SIMULATIONS
-from headrace.services.iam.policy_simulation import answer_of_simulation
+from headrace.moto.memory import iam
+from headrace.permissions.policies.document import UnreadableDocument
+from headrace.permissions.policies.model import NamedPolicy, Policies, Principal
+from headrace.permissions.policies.simulate import (
+    BadSimulation,
+    context_keys,
+    parse_policies,
+    simulate,
+)
 from headrace.services.iam.sts.caller_identity import answer_of_session
 from headrace.services.iam.sts.sessions import OPERATIONS as STS_SESSIONS
 from headrace.services.iam.sts.sessions import answer_of_sts
+
+SIMULATIONS = frozenset(
+    {
+        "SimulatePrincipalPolicy",
+        "SimulateCustomPolicy",
+        "GetContextKeysForPrincipalPolicy",
+        "GetContextKeysForCustomPolicy",
+    }
+)
+
+
+def answer_of_simulation(request: HttpRequest) -> HttpResponse:
+    """Return the answer to one of SIMULATIONS. Raises AwsError InvalidInput, NoSuchEntity. moto must be loaded."""
+    call = request.call
+    assert call is not None
+    operation, parameters = codec_moto.parse_request("iam", request)
+    validate("iam", operation, parameters, code="ValidationError")
+    try:
+        answer = _answer(operation, parameters, call.account)
+    except (BadSimulation, UnreadableDocument) as error:
+        raise AwsError("InvalidInput", str(error), 400) from None
+    return codec_moto.serialize_output("iam", operation, answer, call.request_id)
+
+
+def _answer(operation: str, parameters: Mapping[str, Any], account: str) -> dict[str, Any]:
+    texts = list(cast("list[str]", parameters.get("PolicyInputList") or []))
+    source = str(parameters.get("PolicySourceArn", ""))
+    holder = _holder(source) if source else None
+    if operation.startswith("GetContextKeys"):
+        own = () if holder is None else _list_attached(holder, source)
+        return {"ContextKeyNames": context_keys([*(p.document.text for p in own), *texts])}
+    given = parse_policies(texts, "PolicyInputList", "identity")
+    own = given if holder is None else (*_list_attached(holder, source), *given)
+    caller = str(parameters.get("CallerArn") or source)
+    principal = _principal(caller, account)
+    text = str(parameters.get("ResourcePolicy") or "")
+    if text and ":user/" not in caller:
+        raise BadSimulation("A resource policy needs the ARN of a user as CallerArn.")
+    policies = Policies(
+        identity=own,
+        boundary=_boundary(parameters, holder),
+        resource=next(iter(parse_policies([text], "ResourcePolicy", "resource")), None)
+        if text
+        else None,
+    )
+    return simulate(principal, policies, parameters)
+
+
+def _principal(arn: str, account: str) -> Principal:
+    """Return the simulated caller: a user or a role by its ARN, else an anonymous principal."""
+    parts = arn.split(":", 5)
+    if len(parts) != 6:
+        return Principal("user", f"arn:aws:iam::{account}:user/simulated", account)
+    kind, _, path = parts[5].partition("/")
+    name = path.rpartition("/")[2]
+    if kind == "role":
+        session = f"arn:aws:sts::{parts[4]}:assumed-role/{name}/simulated"
+        return Principal("role", session, parts[4], arn, name=name)
+    return Principal("user", arn, parts[4], arn, name=name)
+
+
+def _holder(arn: str) -> Any:
+    """Return moto's user, role or group with an ARN. Raises AwsError NoSuchEntity, BadSimulation."""
+    parts = arn.split(":", 5)
+    kind, _, path = parts[5].partition("/") if len(parts) == 6 else ("", "", "")
+    if kind not in iam.HOLDERS:
+        raise BadSimulation(
+            f"Invalid Entity Arn: {arn} does not clearly define entity type and name."
+        )
+    found = iam.holder_of_arn(arn)
+    if found is None:
+        name = path.rpartition("/")[2]
+        raise AwsError("NoSuchEntity", f"The {kind} with name {name} cannot be found.", 404)
+    return found
+
+
+def _list_attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
+    """Return the policies of a user (with its groups), a role or a group."""
+    account, resource = arn.split(":", 5)[4:]
+    kind = resource.partition("/")[0]
+    row = list(_own(holder, kind))
+    if kind == "user":
+        for group in iam.groups_of(account, holder):
+            row += _own(group, "group")
+    return tuple(row)
+
+
+def _own(holder: Any, kind: str) -> list[NamedPolicy]:
+    inline = [
+        NamedPolicy.of(f"{kind}_{holder.name}_{name}", text)
+        for name, text in iam.inline_policies(holder)
+    ]
+    return [*inline, *iam.list_attached_policies(holder)]
+
+
+def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
+    """Return the permissions boundary in the request, else the holder's own."""
+    texts = cast("list[str]", parameters.get("PermissionsBoundaryPolicyInputList") or [])
+    if texts:
+        return parse_policies(texts, "PermissionsBoundaryPolicyInputList", "boundary")[0]
+    if holder is None:
+        return None
+    return iam.boundary_of(str(holder.arn).split(":")[4], holder)
 
 
 def answer_without_moto(

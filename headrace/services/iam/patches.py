@@ -2,6 +2,8 @@
 
 moto creates 1,400 policies in a quarter of a second at the first request to any service, and keeps the keys of every
 session for ever.
+
+A group can get a new path without a new name.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -24,7 +26,27 @@ from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.iam import boundaries, limits
 from headrace.services.iam import policies as iam_policies
-from headrace.services.iam.groups import allow_new_paths
+
+
+def allow_new_paths() -> None:
+    """Allow a group to change its path without its name."""
+    from moto.iam.models import IAMBackend
+
+    backend: Any = IAMBackend
+    update = backend.update_group
+
+    @functools.wraps(update)
+    def update_group(
+        self: Any, group_name: str, new_group_name: str | None, new_path: str | None
+    ) -> Any:
+        if new_group_name and new_group_name != group_name:
+            return update(self, group_name, new_group_name, new_path)
+        group = self.get_group(group_name)
+        group.path = new_path or group.path
+        return None
+
+    backend.update_group = update_group
+
 
 # The most sessions of an account that have not expired.
 MOST_SESSIONS = 20_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.services.firehose.query_keys import find_keys
+from headrace.services.firehose.partitions import find_keys
 
 
 @pytest.mark.parametrize(

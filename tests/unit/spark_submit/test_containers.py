@@ -14,7 +14,7 @@ from headrace.spark_submit.arguments import (
     parse_submission,
     with_file_options,
 )
-from headrace.spark_submit.containers import driver_environment, place_files
+from headrace.spark_submit.commands import driver_environment, place_files
 from headrace.spark_submit.errors import JobRefused
 
 

@@ -1,11 +1,18 @@
-"""The destinations Amazonopensearchservice, Elasticsearch and AmazonOpenSearchServerless."""
+"""The destinations Amazonopensearchservice, Elasticsearch and AmazonOpenSearchServerless.
+
+The index name of a record: the configured name, followed by the rotation period of its arrival time.
+
+Source: docs.aws.amazon.com/firehose/latest/dev/basic-deliver.html, "Index rotation" (documented). Its example for
+OneWeek uses ISO's week, which contradicts the rule in the text; headrace follows the rule.
+"""
 
 from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,12 +23,38 @@ from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
-from headrace.services.firehose.destinations.search_names import index_name
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.permits import find_collection_denial, find_domain_denial
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.transform import Stopping
+
+
+def index_name(base: str, rotation: str, arrival_ms: int) -> str:
+    """Return the index name for a record's arrival time (UTC)."""
+    suffix = _SUFFIXES[rotation](datetime.fromtimestamp(arrival_ms / 1000, UTC))
+    return f"{base}-{suffix}" if suffix else base
+
+
+def compute_us_week(day: date) -> tuple[int, int]:
+    """Return year and week: weeks begin on Sunday, and week 1 has the year's first Saturday."""
+    saturday = day + timedelta(days=(5 - day.weekday()) % 7)
+    return saturday.year, (saturday.timetuple().tm_yday - 1) // 7 + 1
+
+
+def _render_week(moment: datetime) -> str:
+    year, week = compute_us_week(moment.date())
+    return f"{year}-w{week:02d}"
+
+
+_SUFFIXES: dict[str, Callable[[datetime], str]] = {
+    "NoRotation": lambda _: "",
+    "OneHour": lambda moment: f"{moment:%Y-%m-%d-%H}",
+    "OneDay": lambda moment: f"{moment:%Y-%m-%d}",
+    "OneWeek": _render_week,
+    "OneMonth": lambda moment: f"{moment:%Y-%m}",
+}
+
 
 RULES = common.KindRules(most_mib=100, backup_modes=("FailedDocumentsOnly", "AllDocuments"))
 ANSWER_WITHIN_S = 180.0
