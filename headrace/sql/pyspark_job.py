@@ -189,12 +189,13 @@ class _Compiler:
         lines: list[str] = []
         for join in query.joins:
             lines += self._stream_join(query, join, text)
+        # Before the watermark, to which Spark moves conditions anyway, unless they name the time.
+        if query.where is not None:
+            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
         if query.window is not None and not query.joins:
             lines.append(
                 f'    rows = rows.withWatermark("_rowtime", {_literal(_interval(query.window.grace_ms))})'
             )
-        if query.where is not None:
-            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
         return lines + self._finish(query, text, "")
 
     def _finish(self, query: QueryPlan, text: SparkText, indent: str) -> list[str]:
@@ -341,8 +342,8 @@ class _Compiler:
             join.kind
         ]
         return [
-            f'    rows = rows.withWatermark("_rowtime", {delay}).alias({_literal(query.source.alias)})',
-            f'    other = {self._read(join.right)}(spark, arguments).withWatermark("_rowtime", {delay})',
+            f'    rows = waiting(rows, {delay}, "left").alias({_literal(query.source.alias)})',
+            f'    other = waiting({self._read(join.right)}(spark, arguments), {delay}, "right")',
             f'    rows = rows.join(other.alias({_literal(join.right.alias)}), {_expr(condition)}, "{kind}")',
         ]
 

@@ -1,0 +1,145 @@
+"""Runs jobs that `headrace sql compile` writes on files in place of streams, and the fold of the same records."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.sql.fold import Fold, Record
+from headrace.sql.plan import Script
+from headrace.sql.pyspark_job import compile_script
+
+Records = Sequence[tuple[str, str, Any]]
+FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
+SCHEMA = (
+    "data BINARY, streamName STRING, partitionKey STRING, sequenceNumber STRING,"
+    " approximateArrivalTimestamp TIMESTAMP"
+)
+
+
+@pytest.fixture
+def settings(spark: SparkSession) -> Iterator[None]:
+    """Give back the session as the other tests have it."""
+    no_data = "spark.sql.streaming.noDataMicroBatches.enabled"
+    names = (
+        "spark.sql.ansi.enabled",
+        "spark.sql.session.timeZone",
+        "spark.sql.shuffle.partitions",
+        no_data,
+    )
+    before = {name: spark.conf.get(name) for name in names}
+    # As tests of other jobs leave it: the compiled job sets what it needs itself.
+    spark.conf.set(no_data, False)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def arrival_of(index: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=index)
+
+
+def write_batches(spark: SparkSession, batches: Sequence[Records], folder: Path) -> None:
+    """Write a file of each stream for each batch, an empty one too, so that micro-batches are the batches."""
+    index = 0
+    streams = {stream for batch in batches for stream, _, _ in batch}
+    for number, batch in enumerate(batches):
+        rows: dict[str, list[Any]] = {stream: [] for stream in streams}
+        for stream, key, value in batch:
+            data = value if isinstance(value, str) else json.dumps(value)
+            arrival = arrival_of(index)
+            rows[stream].append(
+                (bytearray(data.encode()), stream, key, str(10**55 + index), arrival)
+            )
+            index += 1
+        for stream, of_stream in rows.items():
+            part = folder / "parts" / stream / str(number)
+            frame = spark.createDataFrame(of_stream, SCHEMA).coalesce(1)
+            frame.write.parquet(str(part))
+            file = folder / "in" / stream / f"{number:04}.parquet"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            next(part.glob("*.parquet")).rename(file)
+            os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
+
+
+def run_job(
+    spark: SparkSession, script: Script, batches: Sequence[Records], folder: Path
+) -> Callable[[str], list[dict[str, Any]]]:
+    """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
+    write_batches(spark, batches, folder)
+    job = ModuleType(__name__)
+    exec(
+        compile(compile_script(script, "A test."), "sql_job.py", "exec", dont_inherit=True),
+        job.__dict__,
+    )
+
+    def read_kinesis(session: SparkSession, _arguments: Any, stream: str) -> DataFrame:
+        stream_of = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        return stream_of.parquet(str(folder / "in" / stream))
+
+    def write_kinesis(
+        frame: DataFrame, arguments: Any, stream: str, name: str, mode: str, progress: str
+    ) -> Any:
+        def write(batch: DataFrame, _batch_id: int) -> None:
+            batch.coalesce(1).write.mode("append").parquet(str(folder / "out" / stream))
+
+        writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
+        return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
+
+    job.__dict__.update(read_kinesis=read_kinesis, write_kinesis=write_kinesis)
+    job.main(["--region", "us-east-1", "--checkpoint", str(folder / "progress"), "--once"])
+
+    def read(stream: str) -> list[dict[str, Any]]:
+        written = spark.read.schema("data STRING, partitionKey STRING").parquet(
+            str(folder / "out" / stream)
+        )
+        values = [json.loads(row.data) | {"_key": row.partitionKey} for row in written.collect()]
+        return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
+
+    return read
+
+
+def fold_of(script: Script, batches: Sequence[Records]) -> Fold:
+    """Return the fold of micro-batches, without its end: Spark too closes what a later row closes."""
+    fold = Fold(script)
+    index = 0
+    for batch in batches:
+        records: list[tuple[str, Record]] = []
+        for stream, key, value in batch:
+            records.append((stream, Record(value, key, arrival_of(index))))
+            index += 1
+        fold.take_batch(records)
+    fold.settle()
+    return fold
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[str]:
+    """Return rows as texts, numbers to 12 digits: Java's logarithms differ from Python's in the last one."""
+    texts = (json.dumps(row, sort_keys=True) for row in rows)
+    return sorted(FLOAT.sub(lambda number: f"{float(number[0]):.12g}", text) for text in texts)
+
+
+def differences(
+    script: Script, fold: Fold, read: Callable[[str], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Return by query the rows that only the job has, and those that only the fold has."""
+    result: dict[str, Any] = {}
+    for query in script.queries:
+        assert query.target is not None
+        rows = [row.columns | {"_key": row.key or "-"} for row in fold.results[query.name]]
+        of_job, of_fold = in_order(read(query.target.stream)), in_order(rows)
+        if of_job != of_fold:
+            result[query.name] = (
+                [row for row in of_job if row not in of_fold],
+                [row for row in of_fold if row not in of_job],
+            )
+    return result
