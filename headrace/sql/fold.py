@@ -1,7 +1,7 @@
 """Runs a script's queries without Spark: a fold over records, in the order in which they come.
 
 It answers what Spark answers, and it is quick to start: for `headrace sql test`. All is in memory. Time is the records'
-own: a window closes when a later record's time has passed its end and its grace. Each record is a micro-batch of its own,
+own: a window closes when a later record's time has passed its end and grace. Each record is a micro-batch of its own,
 unless `take_batch` takes several: in Spark, what one micro-batch reads makes rows late in the next ones alone.
 """
 
@@ -19,17 +19,19 @@ from headrace.sql.plan import (
 )
 from headrace.sql.records import Record, Row, read_record
 from headrace.sql.running_query import RunningQuery
+from headrace.sql.running_tables import RunningTables
 
 MOST_RESULTS = 1_000_000
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A row of a query: `columns` as JSON has them, with its partition key."""
+    """A row of a query: `columns` as JSON has them, with its partition key; `deleted` for a table's tombstone."""
 
     columns: dict[str, Any]
     key: str
     time: datetime
+    deleted: bool = False
 
 
 class Fold:
@@ -40,7 +42,10 @@ class Fold:
         self.results: dict[str, list[ResultRow]] = {query.name: [] for query in script.queries}
         self.unreadable: dict[str, int] = {}
         self.late: dict[str, int] = {query.name: 0 for query in script.queries}
-        self._running = [RunningQuery(query, script.dialect) for query in script.queries]
+        self._running = [
+            (RunningTables if query.is_of_tables() else RunningQuery)(query, script.dialect)
+            for query in script.queries
+        ]
         self._count = 0
         self._is_in_batch = False
 
@@ -94,13 +99,14 @@ class Fold:
             if self._count > MOST_RESULTS:
                 raise values.TooLarge(f"more than {MOST_RESULTS:,} rows of results")
             columns_json = {name: conversions.as_json(value) for name, value in row.columns.items()}
-            self.results[query.name].append(ResultRow(columns_json, row.key, row.time))
+            self.results[query.name].append(ResultRow(columns_json, row.key, row.time, row.deleted))
             target = query.target
             if target is not None:
                 # What a query writes is what another one reads.
                 target = self.script.relations[target.name.lower()]
                 if target.stream:
-                    self.take(target.stream, Record({**columns_json}, row.key, row.time))
+                    data = None if row.deleted else {**columns_json}
+                    self.take(target.stream, Record(data, row.key, row.time))
                 else:
                     columns = {
                         column.name: row.columns.get(column.name) for column in target.columns

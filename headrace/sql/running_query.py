@@ -107,7 +107,10 @@ class RunningQuery:
         if self.query.joins:
             newest, grace_ms = min(self._newest), self.query.joins[0].grace_ms
         else:
-            newest, grace_ms = self._newest[0], self.query.window.grace_ms if self.query.window else 0
+            newest, grace_ms = (
+                self._newest[0],
+                self.query.window.grace_ms if self.query.window else 0,
+            )
         return newest - timedelta(milliseconds=grace_ms)
 
     def _close(self, until: datetime | None) -> list[Row]:
@@ -246,11 +249,11 @@ class RunningQuery:
         key = self._sides[0][side](scope)
         if side == 1:
             if row.deleted:
-                self._table.pop(_comparable(key), None)
+                self._table.pop(comparable(key), None)
             elif key is not None:
-                self._table[_comparable(key)] = row
+                self._table[comparable(key)] = row
             return []
-        partner = None if key is None else self._table.get(_comparable(key))
+        partner = None if key is None else self._table.get(comparable(key))
         if partner is None and join.kind == "INNER":
             return []
         return self._after_joins(self._scope([row, partner]), row)
@@ -302,7 +305,7 @@ class _Waiting:
 
 
 def _meet(left: _Waiting, right: _Waiting, join: JoinPlan) -> bool:
-    if left.key is None or right.key is None or _comparable(left.key) != _comparable(right.key):
+    if left.key is None or right.key is None or comparable(left.key) != comparable(right.key):
         return False
     distance = right.row.time - left.row.time
     return (
@@ -314,7 +317,8 @@ def _frozen(keys: dict[str, Any]) -> tuple[str, ...]:
     return tuple(json.dumps(conversions.as_json(value), sort_keys=True) for value in keys.values())
 
 
-def _comparable(value: Any) -> Any:
+def comparable(value: Any) -> Any:
+    """Return what stands for a value as a key."""
     return (
         json.dumps(conversions.as_json(value), sort_keys=True)
         if isinstance(value, (list, dict))

@@ -8,22 +8,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headrace.sql.fold import Fold, Record
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_on_files import SCHEMA
 
 Records = Sequence[tuple[str, str, Any]]
 FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
-SCHEMA = (
-    "data BINARY, streamName STRING, partitionKey STRING, sequenceNumber STRING,"
-    " approximateArrivalTimestamp TIMESTAMP"
-)
 
 
 @pytest.fixture
@@ -76,33 +73,21 @@ def run_job(
 ) -> Callable[[str], list[dict[str, Any]]]:
     """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
     write_batches(spark, batches, folder)
-    job = ModuleType(__name__)
-    exec(
-        compile(compile_script(script, "A test."), "sql_job.py", "exec", dont_inherit=True),
-        job.__dict__,
-    )
+    (folder / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
+    sql_on_files.run(folder)
+    return reader_of(spark, folder)
 
-    def read_kinesis(session: SparkSession, _arguments: Any, stream: str) -> DataFrame:
-        stream_of = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
-        return stream_of.parquet(str(folder / "in" / stream))
 
-    def write_kinesis(
-        frame: DataFrame, arguments: Any, stream: str, name: str, mode: str, progress: str
-    ) -> Any:
-        def write(batch: DataFrame, _batch_id: int) -> None:
-            batch.coalesce(1).write.mode("append").parquet(str(folder / "out" / stream))
-
-        writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
-        return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
-
-    job.__dict__.update(read_kinesis=read_kinesis, write_kinesis=write_kinesis)
-    job.main(["--region", "us-east-1", "--checkpoint", str(folder / "progress"), "--once"])
+def reader_of(spark: SparkSession, folder: Path) -> Callable[[str], list[dict[str, Any]]]:
+    """Return what reads the rows that a job has written into a stream."""
 
     def read(stream: str) -> list[dict[str, Any]]:
         written = spark.read.schema("data STRING, partitionKey STRING").parquet(
             str(folder / "out" / stream)
         )
-        values = [json.loads(row.data) | {"_key": row.partitionKey} for row in written.collect()]
+        values = [
+            (json.loads(row.data) or {}) | {"_key": row.partitionKey} for row in written.collect()
+        ]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
 
     return read
@@ -135,7 +120,10 @@ def differences(
     result: dict[str, Any] = {}
     for query in script.queries:
         assert query.target is not None
-        rows = [row.columns | {"_key": row.key or "-"} for row in fold.results[query.name]]
+        rows = [
+            ({} if row.deleted else row.columns) | {"_key": row.key or "-"}
+            for row in fold.results[query.name]
+        ]
         of_job, of_fold = in_order(read(query.target.stream)), in_order(rows)
         if of_job != of_fold:
             result[query.name] = (

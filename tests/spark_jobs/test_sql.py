@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
-from tests.spark_jobs.sql_job import differences, fold_of, run_job
+from headrace.sql.pyspark_job import compile_script
+from scripts.spark_matrix import environment_of
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
 from tests.spark_jobs.sql_job import settings as settings  # a fixture
+
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
   ratio DOUBLE, cancelled BOOLEAN, tags ARRAY<VARCHAR>, seen STRUCT<at VARCHAR, n INT>)
@@ -99,3 +106,20 @@ def test_a_compiled_job_gives_the_rows_of_the_fold(
     fold = fold_of(script, [RECORDS])
     read = run_job(spark, script, [RECORDS], tmp_path)
     assert not differences(script, fold, read)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", ["3.5", "4.1"])
+def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
+    minor: str, spark: SparkSession, settings: None, tmp_path: Path
+) -> None:
+    script = read_script(RELATIONS + QUERIES)
+    write_batches(spark, [RECORDS], tmp_path)
+    (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
+    environment = environment_of(minor)
+    subprocess.run(
+        [environment.interpreter, sql_on_files.__file__, str(tmp_path)],
+        env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
+        check=True,
+    )  # fmt: skip
+    assert not differences(script, fold_of(script, [RECORDS]), reader_of(spark, tmp_path))
