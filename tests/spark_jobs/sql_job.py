@@ -24,7 +24,7 @@ FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
 @pytest.fixture
-def settings(spark: SparkSession) -> Iterator[None]:
+def sql_settings(spark: SparkSession) -> Iterator[None]:
     """Give back the session as the other tests have it."""
     no_data = "spark.sql.streaming.noDataMicroBatches.enabled"
     names = (

@@ -19,8 +19,8 @@ SCHEMA = (
 def run(folder: Path) -> None:
     """Run the job with a file of each stream as a micro-batch, and end when all are read."""
     source = (folder / "job.py").read_text(encoding="utf-8")
-    job = ModuleType(__name__)
-    # Its dataclasses look for the module that they are in.
+    # Not by this module's name, which may be that of a program.
+    job = ModuleType("sql_job")
     exec(compile(source, "job.py", "exec", dont_inherit=True), job.__dict__)
 
     def read_kinesis(session: Any, _arguments: Any, stream: str) -> Any:

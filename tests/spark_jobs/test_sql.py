@@ -16,7 +16,7 @@ from headrace.sql.pyspark_job import compile_script
 from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
-from tests.spark_jobs.sql_job import settings as settings  # a fixture
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -100,7 +100,7 @@ RECORDS = [
 
 
 def test_a_compiled_job_gives_the_rows_of_the_fold(
-    spark: SparkSession, settings: None, tmp_path: Path
+    spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script = read_script(RELATIONS + QUERIES)
     fold = fold_of(script, [RECORDS])
@@ -111,7 +111,7 @@ def test_a_compiled_job_gives_the_rows_of_the_fold(
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", ["3.5", "4.1"])
 def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
-    minor: str, spark: SparkSession, settings: None, tmp_path: Path
+    minor: str, spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script = read_script(RELATIONS + QUERIES)
     write_batches(spark, [RECORDS], tmp_path)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
 from tests.spark_jobs.sql_job import differences, fold_of, run_job
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
 CREATE STREAM a (id VARCHAR KEY, k VARCHAR, n INT, ms BIGINT) WITH (stream = 'a', timestamp = 'ms');
@@ -96,7 +97,7 @@ def batches(draw: st.DrawFn) -> list[list[tuple[str, str, Any]]]:
 
 
 def test_late_rows_are_the_same_ones_in_every_order(
-    spark: SparkSession, spark_settings: None, tmp_path_factory: Any, nightly: bool
+    spark: SparkSession, sql_settings: None, tmp_path_factory: Any, nightly: bool
 ) -> None:
     script = read_script(QUERIES)
     if not nightly:

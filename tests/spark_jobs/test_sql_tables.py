@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
 from tests.spark_jobs.sql_job import differences, fold_of, run_job
-from tests.spark_jobs.sql_job import settings as settings  # a fixture
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
 CREATE TABLE users (id VARCHAR PRIMARY KEY, name VARCHAR, city INT) WITH (stream = 'users');
@@ -36,7 +36,7 @@ BATCHES = [
 
 
 def test_queries_of_tables_have_changes_and_tombstones(
-    spark: SparkSession, settings: None, tmp_path: Path
+    spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script = read_script(QUERIES)
     fold = fold_of(script, BATCHES)
