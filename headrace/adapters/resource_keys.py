@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.ports import BucketNotFound, ObjectNotFound
-
-# Takes a service, the kind of key and a resource's ARN; see `ServiceApi.key_of`.
-KeyOfOwned = Callable[[str, str, str], tuple[str, str, str]]
 
 
 class ResourceKeys:
     """Finds KMS keys in the state of the services, without a request. Thread-safe.
 
     Args:
-        owned: returns the key of a resource of a service that headrace owns.
+        owned: the services that headrace owns, by name.
         in_moto: returns the key of a queue, a topic, a secret or a table, by ARN.
         key_named: returns the ARN of a customer managed key from its id or alias, account and region.
     """
@@ -23,7 +21,7 @@ class ResourceKeys:
     def __init__(
         self,
         *,
-        owned: KeyOfOwned,
+        owned: Mapping[str, ServiceApi],
         in_moto: Callable[[str], str],
         key_named: Callable[[str, str, str], str],
     ) -> None:
@@ -40,8 +38,11 @@ class ResourceKeys:
             return ""
         if service in ("sqs", "sns", "secretsmanager", "dynamodb"):
             return self._in_moto(resource)
+        api = self._owned.get(service)
+        if api is None or api.key_of is None:
+            return ""
         try:
-            key, account, region = self._owned(service, kind, resource)
+            key, account, region = api.key_of(kind, resource)
         except (BucketNotFound, ObjectNotFound, LookupError, AwsError):
             return ""  # the service itself reports that the resource does not exist
         return self._key_named(key, account, region) if key and account else key

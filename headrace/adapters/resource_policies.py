@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.ports import ControlPlane
 from headrace.permissions.policies.document import UnreadableDocument
 from headrace.permissions.policies.model import Access, NamedPolicy
@@ -45,7 +46,8 @@ class ResourcePolicies:
     Args:
         control: calls the services.
         trust_policy: returns the trust policy of a role.
-        held: functions that read policies from a service's state, by service.
+        owned: the services that headrace owns, by name.
+        held: functions that read policies from moto's state, by service.
         version: returns a number that grows with each change of a policy.
     """
 
@@ -54,11 +56,13 @@ class ResourcePolicies:
         control: ControlPlane,
         *,
         trust_policy: Callable[[str], str | None],
+        owned: Mapping[str, ServiceApi],
         held: Mapping[str, Lookup],
         version: Callable[[], int],
     ) -> None:
         self._control = control
         self._trust_policy = trust_policy
+        self._owned = owned
         self._held = held
         self._version = version
         self._lock = threading.Lock()
@@ -72,7 +76,8 @@ class ResourcePolicies:
         if named.service == "iam":
             is_trust = access.action.startswith("sts:")
             return _policy("trust policy", self._trust_policy(named.arn) if is_trust else None)
-        lookup = self._held.get(named.service)
+        api = self._owned.get(named.service)
+        lookup = self._held.get(named.service) if api is None else api.policy_of
         if lookup is not None:
             return _policy(f"{named.service} policy", lookup(named.arn))
         if named.service not in _READERS:

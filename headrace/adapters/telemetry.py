@@ -34,8 +34,9 @@ Item = TypeVar("Item")
 class _Backlog(Generic[Key, Item]):
     """The items that wait to be sent, by destination; bounded, so that a slow receiver costs no memory. Thread-safe."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, may_send: Callable[[], bool]) -> None:
         self._what = what
+        self._may_send = may_send
         self._lock = threading.Lock()
         self._queued: dict[Key, list[Item]] = {}
         self._count = 0
@@ -50,8 +51,10 @@ class _Backlog(Generic[Key, Item]):
             self._count += min(len(items), room)
             self._dropped += max(len(items) - room, 0)
 
-    def take(self) -> dict[Key, list[Item]]:
-        """Return all items, and empty the backlog."""
+    def take(self) -> dict[Key, list[Item]] | None:
+        """Return all items, and empty the backlog; None while they may not be sent."""
+        if not self._may_send():
+            return None
         with self._lock:
             queued, self._queued, self._count = self._queued, {}, 0
             dropped, self._dropped = self._dropped, 0
@@ -80,8 +83,7 @@ class MetricQueue:
 
     def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
         self._control = control
-        self._may_send = may_send
-        self._backlog = _Backlog[tuple[str, str, str], Metric]("metric values")
+        self._backlog = _Backlog[tuple[str, str, str], Metric]("metric values", may_send)
 
     def put(self, metrics: Sequence[Metric], *, account: str, region: str) -> None:
         """See `MetricSink.put`."""
@@ -90,9 +92,10 @@ class MetricQueue:
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
-        if not self._may_send():
+        waiting = self._backlog.take()
+        if waiting is None:
             return LOOK_AGAIN_S
-        for key, metrics in self._backlog.take().items():
+        for key, metrics in waiting.items():
             for start in range(0, len(metrics), METRICS_PER_CALL):
                 part = metrics[start : start + METRICS_PER_CALL]
                 self._backlog.send(key, part, functools.partial(self._send, key))
@@ -125,8 +128,7 @@ class LogQueue:
 
     def __init__(self, control: ControlPlane, may_send: Callable[[], bool] = lambda: True) -> None:
         self._control = control
-        self._may_send = may_send
-        self._backlog = _Backlog[tuple[str, str, str, str], LogLine]("log lines")
+        self._backlog = _Backlog[tuple[str, str, str, str], LogLine]("log lines", may_send)
         # The groups and streams that are known to exist.
         self._known: set[tuple[str, ...]] = set()
 
@@ -138,9 +140,10 @@ class LogQueue:
 
     def step(self) -> float:
         """Send the queued items, if sending is allowed."""
-        if not self._may_send():
+        waiting = self._backlog.take()
+        if waiting is None:
             return LOOK_AGAIN_S
-        for key, lines in self._backlog.take().items():
+        for key, lines in waiting.items():
             lines.sort(key=lambda line: line.timestamp_ms)
             for part in _log_batches(lines):
                 self._backlog.send(key, part, functools.partial(self._send, key))

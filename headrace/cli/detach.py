@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from headrace.cli.access import Access, how_to_use
+from headrace.cli.access import how_to_use
 from headrace.cli.health_words import moto_progress, print_losses
 from headrace.cli.interrupts import STOP_SIGNALS, StopSignals
 from headrace.cli.options import fail
@@ -25,6 +26,7 @@ from headrace.cli.running_cloud import (
     silent_cloud,
 )
 from headrace.core.clock import SystemClock
+from headrace.core.config import Config
 from headrace.spark.held_folder import HeldFolder
 
 # A long time for a machine that is not busy.
@@ -43,7 +45,7 @@ def ephemeral_folder() -> HeldFolder:
         raise fail(f"No temporary directory can be made: {error.strerror}; set TMPDIR.") from error
 
 
-def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
+def start_in_background(config: Config, *, ephemeral: bool) -> None:
     """Start this command again without --detach, and wait until the cloud is healthy.
 
     On Ctrl-C, or when it takes too long, the cloud is ended and leaves nothing behind.
@@ -56,8 +58,9 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
     if ephemeral:
         # The parent must know the child's folder, so the parent makes it; the child locks and removes it.
         folder = ephemeral_folder()
-        data_dir = folder.path
-        arguments += ["--ephemeral-dir", str(data_dir)]
+        config = replace(config, data_dir=folder.path)
+        arguments += ["--ephemeral-dir", str(folder.path)]
+    data_dir = config.data_dir
     log_path = data_dir / LOG_FILE
     with _in_one_sentence(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -91,7 +94,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
                 f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
             )
             print_losses(found)
-            for line in how_to_use(data_dir, found["endpoint_url"], access):
+            for line in how_to_use(config, found["endpoint_url"]):
                 click.echo(line)
             if ephemeral:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")

@@ -56,39 +56,6 @@ def _endpoint_url(_: click.Context, _option: click.Parameter, given: str) -> str
     return given
 
 
-def server_url(_: click.Context, _option: click.Parameter, given: str) -> str:
-    """Return the URL of the user's own server, empty for none. Ends the command when it is not such a URL."""
-    try:
-        url = urlsplit(given)
-        is_one = (
-            url.scheme in ("http", "https") and url.hostname and url.port != 0 and not url.query
-        )
-    except ValueError:
-        is_one = False
-    if given and not is_one:
-        raise fail(f"{given!r} is not an OpenSearch server's URL, such as http://localhost:9200.")
-    return given
-
-
-def postgres_url(_: click.Context, _option: click.Parameter, given: str) -> str:
-    """Return the URL of the user's own PostgreSQL, empty for none. Ends the command when it is not such a URL."""
-    try:
-        url = urlsplit(given)
-        is_one = (
-            url.scheme in ("postgresql", "postgres")
-            and url.hostname
-            and url.username
-            and url.port != 0
-        )
-    except ValueError:
-        is_one = False
-    if given and not is_one:
-        raise fail(
-            "--redshift takes a URL such as postgresql://user:password@localhost:5432/postgres."
-        )
-    return given
-
-
 def endpoint_option(function: _F) -> _F:
     """Add --endpoint-url, --region and --aws."""
     for option in (

@@ -1,13 +1,15 @@
-"""`headrace tail`: prints the records of a stream, or of a queue, as they come, here or on AWS (`--aws`)."""
+"""`headrace tail`: prints the records of a stream, of a queue, or what a channel delivers, here or on AWS (`--aws`)."""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import itertools
 import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from time import sleep
 from typing import Any
 
 import click
@@ -96,6 +98,113 @@ def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
+# `headrace tail --channel`: prints the objects that a channel delivers, as they come.
+
+# The cloud's clock and S3's have whole seconds; objects come minutes apart.
+_LOOK_EVERY_S = 1.0
+_NAME_IN_KEY = re.compile(r"!\{(channel-name|channel-id|stream-name)\}")
+
+
+def tail_channel(
+    options: dict[str, Any],
+    channel: str,
+    start: Any,
+    limit: int | None,
+    *,
+    drain: bool,
+    as_json: bool,
+) -> None:
+    """Print up to `limit` objects, each when it is there; with `drain` stop after those that are there now."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    kinesis, s3 = client("kinesis", **options), client("s3", **options)
+    if not hasattr(kinesis, "list_channels"):
+        raise fail("The installed boto3 does not know channels: pip install --upgrade boto3")
+    try:
+        arn = channel if channel.startswith("arn:") else _channel_arn(kinesis, channel)
+        described = kinesis.describe_channel(ChannelARN=arn)["ChannelDescription"]
+        if "S3DestinationConfiguration" not in described:
+            raise fail(f"Channel {channel} delivers to a table: query that.")
+        storage = described["S3DestinationConfiguration"]["StorageConfiguration"]
+        objects = _delivered(s3, storage, _key_prefix(described, storage), start, drain=drain)
+        for key, at in itertools.islice(objects, limit):
+            bucket = storage["BucketARN"].rpartition(":")[2]
+            body = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            data = _decompress(body, storage["CompressionType"])
+            click.echo(_object_line(bucket, key, at, data, as_json=as_json))
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error
+
+
+def _channel_arn(kinesis: Any, name: str) -> str:
+    token: dict[str, str] = {}
+    while True:
+        page = kinesis.list_channels(**token)
+        for one in page["ChannelSummaries"]:
+            if one["ChannelName"] == name:
+                return str(one["ChannelARN"])
+        if "NextToken" not in page:
+            raise fail(f"There is no channel {name}.")
+        token = {"NextToken": page["NextToken"]}
+
+
+def _key_prefix(described: dict[str, Any], storage: dict[str, Any]) -> str:
+    """Return what all keys of the channel begin with: its template up to the first time."""
+    stream = described["StreamConfigurationList"][0]["StreamARN"].rpartition("/")[2]
+    names = {
+        "channel-name": described["ChannelName"],
+        "channel-id": described["ChannelId"],
+        "stream-name": stream,
+    }
+    template = _NAME_IN_KEY.sub(lambda match: names[match[1]], storage["OutputKeyTemplate"])
+    return template.partition("!{")[0]
+
+
+def _delivered(
+    s3: Any, storage: dict[str, Any], prefix: str, start: Any, *, drain: bool
+) -> Iterator[tuple[str, datetime]]:
+    """Yield the key and time of each object of the channel, the oldest first, each once."""
+    bucket = storage["BucketARN"].rpartition(":")[2]
+    known: set[str] = set()
+    is_first = True
+    while True:
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        listed = {
+            one["Key"]: one["LastModified"] for page in pages for one in page.get("Contents", [])
+        }
+        for key, at in sorted(listed.items(), key=lambda item: (item[1], item[0])):
+            if key not in known and not (is_first and _is_before(at, start)):
+                yield key, at
+        # An object that was deleted does not come back.
+        known, is_first = set(listed), False
+        if drain:
+            return
+        if reader_is_gone():
+            raise BrokenPipeError
+        sleep(_LOOK_EVERY_S)
+
+
+def _is_before(at: datetime, start: Any) -> bool:
+    """Return whether an object that is there at first lies before the start. S3's times have whole seconds."""
+    return start == "LATEST" if isinstance(start, str) else at < start.replace(microsecond=0)
+
+
+def _decompress(body: bytes, compression: str) -> bytes:
+    if compression == "GZIP":
+        return gzip.decompress(body)
+    if compression == "ZSTD":
+        import cramjam
+
+        return bytes(cramjam.zstd.decompress(body))
+    return body
+
+
+def _object_line(bucket: str, key: str, at: datetime, data: bytes, *, as_json: bool) -> str | bytes:
+    if not as_json:
+        return data
+    return json.dumps({"bucket": bucket, "key": key, "lastModified": _iso(at), **data_shown(data)})
+
+
 # AWS allows five reads per second and shard.
 POLL_EVERY_S = 0.2
 POLL_AWS_EVERY_S = 0.25
@@ -110,6 +219,12 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
     "from_queue",
     is_flag=True,
     help="STREAM is a queue, by name or ARN: receive its records, and acknowledge those that were printed.",
+)
+@click.option(
+    "--channel",
+    "from_channel",
+    is_flag=True,
+    help="STREAM is a channel, by name or ARN: print the objects that it delivers to its bucket.",
 )
 @click.option(
     "--from",
@@ -130,6 +245,7 @@ def tail(
     limit: int | None,
     *,
     from_queue: bool,
+    from_channel: bool,
     drain: bool,
     as_json: bool,
     endpoint_url: str,
@@ -140,11 +256,17 @@ def tail(
     from botocore.exceptions import BotoCoreError, ClientError
 
     position = _position(start)
+    if from_queue and from_channel:
+        raise fail("STREAM is a queue or a channel, not both.")
     if from_queue:
         if start != "LATEST":
             raise fail("A queue has its own position: --from does not go with --queue.")
         kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
         tail_queue(kinesis, stream, limit, drain=drain, as_json=as_json)
+        return
+    if from_channel:
+        where = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+        tail_channel(where, stream, position, limit, drain=drain, as_json=as_json)
         return
     options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
     records = _follow(stream, position, options, drain=drain, aws=aws)

@@ -1,4 +1,4 @@
-"""`headrace trace`: shows the invocations of an event source mapping's batches, or of one record, as a tree."""
+"""`headrace trace`: shows what a mapping, a queue or a channel did with its records, or with one record, as a tree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import click
@@ -16,33 +17,51 @@ from headrace.client.http import ask
 from headrace.client.signing import find_keys, signed_headers
 
 _TIMEOUT_S = 10
+# So the cloud's pages begin their sentence when they have nothing of that name.
+_NOTHING = "No "
 _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "open": "yellow"}
 
 
 @click.command()
-@click.argument("mapping")
+@click.argument("name")
 @click.option("--sequence", "-s", help="Show only the record with this sequence number.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @endpoint_url_option
-def trace(mapping: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
-    """Show the batch trees of MAPPING: the UUID of an event-source mapping, or a function's name."""
-    reports = _fetch(endpoint_url, mapping, sequence)
+def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
+    """Show what was done with a stream's records.
+
+    NAME is an event-source mapping (its UUID, or its function's name), whose batches are shown as trees; or a queue or
+    a channel of Kinesis (its name or ARN). Of a queue, the records that are not acknowledged are shown.
+    """
+    about = {"sequence": sequence} if sequence else {}
+    reports = _fetch(endpoint_url, "lambda/trace", {"mapping": name, **about}, "mappings")
+    show = _show
+    if reports is None:
+        reports = _fetch(endpoint_url, "kinesis/trace", {"consumer": name, **about}, "consumers")
+        show = _show_consumers
+    if reports is None:
+        raise fail(f"There is no mapping, mapped function, queue or channel {name}.")
     if as_json:
         click.echo(json.dumps(reports, indent=2))
-        return
-    _show(reports)
+    else:
+        show(reports)
 
 
-def _fetch(endpoint_url: str, mapping: str, sequence: str | None) -> list[dict[str, Any]]:
-    query = {"mapping": mapping, **({"sequence": sequence} if sequence else {})}
-    url = f"{endpoint_url}/_headrace/lambda/trace?{urllib.parse.urlencode(query)}"
+def _fetch(
+    endpoint_url: str, page: str, query: dict[str, str], member: str
+) -> list[dict[str, Any]] | None:
+    """Return the member of a page's data; None when the page has nothing of that name."""
+    url = f"{endpoint_url}/_headrace/{page}?{urllib.parse.urlencode(query)}"
     try:
         request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
         with ask(request, _TIMEOUT_S) as answer:
-            return json.load(answer)["mappings"]
+            return list(json.load(answer)[member])
     except urllib.error.HTTPError as error:
         with error:
-            raise fail(_refusal(error, endpoint_url)) from error
+            sentence = _refusal(error, endpoint_url)
+        if error.code == HTTPStatus.NOT_FOUND and sentence.startswith(_NOTHING):
+            return None
+        raise fail(sentence) from error
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -73,6 +92,41 @@ def _show(reports: list[dict[str, Any]]) -> None:
         for node in report["trees"]:
             _add(tree, node)
         console.print(tree)
+
+
+def _show_consumers(reports: list[dict[str, Any]]) -> None:
+    # Plain lines: a tree would break sequence numbers over lines.
+    for report in reports:
+        click.echo(f"{report['kind']} {_name(report)} ← {report['stream']}: {_standing(report)}")
+        for record in report["records"]:
+            key = f" {record['partitionKey']!r}" if record.get("partitionKey") else ""
+            number = record.get("sequenceNumber", "")
+            click.echo(f"  {record['shardId']} {number}{key}".rstrip())
+            click.echo(f"    {record['outcome']}")
+
+
+def _name(report: dict[str, Any]) -> str:
+    return str(report["queue"] if report["kind"] == "queue" else report["name"])
+
+
+def _standing(report: dict[str, Any]) -> str:
+    status = f"{report['status']} {report.get('reason', '')}".strip()
+    if report["kind"] == "queue":
+        counts = (
+            ("visible", "visible"),
+            ("inFlight", "in flight"),
+            ("deadLetters", "dead letters"),
+        )
+    else:
+        counts = (
+            ("delivered_records", "delivered"),
+            ("delivered_objects", "objects"),
+            ("buffered_records", "waiting"),
+            ("failed_records", "refused"),
+        )
+    figures = [f"{report[name]:,} {word}" for name, word in counts if name in report]
+    error = report.get("last_error")
+    return ", ".join([status, *figures, *([f"last error: {error}"] if error else [])])
 
 
 def _add(tree: Any, node: dict[str, Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from headrace.adapters.resource_keys import ResourceKeys
 from headrace.adapters.resource_names import ResourceNames
 from headrace.adapters.resource_policies import ResourcePolicies
@@ -45,17 +43,14 @@ def build_decisions(base: Foundation) -> Decisions:
     policies = ResourcePolicies(
         gateway,
         trust_policy=trust_policy_of,
-        held={
-            "kinesis": functools.partial(gateway.policy_of, "kinesis"),
-            "s3": functools.partial(gateway.policy_of, "s3"),
-            # Read from moto's state directly: moto's services need them too, in the middle of their requests.
-            **dict.fromkeys(
-                ("sqs", "sns", "events", "logs", "kms", "execute-api"), memory.policy_of
-            ),
-        },
+        owned=gateway.owned,
+        # Read from moto's state directly: moto's services need them too, in the middle of their requests.
+        held=dict.fromkeys(
+            ("sqs", "sns", "events", "logs", "kms", "execute-api"), memory.policy_of
+        ),
         version=lambda: memory.policies_version,
     )
-    keys = ResourceKeys(owned=gateway.key_of, in_moto=memory.key_of, key_named=memory.key_named)
+    keys = ResourceKeys(owned=gateway.owned, in_moto=memory.key_of, key_named=memory.key_named)
     return Decisions(
         base.config.iam,
         clock=base.clock,

@@ -7,15 +7,17 @@ So a thousand idle event source mappings cost the same as ten.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Protocol
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
 
 from headrace.core.clock import Clock
-from headrace.core.schedule import Schedule, ScheduleEntry, Stage
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,10 @@ _THREAD_RETRY_S = 1.0
 # How long a due worker waits for a busy thread before a new one is started: many workers poll now and then, and finish
 # quickly. A worker that was woken does not wait.
 _PATIENCE_S = 0.002
+FIRST_BACKOFF_S = 0.1
+LONGEST_BACKOFF_S = 30.0
+# How many outdated entries the heap may hold beyond the valid ones before it is swept.
+_STALE_AT_MOST = 64
 
 
 class WorkerDone(Exception):
@@ -49,17 +55,171 @@ class Worker(Protocol):
         ...
 
 
+class Stage(Enum):
+    """The state of a worker."""
+
+    READY = "ready"
+    RUNNING = "running"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class ScheduleEntry:
+    """One worker's entry in the schedule. Only the schedule and the supervisor change its fields."""
+
+    __slots__ = ("backoff_s", "due_s", "is_stopping", "is_woken", "ready_s", "stage")
+
+    def __init__(self) -> None:
+        self.stage = Stage.READY
+        # A wake came during the step: another step follows.
+        self.is_woken = False
+        self.is_stopping = False
+        self.due_s = math.inf
+        # When it became due; minus infinity when it was woken.
+        self.ready_s = -math.inf
+        self.backoff_s = FIRST_BACKOFF_S
+
+
+T = TypeVar("T", bound=ScheduleEntry)
+
+
+class Schedule(Generic[T]):
+    """Which workers are ready, waiting (for a time or a wake), running or ended; ready workers are served in order.
+
+    Pure bookkeeping, so that tests can step it: no thread, no lock, no clock (seconds are monotonic). Not thread-safe:
+    `Supervisor` holds its lock around every call.
+    """
+
+    def __init__(self) -> None:
+        self._ready: deque[T] = deque()
+        self._due: list[tuple[float, int, T]] = []
+        self._timed = 0
+        self._count = 0
+
+    def add(self, turn: T) -> None:
+        """Add a new worker; its first step is due now."""
+        self._ready.append(turn)
+
+    def next(self) -> T | None:
+        """Return the first ready worker and mark it running; None when none is ready."""
+        while self._ready:
+            turn = self._ready.popleft()
+            # A worker that was stopped while it was ready has ended.
+            if turn.stage is Stage.READY:
+                turn.stage = Stage.RUNNING
+                # Cleared before the step, so that a wake during the step causes another step.
+                turn.is_woken = False
+                return turn
+        return None
+
+    def give_back(self, turn: T) -> None:
+        """Put a worker that `next` returned back at the front: there was no thread for its step."""
+        turn.stage = Stage.ENDED if turn.is_stopping else Stage.READY
+        self._ready.appendleft(turn)
+
+    def wake(self, turn: T) -> bool:
+        """Make a worker's next step due now; return whether this made the worker ready.
+
+        A worker whose last step failed still waits for its next try.
+        """
+        if turn.stage is Stage.WAITING:
+            if turn.backoff_s > FIRST_BACKOFF_S:
+                return False
+            self._make_ready(turn, -math.inf)
+            return True
+        turn.is_woken = True
+        return False
+
+    def stop(self, turn: T) -> None:
+        """End a worker: now, or after the step that it is in."""
+        turn.is_stopping = True
+        if turn.stage is not Stage.RUNNING:
+            self._leave_heap(turn)
+            turn.stage = Stage.ENDED
+
+    def finish(self, turn: T, delay_s: float, now_s: float) -> None:
+        """Record that a worker's step has ended, and that the next one is due in `delay_s`."""
+        turn.backoff_s = FIRST_BACKOFF_S
+        self._put_back(turn, delay_s, now_s)
+
+    def fail(self, turn: T, now_s: float) -> None:
+        """Record that a worker's step has raised; the delay before the next try doubles each time.
+
+        A wake does not shorten the delay, or frequent wakes would make it fail again and again.
+        """
+        turn.is_woken = False
+        delay_s, turn.backoff_s = turn.backoff_s, min(turn.backoff_s * 2, LONGEST_BACKOFF_S)
+        self._put_back(turn, delay_s, now_s)
+
+    def release_due(self, now_s: float) -> None:
+        """Make every worker ready that is due."""
+        while self._due and self._due[0][0] <= now_s:
+            due_s, _, turn = heapq.heappop(self._due)
+            if turn.stage is Stage.WAITING and turn.due_s == due_s:
+                self._make_ready(turn, now_s)
+
+    @property
+    def next_due_s(self) -> float:
+        """When the next worker is due; infinite when none waits for a time."""
+        while self._due and not _holds(self._due[0]):
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else math.inf
+
+    @property
+    def ready_s(self) -> float:
+        """Since when the first ready worker has been ready; infinite when none is ready."""
+        while self._ready:
+            if self._ready[0].stage is Stage.READY:
+                return self._ready[0].ready_s
+            self._ready.popleft()
+        return math.inf
+
+    def _put_back(self, turn: T, delay_s: float, now_s: float) -> None:
+        if turn.is_stopping:
+            turn.stage = Stage.ENDED
+        elif turn.is_woken or delay_s <= 0:
+            turn.stage = Stage.READY
+            turn.ready_s = -math.inf if turn.is_woken else now_s
+            self._ready.append(turn)
+        else:
+            turn.stage, turn.due_s = Stage.WAITING, now_s + delay_s
+            if delay_s != math.inf:
+                self._timed += 1
+                self._count += 1
+                heapq.heappush(self._due, (turn.due_s, self._count, turn))
+
+    def _make_ready(self, turn: T, ready_s: float) -> None:
+        self._leave_heap(turn)
+        turn.stage, turn.ready_s = Stage.READY, ready_s
+        self._ready.append(turn)
+
+    def _leave_heap(self, turn: T) -> None:
+        """Invalidate a waiting worker's entry in the heap; the heap is swept when most entries are invalid."""
+        if turn.stage is not Stage.WAITING or turn.due_s == math.inf:
+            return
+        turn.due_s = math.inf
+        self._timed -= 1
+        if len(self._due) > 2 * self._timed + _STALE_AT_MOST:
+            self._due = [entry for entry in self._due if _holds(entry)]
+            heapq.heapify(self._due)
+
+
+def _holds(entry: tuple[float, int, ScheduleEntry]) -> bool:
+    due_s, _, turn = entry
+    return turn.stage is Stage.WAITING and turn.due_s == due_s
+
+
 class WorkerHandle(ScheduleEntry):
     """A worker that a supervisor runs. Thread-safe."""
 
-    __slots__ = ("_ended", "_supervisor", "last_failure", "worker")
+    __slots__ = ("_supervisor", "has_ended", "last_failure", "worker")
 
     def __init__(self, worker: Worker, supervisor: Supervisor) -> None:
         super().__init__()
         self.worker = worker
         self._supervisor = supervisor
-        self._ended = threading.Event()
-        # For the supervisor, which does not log the same traceback twice in a row.
+        self.has_ended = threading.Event()
+        # Both are for the supervisor, which does not log the same traceback twice in a row.
         self.last_failure = ""
 
     @property
@@ -82,11 +242,7 @@ class WorkerHandle(ScheduleEntry):
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the worker to end; return whether it has."""
-        return self._ended.wait(timeout_s)
-
-    def note_end(self) -> None:
-        """Wake the threads in `join`; for the supervisor."""
-        self._ended.set()
+        return self.has_ended.wait(timeout_s)
 
 
 class _Runner:
@@ -110,7 +266,7 @@ class Supervisor:
     """Runs workers on a few shared threads. Thread-safe.
 
     A due step runs on a parked thread. When none is parked, the keeper (the thread that watches the time) starts
-    another, up to `most_threads`. Beyond that, steps wait in order.
+    another, up to `most_threads`. Beyond that, steps wait in order. `threads` counts them, parked or not.
     """
 
     def __init__(
@@ -125,7 +281,7 @@ class Supervisor:
         # The thread that was parked last is used first, so that surplus threads stay unused and can end.
         self._parked: list[_Runner] = []
         self._least_parked = 0
-        self._threads = 0
+        self.threads = 0
         self._keeper: threading.Thread | None = None
         self._keeper_call = threading.Event()
         self._keeper_due_s = math.inf
@@ -133,11 +289,6 @@ class Supervisor:
         self._refused_s = -math.inf
         self._trim_s = math.inf
         self._is_closed = False
-
-    @property
-    def threads(self) -> int:
-        """How many threads there are, running steps or parked."""
-        return self._threads
 
     def start(self, worker: Worker) -> WorkerHandle:
         """Run `worker` from now on until it is done or stopped."""
@@ -206,18 +357,18 @@ class Supervisor:
 
     def _call_keeper(self) -> None:
         """Wake the keeper when ready workers found no thread, so that it starts threads now."""
-        if self._schedule.ready_s < math.inf and self._threads < self._most_threads:
+        if self._schedule.ready_s < math.inf and self.threads < self._most_threads:
             self._keeper_call.set()
 
     def _forget_ended(self, handle: WorkerHandle) -> None:
         if handle.stage is Stage.ENDED:
             self._handles.discard(handle)
-            handle.note_end()
+            handle.has_ended.set()
 
     def _retire(self, count: int) -> None:
         """End the threads that have been parked longest."""
         retired, self._parked = self._parked[:count], self._parked[count:]
-        self._threads -= len(retired)
+        self.threads -= len(retired)
         self._least_parked = len(self._parked)
         for runner in retired:
             runner.give(None)
@@ -235,7 +386,7 @@ class Supervisor:
                 if runner.handle is not None:
                     continue
                 if self._is_closed:
-                    self._threads -= 1
+                    self.threads -= 1
                     return
                 thread.name = "worker"
                 self._parked.append(runner)
@@ -267,7 +418,7 @@ class Supervisor:
     def _take_back(self, handle: WorkerHandle, delay_s: float | WorkerDone | None) -> None:
         now_s = self._clock.monotonic_s()
         if isinstance(delay_s, WorkerDone):
-            self._schedule.end(handle)
+            handle.stage = Stage.ENDED
         elif delay_s is None:
             self._schedule.fail(handle, now_s)
         else:
@@ -299,20 +450,19 @@ class Supervisor:
                 # Outside the lock: starting a thread takes long compared with a wake, and other threads wake workers
                 # meanwhile.
                 self._start_thread(missing, now_s)
+            elif until_s == math.inf:
+                self._keeper_call.wait()
+                reached_s = -math.inf
+            elif until_s <= now_s or self._clock.wait(self._keeper_call, until_s - now_s):
+                reached_s = -math.inf
             else:
-                reached_s = until_s if self._wait(until_s - now_s) else -math.inf
-
-    def _wait(self, wait_s: float) -> bool:
-        """Wait until the keeper is called or the time is over; return whether it is over."""
-        if wait_s == math.inf:
-            return not self._keeper_call.wait()
-        return wait_s > 0 and not self._clock.wait(self._keeper_call, wait_s)
+                reached_s = until_s
 
     def _find_missing(self, now_s: float) -> tuple[WorkerHandle | None, float]:
         """Return a worker that needs a new thread now, and else None and when to check again."""
         while (patient_s := self._schedule.ready_s + _PATIENCE_S) <= now_s:
             if not self._parked:
-                if self._threads >= self._most_threads:
+                if self.threads >= self._most_threads:
                     return None, math.inf
                 if now_s < self._refused_s:
                     return None, self._refused_s
@@ -323,18 +473,18 @@ class Supervisor:
     def _start_thread(self, handle: WorkerHandle, now_s: float) -> None:
         """Run a worker on a new thread; when the machine refuses one, the worker waits for an existing thread."""
         with self._lock:
-            self._threads += 1
+            self.threads += 1
         try:
             runner = _Runner(handle)
             threading.Thread(target=self._run, args=(runner,), name="worker", daemon=True).start()
         except RuntimeError as error:
             log.warning(
                 "workers have %d threads, and the machine refuses another: %s",
-                self._threads - 1,
+                self.threads - 1,
                 error,
             )
             with self._lock:
-                self._threads -= 1
+                self.threads -= 1
                 self._refused_s = now_s + _THREAD_RETRY_S
                 self._schedule.give_back(handle)
                 self._forget_ended(handle)
@@ -343,9 +493,9 @@ class Supervisor:
         """End threads that were not needed since the last trim; return when to trim next."""
         if len(self._parked) <= self._kept_threads:
             self._trim_s = math.inf
-        elif self._trim_s == math.inf:
-            self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
-        elif now_s >= self._trim_s:
-            self._retire(max(0, min(self._least_parked, len(self._parked)) - self._kept_threads))
+        elif self._trim_s == math.inf or now_s >= self._trim_s:
+            if self._trim_s < math.inf:
+                surplus = min(self._least_parked, len(self._parked)) - self._kept_threads
+                self._retire(max(0, surplus))
             self._trim_s, self._least_parked = now_s + _TRIM_EVERY_S, len(self._parked)
         return self._trim_s

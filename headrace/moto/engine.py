@@ -243,17 +243,18 @@ class MotoEngine:
     def _answer(
         self, request: HttpRequest, service: str, *, is_from_outside: bool = False
     ) -> HttpResponse:
-        service = service_of(request, service)
         try:
             self._require()
-            prepared = self._preparation.prepare(request, service, is_from_outside=is_from_outside)
+            prepared = self._preparation.prepare(
+                request, service_of(request, service), is_from_outside=is_from_outside
+            )
             if prepared.answer is not None:
                 return prepared.answer
             if (prepared.package, prepared.operation) in LONG_POLLS:
                 return wait_for_messages(lambda: self._run(prepared), self._clock)
             return self._run(prepared)
         except AwsError as error:
-            return error_response(service, request, error)
+            return error_response(service_of(request, service), request, error)
 
     def _require(self) -> None:
         """Warm up. Raises AwsError, whatever the reason, so that the caller gets it as a message."""

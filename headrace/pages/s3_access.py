@@ -25,7 +25,8 @@ def answer(decisions: Decisions, request: HttpRequest, __: list[str]) -> HttpRes
     if decisions.mode == "off":
         return HttpResponse(204, [])
     # Nothing else proves who asks: a key alone is no secret.
-    permit = decisions.permit_of(key, token) if decisions.is_session(key, token) else None
+    is_session = decisions.is_session(key, token)
+    permit = decisions.permit_of(key, token, decisions.account) if is_session else None
     if permit is None:
         return json_response({"message": "Give the key and the token of a role's session."}, 400)
     region = request.headers.get("x-headrace-region", "") or decisions.region

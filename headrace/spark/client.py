@@ -67,6 +67,8 @@ _THROTTLES = frozenset(
         "ThrottlingException",
         "KMSThrottlingException",
         "RequestLimitExceeded",
+        # SubscribeToShard's, within five seconds after the last one of the shard.
+        "ResourceInUseException",
     }
 )
 # These codes mean that the credentials have expired; boto3 may find new ones.
@@ -148,6 +150,25 @@ class KinesisClient:
         answer = self._call("describe_stream_summary", {"StreamName": self._options.stream})
         return int(answer["StreamDescriptionSummary"]["RetentionPeriodHours"]) * 3_600_000
 
+    def consumer_arn(self, name: str) -> str:
+        """Return the ARN of a registered consumer, which is made if it is missing. Raises KinesisError."""
+        answer = self._call("describe_stream_summary", {"StreamName": self._options.stream})
+        named = {
+            "StreamARN": answer["StreamDescriptionSummary"]["StreamARN"],
+            "ConsumerName": name,
+        }
+        try:
+            self._call("register_stream_consumer", named)
+        except KinesisError as error:
+            # It may be there already, or another query makes it now.
+            if not str(error).startswith("ResourceInUseException"):
+                raise
+        while True:
+            consumer = self._call("describe_stream_consumer", named)["ConsumerDescription"]
+            if consumer["ConsumerStatus"] == "ACTIVE":
+                return str(consumer["ConsumerARN"])
+            time.sleep(0.5)
+
     def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
         """Return an iterator after a sequence number, or at the starting position without one.
 
@@ -161,10 +182,30 @@ class KinesisClient:
             }
         else:
             request |= _starting_at(position_of(init, shard_id))
+        # Not with boto3, which up to 1.42 truncates a time to the second.
+        answer = self._begun(shard_id, after, "GetShardIterator", request)
+        return str(json.loads(answer.content)["ShardIterator"])
+
+    def subscribe(self, consumer_arn: str, shard_id: str, after: str | None, init: Init) -> Any:
+        """Return the raw event stream of a shard, after a sequence number, or at the starting position without one.
+
+        It lasts five minutes, and the caller closes it. A shard can be subscribed to every five seconds (documented:
+        API_SubscribeToShard), which this waits for. Raises DataLoss as `iterator`, KinesisError.
+        """
+        if after is not None:
+            position: dict[str, Any] = {"Type": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": after}
+        else:
+            begin = _starting_at(position_of(init, shard_id))
+            names = {"ShardIteratorType": "Type", "StartingSequenceNumber": "SequenceNumber"}
+            position = {names.get(name, name): value for name, value in begin.items()}
+        request = {"ConsumerARN": consumer_arn, "ShardId": shard_id, "StartingPosition": position}
+        return self._begun(shard_id, after, "SubscribeToShard", request).raw
+
+    def _begun(
+        self, shard_id: str, after: str | None, operation: str, request: dict[str, Any]
+    ) -> Any:
         try:
-            # Not with boto3, which up to 1.42 truncates a time to the second.
-            answer = self.send("GetShardIterator", json.dumps(request).encode())
-            return str(json.loads(answer)["ShardIterator"])
+            return self._answer(operation, json.dumps(request).encode())
         except KinesisError as error:
             if after is None or _FOREIGN_NUMBER.match(str(error)) is None:
                 raise
@@ -226,6 +267,9 @@ class KinesisClient:
 
     def send(self, operation: str, body: bytes) -> bytes:
         """Send a JSON request and return the JSON answer. Wait and retry as in `records`."""
+        return cast("bytes", self._answer(operation, body).content)
+
+    def _answer(self, operation: str, body: bytes) -> Any:
         backoff_s = self._options.retry_interval_ms / 1000
         longest_s = self._options.longest_retry_interval_ms / 1000
         retries, renewed = 0, False
@@ -234,7 +278,9 @@ class KinesisClient:
             try:
                 answer = self._http.send(self._signed(operation, body, credentials))
                 if answer.status_code == 200:
-                    return cast("bytes", answer.content)
+                    if operation != "SubscribeToShard":
+                        _ = answer.content  # is read here, where a broken connection is tried again
+                    return answer
                 code, message = _error(answer.content)
                 if code == "ExpiredIteratorException":
                     raise ExpiredIterator(message)

@@ -18,9 +18,9 @@ from headrace.spark.option_values import (
     boolean,
     count,
     duration_s,
+    fan_out,
     fetch,
     parse_init,
-    polling,
     read_mode,
     unaggregated,
     whole,
@@ -62,7 +62,6 @@ _METADATA_TRIES = (
     "a failed read or write of kinesis.metadataPath is repeated five times, from 100 ms on"
 )
 _FILES = "positions are files at kinesis.metadataPath, whatever the store is called"
-_EFO = "of enhanced fan-out, which this source does not use"
 _JVM = "a class of the JVM; use boto3's ways to credentials, or kinesis.stsRoleArn"
 _PROXY = "set HTTPS_PROXY in the environment"
 
@@ -175,8 +174,8 @@ SOURCE = [
         default="1s", bundled="1s", meaning="between two looks for new shards",
     ),
     Option(
-        name="kinesis.consumerType", parse=polling, default="GetRecords", bundled="GetRecords",
-        meaning="GetRecords; SubscribeToShard (enhanced fan-out) is refused",
+        name="kinesis.consumerType", field="fan_out", parse=fan_out, default="GetRecords", bundled="GetRecords",
+        meaning="GetRecords, or SubscribeToShard: enhanced fan-out, by the executors alone (the distributed mode)",
     ),
     Option(
         name="kinesis.maxFetchTimePerShardSec", field="max_fetch_time_s", parse=count, bundled="no default",
@@ -213,9 +212,12 @@ SOURCE = [
     _idle("kinesis.metadataRetryIntervalsMs", "1000", _METADATA_TRIES),
     _idle("kinesis.metadataMaxRetryIntervalMs", "10000", _METADATA_TRIES),
     _idle("kinesis.dynamodb.tableName", "", _FILES),
-    _idle("kinesis.consumerName", "", _EFO),
-    _idle("kinesis.subscribeToShard.timeoutSec", "60", _EFO),
-    _idle("kinesis.subscribeToShard.maxRetries", "10", _EFO),
+    Option(
+        name="kinesis.consumerName", field="consumer_name", bundled="",
+        meaning="enhanced fan-out: the consumer's name; it is registered if it is missing, and stays after the query",
+    ),
+    _idle("kinesis.subscribeToShard.timeoutSec", "60", "a subscription is read until the batch has its records"),
+    _idle("kinesis.subscribeToShard.maxRetries", "10", "kinesis.clientNumRetries holds for all calls"),
 ]  # fmt: skip
 
 SINK = [

@@ -116,16 +116,11 @@ def read_mode(text: str) -> str:
     raise ValueError("not auto, driver or executors")
 
 
-def polling(text: str) -> str:
-    """Parse `GetRecords`, the only supported consumer type."""
-    if text.lower() == "subscribetoshard":
-        raise ValueError(
-            "this source reads by GetRecords only; enhanced fan-out (SubscribeToShard) is the bundled "
-            "aws-kinesis connector's"
-        )
-    if text.lower() != "getrecords":
-        raise ValueError("not GetRecords")
-    return text
+def fan_out(text: str) -> bool:
+    """Parse the consumer type: whether it is `SubscribeToShard`, and not `GetRecords`."""
+    if text.lower() not in ("getrecords", "subscribetoshard"):
+        raise ValueError("not GetRecords or SubscribeToShard")
+    return text.lower() == "subscribetoshard"
 
 
 def unaggregated(text: str) -> bool:

@@ -70,6 +70,7 @@ class Options(Connection):
             stream is drained (AvailableNow), else almost not.
         describe_interval_s: the interval between two listings of shards.
         available_now: whether the run takes all available records, for Sparks that do not tell the source.
+        fan_out: whether executors read by enhanced fan-out, as the consumer `consumer_name`.
         read_mode: who reads Kinesis: `driver`, `executors` (the distributed mode), or `auto`, see `planning`.
         metadata_path: where the distributed mode keeps its files; None for the default.
         max_tasks: how many tasks a micro-batch of the distributed mode has at most.
@@ -88,6 +89,8 @@ class Options(Connection):
     max_fetch_time_s: int | None = None
     describe_interval_s: float = 1.0
     available_now: bool = False
+    fan_out: bool = False
+    consumer_name: str | None = None
     read_mode: str = "auto"
     metadata_path: str | None = None
     max_tasks: int = 32
@@ -118,13 +121,18 @@ class SinkOptions(Connection):
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """Parse the options of a source. Raises InvalidOption."""
-    return Options(**_values(given, "source", SOURCE))
+    options = Options(**_values(given, "source", SOURCE))
+    if options.fan_out and not options.consumer_name:
+        raise InvalidOption("kinesis.consumerName must be specified for SubscribeToShard.")
+    return options
 
 
 def as_batch(options: Options) -> Options:
     """Return a source's options for a batch read, which begins at TRIM_HORIZON by default. Raises InvalidOption."""
     if options.init is not None and has_latest(options.init):
         raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
+    if options.fan_out:
+        raise InvalidOption("A batch read is by GetRecords: leave out kinesis.consumerType.")
     return replace(options, init=options.init or TrimHorizon())
 
 

@@ -62,6 +62,7 @@ class PlanMaker:
         options: the query's options.
         tasks: how many tasks a batch has at most.
         one_batch: whether a run may end after one batch without telling the source (AvailableNow on Spark 4.0 and 4.1).
+        consumer_arn: the registered consumer that tasks read as; None: they poll.
         clock_s, sleep: a clock that only goes forward, in seconds, and a wait.
     """
 
@@ -73,6 +74,7 @@ class PlanMaker:
         tasks: int,
         *,
         one_batch: bool = False,
+        consumer_arn: str | None = None,
         clock_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -81,6 +83,7 @@ class PlanMaker:
         self._options = options
         self._tasks = tasks
         self._one_batch = one_batch
+        self._consumer_arn = consumer_arn
         self._clock_s = clock_s
         self._sleep = sleep
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kinesis-plan")
@@ -142,7 +145,10 @@ class PlanMaker:
         done = self._done
         last = {} if done is None or done.offset.batch != offset.batch - 1 else self._known
         return [
-            Order(offset.plan, number, _part(plan, list(group)), {n: last[n] for n in group if n in last})
+            Order(
+                offset.plan, number, _part(plan, list(group)), {n: last[n] for n in group if n in last},
+                self._consumer_arn,
+            )
             for number, group in enumerate(plan.groups)
         ]  # fmt: skip
 

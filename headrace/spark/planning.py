@@ -23,7 +23,8 @@ from headrace.spark.plans import is_plan
 from headrace.spark.reading import read_span
 from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
-from headrace.spark.task_reading import Order, Polling, read_order
+from headrace.spark.subscription import Subscription
+from headrace.spark.task_reading import Order, PageSource, Polling, read_order
 from headrace.spark.untyped import Records
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def with_mode(options: Options, master: str | None, checkpoint: str | None = Non
         path = f"{checkpoint.rstrip('/')}/kinesis-metadata"
     mode = options.read_mode
     if mode == "auto":
-        elsewhere = master is not None and master.split("[")[0] != "local"
+        elsewhere = options.fan_out or (master is not None and master.split("[")[0] != "local")
         mode = "executors" if elsewhere and path is not None else "driver"
-        if elsewhere and path is None:
+        if elsewhere and path is None and not options.fan_out:
             log.warning(
                 "The executors are on other machines than the driver, which reads stream %s for them: without "
                 "kinesis.metadataPath, a path that all of them see, they cannot read it themselves.",
@@ -64,6 +65,11 @@ def with_mode(options: Options, master: str | None, checkpoint: str | None = Non
         raise InvalidOption(
             "kinesis.readMode is executors, which needs kinesis.metadataPath: a path that the driver and all executors "
             "see (S3, HDFS or a shared folder). Spark does not tell a Python source the query's checkpoint."
+        )
+    if options.fan_out and mode == "driver":
+        raise InvalidOption(
+            "kinesis.consumerType is SubscribeToShard, by which executors read, not the driver: set "
+            "kinesis.metadataPath to a path that the driver and all executors see, and leave out kinesis.readMode."
         )
     return replace(options, read_mode=mode, metadata_path=path)
 
@@ -171,8 +177,10 @@ class Planning:
                     "written with."
                 )
             store = open_store(path, self._options)
+            options, name = self._options, self._options.consumer_name
             self._maker = PlanMaker(
-                self._client, store, self._options, self._options.max_tasks, one_batch=self._one_batch
+                self._client, store, options, options.max_tasks, one_batch=self._one_batch,
+                consumer_arn=self._client.consumer_arn(name) if options.fan_out and name else None,
             )  # fmt: skip
         return self._maker
 
@@ -188,7 +196,9 @@ def read_work(options: Options, work: Work) -> Iterator[Records]:
     reads = _kept_client(options)
     store = open_store(options.metadata_path, options)
 
-    def source_of(shard_id: str, begin: tuple[str | None, Init]) -> Polling:
+    def source_of(shard_id: str, begin: tuple[str | None, Init]) -> PageSource:
+        if work.consumer_arn is not None:
+            return Subscription(reads, work.consumer_arn, shard_id, begin)
         return Polling(reads, options, shard_id, begin, work.last.get(shard_id))
 
     yield from read_order(options, work, store, reads, source_of)

@@ -40,12 +40,14 @@ class Order:
         number: the task's.
         plan: the plan, with this task's group alone.
         last: where the batch before stopped in these shards, as far as the driver knows: its iterators save calls.
+        consumer_arn: the registered consumer that the task reads as; None: it polls.
     """
 
     folder: str
     number: int
     plan: Plan
     last: Mapping[str, Stop] = field(default_factory=dict[str, Stop])
+    consumer_arn: str | None = None
 
     @property
     def file(self) -> str:

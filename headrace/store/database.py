@@ -96,9 +96,7 @@ class Database:
         """
         with self._lock:
             if self._depth == 0:
-                if not frees:
-                    self._check_room()
-                self._run("BEGIN IMMEDIATE")
+                self._run("BEGIN IMMEDIATE", grows=not frees)
             self._depth += 1
             try:
                 yield
@@ -113,11 +111,11 @@ class Database:
             finally:
                 self._depth -= 1
 
-    def _check_room(self) -> None:
-        if self._reserve.is_low:
+    def _run(
+        self, sql: str, args: Sequence[_SQLITE_VARIABLE] = (), *, grows: bool = False
+    ) -> sqlite3.Cursor:
+        if grows and self._reserve.is_low:
             raise DiskFull
-
-    def _run(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> sqlite3.Cursor:
         try:
             return self._connection.execute(sql, args)
         except sqlite3.OperationalError as error:
@@ -150,9 +148,8 @@ class Database:
             if self._depth == 0 and has_note():
                 with self.transaction(frees=not sql.startswith(_GROWING)):
                     return self._run(sql, args).rowcount
-            if self._depth == 0 and sql.startswith(_GROWING):
-                self._check_room()
-            return self._run(sql, args).rowcount
+            grows = self._depth == 0 and sql.startswith(_GROWING)
+            return self._run(sql, args, grows=grows).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[_SQLITE_VARIABLE]]) -> None:
         """Run a statement for each of `rows`, in one transaction."""

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.cli.flights import iter_events
 from headrace.core.ports import CallerIdentity
-from headrace.permissions.decisions.entries import Entry
+from headrace.permissions.decisions.caller import Entry
 from headrace.permissions.decisions.identity import identity_of
 from headrace.permissions.decisions.report import report_of
 from headrace.permissions.policies.evaluate import evaluate

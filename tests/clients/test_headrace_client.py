@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from headrace.client import ConsumerGroup, Producer
+from headrace.client import ConsumerGroup, GroupError, Producer
 from headrace.client.access import AwsAccess
 from headrace.client.wire import JSON, ServiceError, Target, Wire, WireError
 from tests.support.server import ServerProcess, wait_until
@@ -65,6 +65,33 @@ def test_what_is_put_is_read_over_a_split(
             producer.put(b"%d" % i, f"key-{i % 100}")
         producer.flush(30)
         assert sorted(set(numbers_of(group, 2 * COUNT))) == list(range(2 * COUNT))
+
+
+@pytest.mark.parametrize("fan_out", [False, True])
+def test_a_stream_made_anew_under_a_running_group_loses_nothing_silently(
+    server: ServerProcess, where: dict[str, Any], stream: str, fan_out: bool
+):
+    kinesis = server.client("kinesis")
+
+    def put(first: int) -> None:
+        with Producer(stream, **where) as producer:
+            for i in range(first, first + COUNT):
+                producer.put(b"%d" % i, f"key-{i % 100}")
+
+    put(0)
+    with ConsumerGroup(stream, stream, fan_out=fan_out, **where) as group:
+        assert sorted(numbers_of(group, COUNT)) == list(range(COUNT))
+        kinesis.delete_stream(StreamName=stream, EnforceConsumerDeletion=True)
+        kinesis.get_waiter("stream_not_exists").wait(
+            StreamName=stream, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+        kinesis.create_stream(StreamName=stream, ShardCount=2)
+        kinesis.get_waiter("stream_exists").wait(StreamName=stream)
+        put(COUNT)
+        try:
+            assert sorted(numbers_of(group, COUNT)) == list(range(COUNT, 2 * COUNT))
+        except GroupError as error:
+            assert "made anew" in str(error)  # noqa: PT017 - either of them is right
 
 
 def test_records_without_a_key_and_of_any_text(where: dict[str, Any], stream: str):

@@ -17,7 +17,7 @@ from headrace.spark.offsets import (
     TrimHorizon,
 )
 from headrace.spark.option_table import CONNECTION, SINK, SOURCE, Option, page_with_tables
-from headrace.spark.options import InvalidOption, parse_options, parse_sink_options
+from headrace.spark.options import InvalidOption, as_batch, parse_options, parse_sink_options
 from headrace.spark.planning import with_mode
 
 
@@ -96,7 +96,7 @@ def test_the_stream_is_needed() -> None:
         ("getRecords.numberOfRecordsPerFetch", "10001"),
         ("failOnDataLoss", "maybe"),
         ("describeShardInterval", "1 fortnight"),
-        ("consumerType", "SubscribeToShard"),
+        ("consumerType", "Push"),
     ],
 )
 def test_a_value_that_means_nothing_is_refused_with_its_option(name: str, value: str) -> None:
@@ -228,12 +228,17 @@ def test_an_option_that_is_refused_says_what_to_do_instead(option: Option) -> No
     assert secret not in str(refusal.value)
 
 
-def test_enhanced_fan_out_is_refused_by_its_name() -> None:
-    with pytest.raises(
-        InvalidOption, match=r"enhanced fan-out \(SubscribeToShard\) is the bundled"
-    ):
+def test_enhanced_fan_out_is_the_executors() -> None:
+    fan_out = {"consumerType": "SubscribeToShard", "consumerName": "c"}
+    with pytest.raises(InvalidOption, match=r"kinesis\.consumerName must be specified"):
         parsed(consumerType="SubscribeToShard")
-    parsed(consumerType="getrecords")
+    assert with_mode(parsed(metadataPath="/s", **fan_out), "local[2]").read_mode == "executors"
+    for options in (parsed(**fan_out), parsed(metadataPath="/s", readMode="driver", **fan_out)):
+        with pytest.raises(InvalidOption, match="by which executors read"):
+            with_mode(options, "local[2]")
+    with pytest.raises(InvalidOption, match="A batch read is by GetRecords"):
+        as_batch(parsed(**fan_out))
+    assert not parsed(consumerType="getrecords").fan_out
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,12 @@ class Permissions(Protocol):
         """Whether denied requests are refused; checking them may have to wait until policies are loaded."""
         ...
 
-    def permit_of(self, access_key: str, token: str) -> Permit | None:
-        """Return the permit of the holder of a key; None when it is the account itself. Never blocks."""
+    def permit_of(self, access_key: str, token: str, account: str) -> Permit | None:
+        """Return the permit of the holder of a key; None when it may do everything. Never blocks.
+
+        A key that belongs to an account itself may do everything in its own account: in this cloud's, or, when denied
+        requests are not refused, in each.
+        """
         ...
 
     def permit_as(self, acting: CallerIdentity) -> Permit | None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from headrace.aws.calls.errors import AwsError, internal_failure
 from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
 from headrace.aws.calls.operation import Call
-from headrace.aws.calls.permits import Callers, Permissions, Permit, is_restricted
+from headrace.aws.calls.permits import Callers, Permissions, is_restricted
 from headrace.aws.faults.fault_injection import answer_with_faults
 from headrace.aws.faults.faults import Faults
 from headrace.aws.gateway.inline_requests import InlineRequests
@@ -75,6 +75,7 @@ class Gateway:
     Attributes:
         names: finds the service of a request.
         inline: tells which requests never block.
+        owned: the owned services by botocore's name; more come until the first request.
         faults: the rules of fault injection.
     """
 
@@ -103,6 +104,7 @@ class Gateway:
         self.permissions: Permissions | None = None
         self._callers: Callers | None = None
         self._services: dict[str, OwnedService] = {}
+        self.owned: dict[str, ServiceApi] = {}
         self.names = ServiceNames()
         for name, profile in moto.profiles.items():
             self._add(name, profile)
@@ -115,6 +117,7 @@ class Gateway:
     def register(self, api: ServiceApi) -> None:
         """Add an owned service. A test checks its actions against AWS's model, by `check_api`."""
         self._services[api.name] = OwnedService(api, strict=self._strict)
+        self.owned[api.name] = api
         self._add(api.name, api.profile)
         self.inline.add(api)
         if api.shards_by_stream is not None:
@@ -131,23 +134,6 @@ class Gateway:
     def _add(self, name: str, profile: Profile) -> None:
         self.names.add(name, profile)
         self.faults.errors[name] = profile.fault_errors
-
-    @property
-    def owned(self) -> dict[str, ServiceApi]:
-        """The owned services by botocore's name."""
-        return {name: owned.api for name, owned in self._services.items()}
-
-    def policy_of(self, service: str, arn: str) -> str | None:
-        """Return the JSON policy of a resource of an owned service; None when it has none."""
-        read = self._services[service].api.policy_of
-        return None if read is None else read(arn)
-
-    def key_of(self, service: str, kind: str, resource: str) -> tuple[str, str, str]:
-        """See `ServiceApi.key_of`; empty strings for a service that has no keys."""
-        owned = self._services.get(service)
-        if owned is None or owned.api.key_of is None:
-            return "", "", ""
-        return owned.api.key_of(kind, resource)
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -188,7 +174,8 @@ class Gateway:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
-        call.permit = self._permit_of(scope, call.account)
+        if self.permissions is not None:
+            call.permit = self.permissions.permit_of(scope.access_key, scope.token, call.account)
         answered = self._handle_fallback if owned is None else owned.answer
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
@@ -233,19 +220,11 @@ class Gateway:
         callers = self._callers if is_restricted(scope.access_key) else None
         name = None if callers is None else callers.name_of(scope.access_key, scope.token)
         name = name or name_of_root(account)
-        return Signer(scope.access_key, account, *name, self._permit_of(scope, account))
-
-    def _permit_of(self, scope: Scope, account: str) -> Permit | None:
         permissions = self.permissions
-        if permissions is None:
-            return None
         permit = None
-        if scope.access_key[:1] == "A":
-            permit = permissions.permit_of(scope.access_key, scope.token)
-        # All other keys belong to an account itself, which may do everything in its own account.
-        if permit is None and account != self._account and permissions.enforces:
-            return permissions.permit_as(CallerIdentity(name_of_root(account)[0]))
-        return permit
+        if permissions is not None:
+            permit = permissions.permit_of(scope.access_key, scope.token, account)
+        return Signer(scope.access_key, account, *name, permit)
 
     def _refusal(
         self, owned: OwnedService | None, request: HttpRequest, call: Call

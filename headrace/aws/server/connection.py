@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
@@ -111,6 +112,14 @@ class RequestTaker(Receiver, Protocol):
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
         """Note how many bytes of answers a connection's client has not read."""
+        ...
+
+    def write_at_turns_end(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Write an answer once all requests that are there have been answered."""
+        ...
+
+    def write_unwritten(self) -> None:
+        """Write now what `write_at_turns_end` has put off."""
         ...
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:

@@ -161,6 +161,7 @@ class Http1Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self._since_s = self._server.now_s
+        self._server.write_unwritten()
         self._writer.stop_sending()
         if self._transport is not None:
             self._transport.close()
@@ -197,7 +198,7 @@ class Http1Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._is_free:
             self._receive(data)
-        elif self._take(data):
+        elif self._take(data, may_put_off=True):
             self._advance()
 
     def _receive(self, data: bytes) -> None:
@@ -332,10 +333,11 @@ class Http1Connection(asyncio.Protocol):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> bool:
+    def _take(self, data: bytes, *, may_put_off: bool = False) -> bool:
         """Answer `data`, or begin to, if it is one whole request as SDKs send it; feed anything else to the parser.
 
-        Return whether requests or bytes wait now.
+        Return whether requests or bytes wait now. An answer may be put off until the turn ends when nothing else can be
+        written to this connection before.
         """
         self._since_s = self._server.now_s
         reader = self._reader
@@ -358,7 +360,11 @@ class Http1Connection(asyncio.Protocol):
             and answer.status not in BODILESS
             and self._transport is not None
         ):
-            self._transport.write(head(answer, len(answer.body)) + answer.body)
+            whole = head(answer, len(answer.body)) + answer.body
+            if may_put_off:
+                self._server.write_at_turns_end(self._transport, whole)
+            else:
+                self._transport.write(whole)
         else:
             self._begin_with(Exchange(request), answer)
         return False

@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 1.0
 COMPLAIN_EVERY_S = 30.0
+# From so many connections on, the answers of a turn are written together.
+_MANY_CONNECTIONS = 8
+_LARGEST_PUT_OFF_BYTES = 64 * 1024
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -113,6 +116,8 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: deque[Callable[[], None]] = deque()
         self._told = False
+        # Answers that are written when the loop's turn ends.
+        self._unwritten: list[tuple[asyncio.Transport, bytes]] = []
 
     async def start(self, bound: socket.socket) -> None:
         """Accept connections on a bound socket, which the server owns from then on."""
@@ -342,6 +347,26 @@ class Server:
         self._told = False
         while self._done:
             self._done.popleft()()
+
+    def write_at_turns_end(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Write an answer once all requests that are there have been answered.
+
+        Each write wakes a client, which then takes the processor from the requests that wait: with 32 clients, writing
+        the answers of a turn together serves a third more requests. Few clients would only wait longer, and a large
+        answer is not held beside others.
+        """
+        if len(self._connections) < _MANY_CONNECTIONS or len(data) > _LARGEST_PUT_OFF_BYTES:
+            transport.write(data)
+            return
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self.write_unwritten)
+        self._unwritten.append((transport, data))
+
+    def write_unwritten(self) -> None:
+        """Write now what `write_at_turns_end` has put off."""
+        unwritten, self._unwritten = self._unwritten, []
+        for transport, data in unwritten:
+            transport.write(data)
 
     def parts(
         self, exchange: Exchange, owner: object, answer: HttpResponse

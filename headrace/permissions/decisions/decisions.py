@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from headrace.aws.calls.permits import Permit, is_restricted
 from headrace.aws.signatures.sessions import RoleSessions
+from headrace.aws.signatures.signers import name_of_root
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
 from headrace.core.ports import CallerIdentity
-from headrace.permissions.decisions.caller import Caller
+from headrace.permissions.decisions.caller import Caller, Entries, Entry
 from headrace.permissions.decisions.condition_values import at, with_tags
-from headrace.permissions.decisions.entries import Entries, Entry, access_to
 from headrace.permissions.decisions.identity import Identity, identity_of, identity_of_session
 from headrace.permissions.decisions.key_uses import (
     FindIn,
@@ -115,7 +115,7 @@ class Decisions:
         self._judging = threading.RLock()
         self._by_token: dict[tuple[str, str], Caller | None] = {}
         self._callers: dict[Identity, Caller] = {}
-        self._pending: list[Entry] = []
+        self.waiting: list[Entry] = []
         # Operations with unknown accesses, with the reason.
         self.unknown: dict[tuple[str, str], int] = {}
         # A counter that grows with each noted access; `on_clear` is called when all are cleared.
@@ -129,9 +129,18 @@ class Decisions:
 
     # --- callers ------------------------------------------------------------------------------
 
-    def permit_of(self, access_key: str, token: str) -> Permit | None:
+    def permit_of(self, access_key: str, token: str, account: str) -> Permit | None:
         """See `Permissions.permit_of`."""
-        if self.mode == "off" or not is_restricted(access_key):
+        if self.mode == "off":
+            return None
+        permit = self._permit_of_holder(access_key, token) if access_key[:1] == "A" else None
+        if permit is None and account != self.account and self.mode == "enforce":
+            return self._as(CallerIdentity(name_of_root(account)[0]))
+        return permit
+
+    def _permit_of_holder(self, access_key: str, token: str) -> Permit | None:
+        """Return the permit of a user or a session; None for the account itself."""
+        if not is_restricted(access_key):
             return None
         key = (access_key, token)
         try:
@@ -196,13 +205,11 @@ class Decisions:
         if self.mode == "off" or not acting.arn:
             return ""
         if context:
-            return self._as(acting).sentence_in(with_keys(access_to(action, resource), context))
+            return self._as(acting).sentence_in(with_keys(Access.to(action, resource), context))
         caller = self._as(acting)
-        sentence = caller.sentence_of((action, resource), action, resource)
-        return sentence or self._key_denial(caller, action, resource)
-
-    def _key_denial(self, caller: Caller, action: str, resource: str) -> str:
-        """Return why a caller may not use the key that encrypts a resource; empty when it may, or there is no key."""
+        if sentence := caller.sentence_of((action, resource), action, resource):
+            return sentence
+        # It may have to use the key that encrypts the resource.
         uses = uses_of_key(self._find, action, resource)
         return next(filter(None, [caller.sentence_in(use) for use in uses]), "")
 
@@ -217,27 +224,17 @@ class Decisions:
 
     # --- judging ------------------------------------------------------------------------------
 
-    def later(self, entry: Entry) -> None:
-        """Have an entry judged by the worker."""
-        with self.lock:
-            self._pending.append(entry)
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether an entry waits to be judged."""
-        return bool(self._pending)
-
     def step(self) -> float:
         """Decide the waiting entries once IAM is loaded; see `Worker.step`."""
-        if self.people.is_ready:
+        if self.waiting and self.people.is_ready:
             self.decide_waiting()
         return JUDGE_EVERY_S
 
     def decide_waiting(self) -> None:
         """Decide all waiting entries. Blocks until IAM is loaded, if there are any."""
-        with self._judging, without_note():
+        with self._judging:
             with self.lock:
-                pending, self._pending = self._pending, []
+                pending, self.waiting = self.waiting, []
                 self.changes += len(pending)
             for entry in pending:
                 try:
@@ -254,20 +251,17 @@ class Decisions:
             if entry.samples is not None:
                 entry.samples.clear()
         if samples is None:
-            self._count(entry, self.decide(entry.identity, entry), count)
-            return
-        for access, times in samples.items():
-            one = Entry(entry.identity, access)
-            self._count(entry, self.decide(entry.identity, one), times)
-            entry.reason = one.reason or entry.reason
-
-    def _count(self, entry: Entry, sentence: str | None, count: int) -> None:
-        if sentence:
-            entry.denied += count
-            entry.denied_ms = entry.last_ms
-            entry.reason = sentence
+            calls = [(entry, count)]
         else:
-            entry.allowed += count
+            calls = [(Entry(entry.identity, access), times) for access, times in samples.items()]
+        for call, times in calls:
+            if sentence := self.decide(entry.identity, call):
+                entry.denied += times
+                entry.denied_ms = entry.last_ms
+                entry.reason = sentence
+            else:
+                entry.allowed += times
+                entry.reason = call.reason or entry.reason
 
     def decide(self, identity: Identity, entry: Entry) -> str | None:
         """Return AWS's sentence of refusal; None for an access that AWS allows."""
@@ -336,7 +330,7 @@ class Decisions:
             count = sum(len(caller.entries.by_key) for caller in self._callers.values())
             for caller in self._callers.values():
                 caller.entries = Entries(caller.identity)
-            self._pending.clear()
+            self.waiting.clear()
             self.unknown.clear()
             # Callers of sessions still refer to the old entries.
             self._by_token.clear()
@@ -348,7 +342,8 @@ class Decisions:
         for entry in entries:
             self._caller(entry.identity).entries.restore(entry)
             if entry.pending:
-                self.later(entry)
+                with self.lock:
+                    self.waiting.append(entry)
         self.unknown.update(unknown)
 
     def accesses(

@@ -8,7 +8,6 @@ from typing import Any
 from headrace.core.ports import CallerIdentity
 from headrace.permissions.decisions.condition_values import at, with_tags
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.permissions.decisions.entries import access_to
 from headrace.permissions.decisions.identity import Identity, identity_of
 from headrace.permissions.decisions.refusals import NOT_IN_IAM
 from headrace.permissions.policies.explain import explain
@@ -41,7 +40,7 @@ def why(decisions: Decisions, arn: str, action: str, resource: str) -> dict[str,
         raise InvalidQuestion(f"An action is one such as kinesis:PutRecords, not {action!r}.")
     if resource != "*" and resource.count(":") < 5:
         raise InvalidQuestion(f"A resource is an ARN or *, not {resource!r}.")
-    access = access_to(action, resource or "*")
+    access = Access.to(action, resource or "*")
     found = decisions.subject_of(identity, access)
     if found is None:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}.")

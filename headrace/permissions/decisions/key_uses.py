@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.permissions.decisions.entries import access_to
 from headrace.permissions.policies.model import Access, Context, Principal
 from headrace.permissions.requests.keys import (
     ENCRYPTION_CONTEXT,
@@ -61,7 +60,7 @@ def with_keys(access: Access, keys: Context) -> Access:
 def use_of_key(service: str, action: str, key: str, resource: str = "") -> Access:
     """Return the access to a key, given by ARN, that a service makes for its caller and a resource."""
     region, account = key.split(":", 5)[3:5]
-    return with_keys(access_to(action, key), keys_of_service(service, account, region, resource))
+    return with_keys(Access.to(action, key), keys_of_service(service, account, region, resource))
 
 
 def uses_of_key(find: FindIn, action: str, resource: str) -> Iterator[Access]:

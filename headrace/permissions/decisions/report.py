@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.permissions.decisions.caller import Entry, folder_of
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.permissions.decisions.entries import Entry, folder_of
 from headrace.permissions.decisions.refusals import NOT_IN_IAM
 
 MOST_ROWS = 2_000

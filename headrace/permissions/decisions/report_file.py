@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from headrace.permissions.decisions.caller import Entry
 from headrace.permissions.decisions.decisions import Decisions
-from headrace.permissions.decisions.entries import Entry
 from headrace.permissions.decisions.identity import Identity
 from headrace.permissions.policies.model import Access
 
@@ -91,7 +91,7 @@ class ReportKeeper:
         with self._lock:
             changes = self._decisions.changes
             # Entries that wait to be judged may have been counted since.
-            if changes != self._written or self._decisions.has_waiting:
+            if changes != self._written or self._decisions.waiting:
                 partial = self._path.with_suffix(".partial")
                 partial.write_bytes(_encode(self._decisions))
                 partial.replace(self._path)

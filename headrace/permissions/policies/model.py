@@ -55,6 +55,15 @@ class Access:
     account: str = ""
     context: Context = field(default_factory=dict[str, tuple[str, ...]], hash=False)
 
+    @staticmethod
+    def to(action: str, resource: str) -> Access:
+        """Return an access for which only action and ARN are known."""
+        if not resource.startswith("arn:"):
+            return Access(action, resource)
+        _, _, _, region, account, _ = resource.split(":", 5)
+        context = {"aws:requestedregion": (region,)} if region else {}
+        return Access(action, resource, account, context)
+
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:

@@ -103,6 +103,10 @@ class Delivery:
             "is_drained": not waiting and not self._has_unread(),
         }
 
+    def positions(self) -> dict[str, str]:
+        """Return how far each shard is delivered, see `Progress.positions`."""
+        return dict(self._progress.saved.positions)
+
     def _has_unread(self) -> bool:
         """Return whether the source has records after the stored positions."""
         reads = read_shards(self._source, self._progress.saved.positions, READ_BYTES)

@@ -106,11 +106,11 @@ class Orders:
         self._store.delete(order_id)
 
     def status(self, order_id: str) -> Mapping[str, Any] | None:
-        """See `ObjectDeliveries.status`, and `Delivery.status` for the figures."""
+        """See `ObjectDeliveries.status`; `Delivery.status` has the figures, `Progress.positions` the positions."""
         running = self._running.get(order_id)
         if running is None or running.delivery is None or not running.current:
             return None
-        return running.delivery.status()
+        return {**running.delivery.status(), "positions": running.delivery.positions()}
 
 
 class _RunningOrder:

@@ -44,6 +44,7 @@ from headrace.services.kinesis.shards.retention import Retention
 from headrace.services.kinesis.store import AccountSettings, StreamStore, iterator_key
 from headrace.services.kinesis.throttle import Throttle
 from headrace.services.kinesis.tokens import TokenCodec
+from headrace.services.kinesis.trace_page import trace_page
 from headrace.store.database import Database
 from headrace.store.flusher import Flusher
 
@@ -132,6 +133,7 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
                 "Kinesis: each channel's deliveries (JSON)",
                 lambda _: kinesis.channels.statuses(),
             ),
+            trace_page(kinesis),
         ],
         shards_by_stream=functools.partial(shards_by_stream, kinesis),
         policy_of=kinesis.policy_of,

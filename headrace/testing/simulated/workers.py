@@ -9,8 +9,15 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from headrace.core.schedule import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Stage
-from headrace.core.workers import Supervisor, Worker, WorkerDone, WorkerHandle
+from headrace.core.workers import (
+    FIRST_BACKOFF_S,
+    LONGEST_BACKOFF_S,
+    Stage,
+    Supervisor,
+    Worker,
+    WorkerDone,
+    WorkerHandle,
+)
 from headrace.testing.simulated.clock import US, VirtualClock
 
 # This many steps without any passing time are an endless loop.
@@ -110,7 +117,7 @@ class SeededWorkers(Supervisor):
     def _end(self, handle: WorkerHandle) -> None:
         handle.stage = Stage.ENDED
         self._all = [one for one in self._all if one is not handle]
-        handle.note_end()
+        handle.has_ended.set()
 
     # --- working ------------------------------------------------------------------------------
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.access import access_options
 from headrace.cli.commands import headrace
+from headrace.cli.config_options import config_options
+from headrace.core.config import Config
 
 
 def taken(*arguments: str, **environment: str) -> dict[str, Any]:
@@ -17,7 +20,7 @@ def taken(*arguments: str, **environment: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     @click.command()
-    @access_options
+    @config_options
     def command(**values: Any) -> None:
         found.update(values)
 
@@ -33,6 +36,13 @@ def test_origins_and_hosts_are_listed_by_flags_or_by_the_environment():
     variables = taken(HEADRACE_ALLOW_ORIGIN="http://a, http://b", HEADRACE_ALLOW_HOST="c d")
     assert variables["allow_origins"] == ("http://a", "http://b")
     assert variables["allow_hosts"] == ("c", "d")
+
+
+def test_every_setting_of_a_cloud_has_an_option_with_its_default():
+    defaults = Config(data_dir=Path("d"))
+    assert Config(data_dir=Path("d"), **taken()) == defaults
+    assert {"data_dir", *taken()} == {field.name for field in dataclasses.fields(Config)}
+    assert taken("--state-delay", "1.5")["state_delay_ms"] == 1500
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from typing import ClassVar
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.core.schedule import Stage
-from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
+from headrace.core.workers import Stage, Supervisor, WorkerDone, WorkerHandle
 from tests.support.clock import FakeClock, HandClock
 from tests.support.server import wait_until
 

@@ -133,24 +133,24 @@ def describe_channel(
 def list_channels(kinesis: Kinesis, call: Call, request: ListChannelsInput) -> ListChannelsOutput:
     """Return a page of an account's channels, sorted by name. Source: API_ListChannels."""
     filters = request.get("StreamFilter", [])
-    after, token = "", request.get("NextToken")
-    if token is not None:
-        after = kinesis.tokens.open("ListChannels", token, call.now_ms)["after"]
-    matching = [
-        order
-        for order in kinesis.channels.listed(call.account, call.region, call.now_ms)
-        # Assumed: of several filters one must match.
-        if order.channel.name > after
-        and (not filters or any(matches_filter(order.stream, one) for one in filters))
-    ]
-    limit = min(request.get("MaxResults", LIST_CHANNELS_MOST), LIST_CHANNELS_MOST)
-    page = matching[:limit]
+    page, next_token = kinesis.tokens.cut_page(
+        "ListChannels",
+        [
+            order
+            for order in kinesis.channels.listed(call.account, call.region, call.now_ms)
+            # Assumed: of several filters one must match.
+            if not filters or any(matches_filter(order.stream, one) for one in filters)
+        ],
+        lambda order: order.name,
+        token=request.get("NextToken"),
+        limit=min(request.get("MaxResults", LIST_CHANNELS_MOST), LIST_CHANNELS_MOST),
+        now_ms=call.now_ms,
+    )
     answer: ListChannelsOutput = {
         "ChannelSummaries": [_summary(order, call.now_ms) for order in page]
     }
-    if len(matching) > limit:
-        value = {"after": page[-1].channel.name}
-        answer["NextToken"] = kinesis.tokens.seal("ListChannels", value, call.now_ms)
+    if next_token is not None:
+        answer["NextToken"] = next_token
     return answer
 
 

@@ -14,25 +14,26 @@ def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> Lis
     kinesis.remove_deleted()
     after = request.get("ExclusiveStartStreamName", "")
     token = request.get("NextToken")
-    if token is not None:
-        if after:
-            raise invalid_argument(
-                "NextToken and ExclusiveStartStreamName cannot be provided together."
-            )
-        after = kinesis.tokens.open("ListStreams", token, call.now_ms)["after"]
-    limit = min(request.get("Limit", LIST_STREAMS_DEFAULT), LIST_STREAMS_DEFAULT)
-    streams = sorted(
-        (
+    if token is not None and after:
+        raise invalid_argument(
+            "NextToken and ExclusiveStartStreamName cannot be provided together."
+        )
+    page, next_token = kinesis.tokens.cut_page(
+        "ListStreams",
+        [
             stream
-            for (account, region, name), stream in list(kinesis.streams.items())
-            if (account, region) == (call.account, call.region) and name > after
-        ),
-        key=lambda stream: stream.name,
+            for (account, region, _), stream in list(kinesis.streams.items())
+            if (account, region) == (call.account, call.region)
+        ],
+        lambda stream: stream.name,
+        token=token,
+        limit=min(request.get("Limit", LIST_STREAMS_DEFAULT), LIST_STREAMS_DEFAULT),
+        now_ms=call.now_ms,
+        after=after,
     )
-    page = streams[:limit]
     answer: ListStreamsOutput = {
         "StreamNames": [stream.name for stream in page],
-        "HasMoreStreams": len(streams) > limit,
+        "HasMoreStreams": next_token is not None,
         "StreamSummaries": [
             {
                 "StreamName": stream.name,
@@ -44,7 +45,6 @@ def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> Lis
             for stream in page
         ],
     }
-    if len(streams) > limit:
-        value = {"after": page[-1].name}
-        answer["NextToken"] = kinesis.tokens.seal("ListStreams", value, call.now_ms)
+    if next_token is not None:
+        answer["NextToken"] = next_token
     return answer

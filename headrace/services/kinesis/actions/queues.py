@@ -111,20 +111,21 @@ def list_queues(kinesis: Kinesis, call: Call, request: ListQueuesInput) -> ListQ
     filters = request.get("StreamFilter", [])
     if len(filters) > 1:
         raise _invalid("StreamFilter must contain exactly one entry.")
-    after, token = "", request.get("NextToken")
-    if token is not None:
-        after = kinesis.tokens.open("ListQueues", token, call.now_ms)["after"]
-    found = [
-        opened
-        for opened in kinesis.queues.listed(call.account, call.region, call.now_ms)
-        if opened.queue.name > after and all(matches_filter(opened.stream, one) for one in filters)
-    ]
-    limit = request.get("MaxResults", LIST_QUEUES_DEFAULT)
-    page = found[:limit]
+    page, next_token = kinesis.tokens.cut_page(
+        "ListQueues",
+        [
+            opened
+            for opened in kinesis.queues.listed(call.account, call.region, call.now_ms)
+            if all(matches_filter(opened.stream, one) for one in filters)
+        ],
+        lambda opened: opened.queue.name,
+        token=request.get("NextToken"),
+        limit=request.get("MaxResults", LIST_QUEUES_DEFAULT),
+        now_ms=call.now_ms,
+    )
     answer: ListQueuesOutput = {"QueueSummaries": [_summary(one, call.now_ms) for one in page]}
-    if len(found) > limit:
-        value = {"after": page[-1].queue.name}
-        answer["NextToken"] = kinesis.tokens.seal("ListQueues", value, call.now_ms)
+    if next_token is not None:
+        answer["NextToken"] = next_token
     return answer
 
 

@@ -78,24 +78,23 @@ def list_stream_consumers(
     """Return a page of a stream's consumers, sorted by name. Source: API_ListStreamConsumers."""
     stream = kinesis.find(call.account, call.region, request)
     token = request.get("NextToken")
-    after = ""
-    if token is not None:
-        if "StreamCreationTimestamp" in request:
-            raise invalid_argument(
-                "NextToken and StreamCreationTimestamp cannot be provided together."
-            )
-        held = kinesis.tokens.open("ListStreamConsumers", token, call.now_ms)
-        if held["stream"] != stream.stream_id:
-            raise invalid_argument("NextToken was not given for the stream that is named.")
-        after = held["after"]
+    if token is not None and "StreamCreationTimestamp" in request:
+        raise invalid_argument("NextToken and StreamCreationTimestamp cannot be provided together.")
     check_creation(stream, request)
-    limit = min(request.get("MaxResults", LIST_CONSUMERS_DEFAULT), LIST_CONSUMERS_DEFAULT)
-    found = [c for c in kinesis.consumers.of_stream(stream, call.now_ms) if c.name > after]
-    page = found[:limit]
-    answer: ListStreamConsumersOutput = {"Consumers": [_consumer(c, call.now_ms) for c in page]}
-    if len(found) > limit:
-        value = {"stream": stream.stream_id, "after": page[-1].name}
-        answer["NextToken"] = kinesis.tokens.seal("ListStreamConsumers", value, call.now_ms)
+    page, next_token = kinesis.tokens.cut_page(
+        "ListStreamConsumers",
+        kinesis.consumers.of_stream(stream, call.now_ms),
+        lambda consumer: consumer.name,
+        token=token,
+        limit=min(request.get("MaxResults", LIST_CONSUMERS_DEFAULT), LIST_CONSUMERS_DEFAULT),
+        now_ms=call.now_ms,
+        scope=stream.stream_id,
+    )
+    answer: ListStreamConsumersOutput = {
+        "Consumers": [_consumer(consumer, call.now_ms) for consumer in page]
+    }
+    if next_token is not None:
+        answer["NextToken"] = next_token
     return answer
 
 

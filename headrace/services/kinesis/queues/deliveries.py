@@ -356,6 +356,25 @@ class Deliveries:
             again -= in_flight + dead_in_flight + dead
             return Counts(waiting + again, in_flight, dead, dead_in_flight)
 
+    def unacknowledged(self, now_ms: int, most: int) -> list[Place]:
+        """Return the places of up to `most` records that were received and not acknowledged, in the log's order."""
+        with self._lock:
+            self._look_at_time(now_ms)
+            places = [
+                (number, index)
+                for number, part in sorted(self._backlog.parts.items())
+                for index in itertools.islice(sorted(part.entries), most)
+            ]
+            return places[:most]
+
+    def look(self, place: Place, now_ms: int) -> tuple[bool, Delivery | None]:
+        """Return whether a record was ever received, and its delivery; None when it is acknowledged or expired."""
+        with self._lock:
+            self._look_at_time(now_ms)
+            part = self._backlog.parts.get(place[0])
+            was_received = part is None or place[1] < part.next_index
+            return was_received, _copied(self._entry(place))
+
     def _is_visible(self, place: Place, dead: bool) -> bool:
         entry = self._entry(place)
         return entry is not None and not entry.is_in_flight and entry.is_dead == dead

@@ -16,12 +16,13 @@ def queues_page(queues: Queues, clock: Clock) -> DataPage:
 
     def data(_: Mapping[str, str]) -> list[dict[str, Any]]:
         now_ms = clock.now_ms()
-        return [_row(opened, now_ms) for opened in queues.all()]
+        return [queue_row(opened, now_ms) for opened in queues.all()]
 
     return DataPage("kinesis/queues", "Kinesis: each queue's records by their state (JSON)", data)
 
 
-def _row(opened: OpenQueue, now_ms: int) -> dict[str, Any]:
+def queue_row(opened: OpenQueue, now_ms: int) -> dict[str, Any]:
+    """Return a queue's row of the page."""
     queue, counts = opened.queue, opened.deliveries.counts(now_ms)
     return {
         "queue": queue.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from headrace.testing.clock import MovableClock
@@ -79,6 +80,10 @@ class ChannelLab:
             assert time.monotonic() < deadline_s
             self.clock.advance(FRESHNESS_S)
             time.sleep(0.01)
+
+    def cloud_time(self, at_s: float) -> str:
+        """Return a time as ISO text."""
+        return datetime.fromtimestamp(at_s, UTC).isoformat()
 
     def keys(self, bucket: str = BUCKET) -> list[str]:
         return [one["Key"] for one in self.s3.list_objects_v2(Bucket=bucket).get("Contents", [])]

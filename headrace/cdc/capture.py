@@ -1,0 +1,315 @@
+"""Captures a database: its rows as of one moment, then every change after it, without gap or overlap.
+
+The slot's exported snapshot is what the changes begin after. Until all rows are safe the slot is a temporary one, which
+goes with its connection; then one statement makes the lasting slot at the same place. So a kill during the snapshot
+leaves nothing behind, and the next capture begins anew; a lasting slot means that the snapshot is whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+import psycopg
+
+from headrace.cdc.changes import CaptureError, Change, Row, Table, format_lsn
+from headrace.cdc.pgoutput import Commit, Decoder
+from headrace.cdc.progress import Progress, ProgressFile, check
+from headrace.cdc.server import Identity, Replication, Server
+from headrace.cdc.sinks import Sink
+from headrace.client.clock import Clock
+
+_LOG = logging.getLogger("headrace.cdc")
+# The server ends a replication that is silent for wal_sender_timeout, a minute by default.
+_CONFIRM_EVERY_S, _LOOK_EVERY_S = 1.0, 10.0
+_IDLE_WAIT_S, _FULL_WAIT_S = 0.05, 0.005
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_READER_GOES_WITHIN_S = 15.0
+# What a server says for a while only, when it refuses a connection.
+_PASSING = (
+    "starting up",
+    "shutting down",
+    "recovery",
+    "too many",
+    "not yet accepting",
+    "remaining connection",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is captured.
+
+    Attributes:
+        url: of the database; its user may replicate and read the tables.
+        slot, publication: their names on the server; made when they are not there.
+        tables: `schema.table` each; none for all.
+        snapshot: drop the slot and its progress, and read all rows again.
+        most_wal_bytes: the log that the server may keep for the slot; beyond it the slot is dropped. At half there is
+            a warning.
+        once: end when the server has nothing more.
+    """
+
+    url: str
+    slot: str
+    publication: str
+    tables: tuple[str, ...] = ()
+    snapshot: bool = False
+    most_wal_bytes: int = 16 << 30
+    once: bool = False
+
+
+class Capture:
+    """One capture. Used by one thread; `stop` may be called by others."""
+
+    def __init__(
+        self, settings: Settings, sink: Sink, progress: ProgressFile, clock: Clock
+    ) -> None:
+        self._settings, self._sink, self._progress, self._clock = settings, sink, progress, clock
+        self._wake = threading.Condition()
+        self._is_stopped = False
+        self._has_reset = not settings.snapshot
+        self._identity = Identity("", 0, 0)
+        self._described: dict[int, Table] = {}
+        self._warned_bytes = 0
+        self._written_lsn = 0
+
+    def stop(self) -> None:
+        """End `run` soon; what was taken is flushed first."""
+        with self._wake:
+            self._is_stopped = True
+            self._wake.notify_all()
+
+    def run(self) -> None:
+        """Capture until `stop`; a server that goes away is waited for.
+
+        Raises CaptureError; psycopg.Error for what the server refuses; botocore's errors of the sink.
+        """
+        pause_s = _FIRST_PAUSE_S
+        while not self._is_stopped:
+            try:
+                self._run_connected()
+                break
+            except psycopg.OperationalError as error:
+                # At the start an address may be wrong; later, only what the server itself refuses does not pass.
+                if not self._identity.system_id or _is_refusal(error):
+                    raise
+                _LOG.warning("The server is away, and is tried again: %s", _sentence(error))
+                self._pause(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        self._sink.flush()
+
+    def _run_connected(self) -> None:
+        server = Server(self._settings.url)
+        try:
+            self._prepare(server)
+            replication = Replication(self._settings.url)
+            try:
+                if server.slot(self._settings.slot) is None:
+                    self._take_snapshot(server, replication)
+                self._stream(server, replication)
+            finally:
+                replication.close()
+        finally:
+            server.close()
+
+    def _prepare(self, server: Server) -> None:
+        settings, is_first = self._settings, not self._identity.system_id
+        warnings = server.check()
+        warnings += server.make_publication(settings.publication, settings.tables)
+        slot = server.slot(settings.slot)
+        if not self._has_reset:
+            server.drop_slot(settings.slot)
+            self._progress.remove()
+            self._has_reset, slot = True, None
+        if slot is not None and (slot.plugin != "pgoutput" or slot.database != server.database):
+            raise CaptureError(
+                f"The slot {settings.slot} is of {slot.plugin} on the database {slot.database}, not of pgoutput on"
+                f" {server.database}: give another --slot."
+            )
+        if slot is not None and slot.is_active:
+            self._wait_for_reader(server)
+        self._identity = server.identity()
+        promoted = check(self._progress.read(), self._identity, slot, settings.slot)
+        for warning in [*(warnings if is_first else ()), *([promoted] if promoted else ())]:
+            _LOG.warning("%s", warning)
+
+    def _wait_for_reader(self, server: Server) -> None:
+        """Wait until the server has noticed that the last capture was killed. Raises CaptureError."""
+        name = self._settings.slot
+        deadline_s = self._clock.monotonic_s() + _READER_GOES_WITHIN_S
+        while (slot := server.slot(name)) is not None and slot.is_active:
+            if self._clock.monotonic_s() >= deadline_s or self._is_stopped:
+                raise CaptureError(f"Another process reads the slot {name} now.")
+            self._pause(_FIRST_PAUSE_S)
+
+    # The snapshot.
+
+    def _take_snapshot(self, server: Server, replication: Replication) -> None:
+        settings, sink = self._settings, self._sink
+        temporary = f"{settings.slot}_snapshot"[:63]
+        lsn, snapshot = replication.export_snapshot(temporary)
+        sink.begin_snapshot()
+        time_us, place, look_s = self._clock.now_ms() * 1000, 0, self._clock.monotonic_s()
+        for table, row_filter in server.tables(settings.publication):
+            self._describe(Change("schema", table, None, None, lsn, lsn, 0, time_us, 0))
+            count = 0
+            for row in server.rows(snapshot, table, row_filter):
+                self._take(_snapshot_row(table, row, lsn, time_us, place))
+                place += 1
+                count += 1
+                if self._is_stopped:
+                    return
+                if self._clock.monotonic_s() - look_s >= _LOOK_EVERY_S:
+                    look_s = self._clock.monotonic_s()
+                    self._guard(server, replication, temporary)
+            _LOG.info("%s: %d rows of the snapshot at %s", table.full_name, count, format_lsn(lsn))
+        sink.commit(lsn)
+        sink.flush()
+        server.keep_slot(temporary, settings.slot)
+        self._note(lsn)
+
+    def _take(self, change: Change) -> None:
+        while self._sink.is_full() and not self._is_stopped:
+            self._pause(_FULL_WAIT_S)
+        self._sink.take(change)
+
+    def _describe(self, change: Change) -> None:
+        """Tell a table's columns when they are not those that were told last."""
+        if self._described.get(change.table.oid) != change.table:
+            self._described[change.table.oid] = change.table
+            self._sink.take(change)
+
+    # The stream.
+
+    def _stream(self, server: Server, replication: Replication) -> None:
+        settings, sink = self._settings, self._sink
+        progress = self._progress.read()
+        start_lsn = max(sink.resume(), progress.lsn if progress else 0)
+        replication.start(settings.slot, settings.publication, start_lsn)
+        target_lsn = server.identity().lsn if settings.once else 0
+        decoder, held = Decoder(), None
+        server_lsn = 0
+        confirm_s = look_s = self._clock.monotonic_s()
+        while not self._is_stopped:
+            now_s = self._clock.monotonic_s()
+            if now_s - confirm_s >= _CONFIRM_EVERY_S:
+                confirm_s = now_s
+                self._confirm(replication, 0 if decoder.is_in_transaction else server_lsn)
+            if now_s - look_s >= _LOOK_EVERY_S:
+                look_s = now_s
+                self._guard(server, replication, settings.slot)
+            if sink.is_full():
+                self._pause(_FULL_WAIT_S)
+                continue
+            message = replication.read()
+            if message is None:
+                if settings.once and server_lsn >= target_lsn and not decoder.is_in_transaction:
+                    sink.flush()
+                    self._confirm(replication, server_lsn)
+                    return
+                replication.wait(_IDLE_WAIT_S)
+                continue
+            if isinstance(message, int):
+                server_lsn = max(server_lsn, message)
+                continue
+            lsn, payload = message
+            held = self._step(decoder, server, decoder.decode(payload, lsn), lsn, held)
+        sink.flush()
+        self._confirm(replication, 0)
+
+    def _step(
+        self,
+        decoder: Decoder,
+        server: Server,
+        result: list[Change] | Commit | Table | None,
+        lsn: int,
+        held: Change | None,
+    ) -> Change | None:
+        """Carry out a message. A change is held until the next message says whether it is the transaction's last."""
+        sink = self._sink
+        if isinstance(result, list):
+            for change in result:
+                if held is not None:
+                    sink.take(held)
+                held = change
+            return held
+        if isinstance(result, Commit):
+            if held is not None:
+                held.is_last = True
+                sink.take(held)
+            sink.commit(result.end_lsn)
+            return None
+        if isinstance(result, Table):
+            table = result
+            if table.identity == "f":
+                table = decoder.replace(server.with_primary_key(table))
+            if self._described.get(table.oid) != table:
+                if held is not None:
+                    sink.take(held)
+                    held = None
+                self._describe(decoder.schema_change(table, lsn))
+        return held
+
+    def _confirm(self, replication: Replication, server_lsn: int) -> None:
+        """Note what is safe, then tell the server: never the other way round, or a kill would look like a loss."""
+        lsn = self._sink.safe_lsn()
+        if server_lsn > lsn and self._sink.is_idle():
+            # What lies between is of other databases and tables: without this, the server would keep it for ever.
+            lsn = server_lsn
+        lsn = max(lsn, self._written_lsn)
+        if lsn > self._written_lsn:
+            self._note(lsn)
+        replication.confirm(lsn)
+
+    def _note(self, lsn: int) -> None:
+        self._progress.write(Progress(self._identity.system_id, self._identity.timeline, lsn))
+        self._written_lsn = lsn
+
+    def _guard(self, server: Server, replication: Replication, name: str) -> None:
+        """Warn when the server keeps much log for the slot, and drop the slot before its disk is full."""
+        settings = self._settings
+        slot = server.slot(name)
+        kept = 0 if slot is None else slot.kept_bytes
+        if kept >= settings.most_wal_bytes:
+            # A temporary slot goes with its connection.
+            replication.close()
+            if name == settings.slot:
+                self._wait_for_reader(server)
+                server.drop_slot(name)
+            raise CaptureError(
+                f"The server kept {kept:,} bytes of log for the slot {name}, and --most-wal permits"
+                f" {settings.most_wal_bytes:,}: the slot is dropped, so that the server's disk does not fill; start"
+                " once with --snapshot to read all rows again."
+            )
+        if kept >= settings.most_wal_bytes // 2 and kept >= 1.1 * self._warned_bytes:
+            self._warned_bytes = kept
+            _LOG.warning(
+                "The server keeps %d bytes of log for the slot %s; at %d the slot is dropped",
+                kept, settings.slot, settings.most_wal_bytes,
+            )  # fmt: skip
+
+    def _pause(self, seconds: float) -> None:
+        with self._wake:
+            if not self._is_stopped:
+                self._clock.wait(self._wake, seconds)
+
+
+def _snapshot_row(table: Table, row: Row, lsn: int, time_us: int, place: int) -> Change:
+    return Change("r", table, None, row, lsn, lsn, 0, time_us, place, is_last=True)
+
+
+def _sentence(error: psycopg.Error) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _is_refusal(error: psycopg.OperationalError) -> bool:
+    """Whether the server answered, and refuses this user or database."""
+    text = str(error)
+    return "FATAL" in text and not any(word in text for word in _PASSING)
+
+
+def explain(error: psycopg.Error) -> CaptureError:
+    """Return PostgreSQL's error as a sentence."""
+    return CaptureError(f"PostgreSQL: {_sentence(error).rstrip('.')}.")

@@ -1,0 +1,191 @@
+"""Writes changes as JSON: in Debezium's envelope, in DMS's, or plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from headrace.cdc.changes import Change, Row, Table, Unchanged, format_lsn
+from headrace.cdc.values import Convert, converters
+
+# Debezium's own word for a large value that the server did not send.
+UNAVAILABLE = "__debezium_unavailable_value"
+_OPERATIONS = {
+    "r": "load", "c": "insert", "u": "update", "d": "delete", "t": "truncate-table", "schema": "change-columns",
+}  # fmt: skip
+encode = msgspec.json.Encoder().encode
+Document = dict[str, Any]
+
+
+class Envelope(Protocol):
+    """Makes a change's document; None when the format has none for it."""
+
+    def __call__(self, change: Change) -> Document | None:
+        """Return the document."""
+        ...
+
+
+class _Rows:
+    """Rows as JSON's objects; conversions are looked up once for each table."""
+
+    def __init__(self, style: str, unchanged: str | None) -> None:
+        self._convert_for = converters(style)
+        self._unchanged = unchanged
+        self._columns: dict[int, tuple[Table, list[tuple[str, Convert]]]] = {}
+
+    def document(self, table: Table, row: Row | None) -> Document | None:
+        if row is None:
+            return None
+        known = self._columns.get(table.oid)
+        if known is None or known[0] is not table:
+            columns = [
+                (column.name, self._convert_for(column.type_oid)) for column in table.columns
+            ]
+            known = self._columns[table.oid] = table, columns
+        document: Document = {}
+        for (name, convert), value in zip(known[1], row, strict=True):
+            if value is None:
+                document[name] = None
+            elif isinstance(value, Unchanged):
+                if self._unchanged is not None:
+                    document[name] = self._unchanged
+            else:
+                document[name] = convert(value)
+        return document
+
+
+def key_document(change: Change, rows: _Rows) -> Document | None:
+    """Return the key's columns of a deleted row; the others come as null from the server."""
+    row = change.before
+    places = change.table.key_places()
+    if row is None or not places or change.table.identity == "f":
+        return rows.document(change.table, row)
+    document = rows.document(change.table, row) or {}
+    return {
+        change.table.columns[i].name: document.get(change.table.columns[i].name) for i in places
+    }
+
+
+def envelope_of(format_: str, database: str, server: str) -> Envelope:
+    """Return the envelope of a format: `debezium`, `dms` or `plain`."""
+    makers: dict[str, Callable[[str, str], Envelope]] = {
+        "debezium": _debezium, "dms": _dms, "plain": _plain,
+    }  # fmt: skip
+    return makers[format_](database, server)
+
+
+def _debezium(database: str, server: str) -> Envelope:
+    rows = _Rows("debezium", UNAVAILABLE)
+
+    def make(change: Change) -> Document | None:
+        if change.op == "schema":
+            return None  # Debezium has none for PostgreSQL
+        table, time_ms = change.table, change.time_us // 1000
+        return {
+            "before": rows.document(table, change.before),
+            "after": rows.document(table, change.after),
+            "source": {
+                "version": "headrace",
+                "connector": "postgresql",
+                "name": server,
+                "ts_ms": time_ms,
+                "ts_us": change.time_us,
+                "snapshot": "true" if change.op == "r" else "false",
+                "db": database,
+                "schema": table.schema,
+                "table": table.name,
+                "txId": change.xid,
+                "lsn": change.lsn,
+                "event_id": change.id,
+            },
+            "transaction": None if change.op == "r" else {
+                "id": f"{change.xid}:{change.commit_lsn}",
+                "total_order": change.place + 1,
+                "is_last": change.is_last,
+            },
+            "op": change.op,
+            "ts_ms": time_ms,
+        }  # fmt: skip
+
+    return make
+
+
+def _dms(database: str, server: str) -> Envelope:
+    rows = _Rows("plain", None)
+
+    def make(change: Change) -> Document | None:
+        table = change.table
+        is_control = change.op in ("t", "schema")
+        metadata: Document = {
+            "timestamp": _iso(change.time_us),
+            "record-type": "control" if is_control else "data",
+            "operation": _OPERATIONS[change.op],
+            "partition-key-type": "primary-key" if table.key_places() else "schema-table",
+            "schema-name": table.schema,
+            "table-name": table.name,
+            "transaction-id": change.xid,
+            "event-id": change.id,
+        }
+        if is_control:
+            if change.op == "schema":
+                metadata["columns"] = _columns(table)
+            return {"metadata": metadata}
+        data = (
+            key_document(change, rows) if change.op == "d" else rows.document(table, change.after)
+        )
+        return {"data": data, "metadata": metadata}
+
+    return make
+
+
+def _plain(database: str, server: str) -> Envelope:
+    rows = _Rows("plain", None)
+
+    def make(change: Change) -> Document | None:
+        table, after = change.table, change.after
+        document: Document = {
+            "id": change.id,
+            "op": change.op,
+            "table": table.full_name,
+            "time": _iso(change.time_us),
+            "transaction": change.xid,
+            "place": change.place,
+            "last": change.is_last,
+            "lsn": format_lsn(change.commit_lsn),
+        }
+        if change.op == "schema":
+            document["columns"] = _columns(table)
+        if after is not None:
+            document["after"] = rows.document(table, after)
+            names = [
+                c.name
+                for c, value in zip(table.columns, after, strict=True)
+                if isinstance(value, Unchanged)
+            ]
+            if names:
+                document["unchanged"] = names
+        if change.before is not None:
+            document["before"] = key_document(change, rows)
+        return document
+
+    return make
+
+
+def _columns(table: Table) -> list[Document]:
+    return [
+        {
+            "name": column.name,
+            "type_oid": column.type_oid,
+            "type_modifier": column.type_modifier,
+            "key": column.is_key,
+        }
+        for column in table.columns
+    ]
+
+
+def _iso(time_us: int) -> str:
+    seconds, microseconds = divmod(time_us, 1_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{microseconds:06d}Z"

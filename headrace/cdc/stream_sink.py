@@ -1,0 +1,133 @@
+"""Puts changes into a Kinesis stream: at least once, in the order of each partition key, each with its id."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from headrace.cdc.changes import CaptureError, Change
+from headrace.cdc.envelopes import Document, Envelope, encode
+from headrace.cdc.keys import PartitionKeys
+from headrace.client.producer import Producer
+from headrace.client.producer_metrics import PutsFailed
+from headrace.client.receipts import Receipt
+
+# Less than the producer's own bounds, so that `put` never blocks and the server hears of us.
+_MOST_RECORDS, _MOST_BYTES = 20_000, 32 << 20
+PRODUCER_OPTIONS: dict[str, Any] = {
+    "ordered": True, "give_up_after_s": None,
+    "max_buffered_records": 4 * _MOST_RECORDS, "max_buffered_bytes": 4 * _MOST_BYTES,
+}  # fmt: skip
+
+
+class StreamSink:
+    """A sink to one stream. Durability: `safe_lsn` follows Kinesis' acknowledgements."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        envelope: Envelope,
+        keys: PartitionKeys,
+        *,
+        record_bytes: int,
+        shrink: Callable[[Document, int], Document] | None = None,
+    ) -> None:
+        """Take a producer with PRODUCER_OPTIONS, and what makes a document that is too large smaller, if anything."""
+        self._producer, self._envelope, self._keys = producer, envelope, keys
+        self._record_bytes, self._shrink = record_bytes, shrink
+        # Records on their way, and between them the LSNs of commits.
+        self._waiting: deque[Receipt | int] = deque()
+        self._records = self._bytes = self._safe_lsn = 0
+        self.count = 0
+
+    def resume(self) -> int:
+        """See Sink: what is in the stream stays, and Kinesis keeps no LSN."""
+        return 0
+
+    def begin_snapshot(self) -> None:
+        """See Sink: what is in the stream stays."""
+
+    def take(self, change: Change) -> None:
+        """See Sink."""
+        document = self._envelope(change)
+        if document is None:
+            return
+        key = self._keys.of(change)
+        data = encode(document)
+        room = self._record_bytes - len(key.encode())
+        if len(data) > room:
+            data = self._smaller(change, document, room)
+        self._waiting.append(self._producer.put(data, key))
+        self._records += 1
+        self._bytes += len(data)
+        self.count += 1
+
+    def _smaller(self, change: Change, document: Document, room: int) -> bytes:
+        table, size = change.table.full_name, len(encode(document))
+        if self._shrink is None:
+            raise CaptureError(
+                f"A row of {table} makes {size:,} bytes, and a record takes {self._record_bytes:,}: give"
+                " --large-to s3://BUCKET/PREFIX/ for its large values, or --record-kib if the stream takes more."
+            )
+        data = encode(self._shrink(document, room))
+        if len(data) > room:
+            raise CaptureError(
+                f"A row of {table} makes {len(data):,} bytes even without its large values; a record takes"
+                f" {self._record_bytes:,}."
+            )
+        return data
+
+    def commit(self, end_lsn: int) -> None:
+        """See Sink."""
+        self._waiting.append(end_lsn)
+        self._settle()
+
+    def _settle(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, int):
+                self._safe_lsn = first
+            else:
+                if not first.done():
+                    return
+                error = first.exception(0)
+                if error is not None:
+                    raise CaptureError(f"{self._producer.stream} refuses a change: {error}")
+                self._records -= 1
+                self._bytes -= len(first.data)
+            waiting.popleft()
+
+    def safe_lsn(self) -> int:
+        """See Sink."""
+        self._settle()
+        return self._safe_lsn
+
+    def is_full(self) -> bool:
+        """See Sink."""
+        if self._records < _MOST_RECORDS and self._bytes < _MOST_BYTES:
+            return False
+        self._settle()
+        return self._records >= _MOST_RECORDS or self._bytes >= _MOST_BYTES
+
+    def is_idle(self) -> bool:
+        """See Sink."""
+        self._settle()
+        return not self._waiting
+
+    def flush(self) -> None:
+        """See Sink."""
+        try:
+            self._producer.flush()
+        except PutsFailed as error:
+            raise CaptureError(f"{self._producer.stream} refuses changes: {error}") from error
+        self._settle()
+
+    def close(self) -> None:
+        """See Sink. Records that cannot be put now are put by the next capture, from the slot."""
+        try:
+            self._producer.close(5.0)
+        except (PutsFailed, TimeoutError):
+            # Not confirmed to the server, so that they come again.
+            self._waiting.clear()

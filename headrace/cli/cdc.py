@@ -1,0 +1,239 @@
+"""`headrace cdc`: puts the rows and changes of a PostgreSQL into a stream, or into another PostgreSQL's tables."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from headrace.cli.options import client, client_options, endpoint_option, explain, fail
+
+FORMATS = ("debezium", "dms", "plain")
+_NAMES = "of lower-case letters, digits and underscores"
+
+
+@click.command()
+@click.argument("url", metavar="postgres://USER:PASSWORD@HOST/DATABASE", envvar="HEADRACE_CDC_URL")
+@click.option("--stream", help="Put changes into this stream.")
+@click.option(
+    "--into", metavar="postgres://...", help="Or into the tables of this database, exactly once."
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="SCHEMA.TABLE",
+    help="Capture this table; may be repeated. Default: all.",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(FORMATS),
+    default="debezium",
+    show_default=True,
+    help="Of the events.",
+)
+@click.option(
+    "--partition-by",
+    multiple=True,
+    metavar="TABLE=COLUMN,..",
+    help="Partition a table (* for all) by columns, or by `table`. Default: its key.",
+)
+@click.option(
+    "--slot",
+    default="headrace",
+    show_default=True,
+    help="The replication slot; made when it is not there.",
+)
+@click.option(
+    "--publication",
+    default="headrace",
+    show_default=True,
+    help="The publication; made when it is not there.",
+)
+@click.option("--snapshot", is_flag=True, help="Read all rows again; drops the slot first.")
+@click.option("--once", is_flag=True, help="End when the server has nothing more.")
+@click.option(
+    "--aggregate", is_flag=True, help="Put many changes into one record, in KPL's format."
+)
+@click.option(
+    "--large-to", metavar="s3://BUCKET/PREFIX/", help="Where values go that a record cannot hold."
+)
+@click.option(
+    "--record-kib",
+    type=click.IntRange(1, 10240),
+    default=1024,
+    show_default=True,
+    help="How much a record of the stream holds.",
+)
+@click.option(
+    "--most-wal",
+    "most_wal_mib",
+    type=click.IntRange(1),
+    default=16384,
+    show_default=True,
+    metavar="MIB",
+    help="Drop the slot when the server keeps more log for it; a warning comes at half.",
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".headrace-cdc"),
+    show_default=True,
+    help="The folder of the capture's progress.",
+)
+@endpoint_option
+def cdc(
+    url: str,
+    *,
+    stream: str | None,
+    into: str | None,
+    tables: tuple[str, ...],
+    format_: str,
+    partition_by: tuple[str, ...],
+    slot: str,
+    publication: str,
+    snapshot: bool,
+    once: bool,
+    aggregate: bool,
+    large_to: str | None,
+    record_kib: int,
+    most_wal_mib: int,
+    state: Path,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+) -> None:
+    """Capture a PostgreSQL's rows, then its changes, without gap or overlap. Ends at Ctrl-C; then goes on where it was.
+
+    At least once into a stream, with an id in each event; exactly once into tables (--into).
+    """
+    if (stream is None) == (into is None):
+        raise fail("Give either --stream, or --into with another database.")
+    _check_names(url, slot, tables)
+    try:
+        import psycopg
+    except ImportError as error:
+        raise fail(
+            "headrace cdc needs a client of PostgreSQL: pip install 'headrace[cdc]'."
+        ) from error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from headrace.cdc.capture import Capture, Settings
+    from headrace.cdc.capture import explain as explain_postgres
+    from headrace.cdc.changes import CaptureError
+    from headrace.cdc.progress import ProgressFile
+    from headrace.client.clock import SystemClock
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    settings = Settings(
+        url,
+        slot,
+        publication,
+        tables,
+        snapshot=snapshot,
+        most_wal_bytes=most_wal_mib << 20,
+        once=once,
+    )
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    sink: Any = None
+    try:
+        if stream is not None:
+            sink = _stream_sink(
+                url, stream, format_, partition_by, aggregate=aggregate, large_to=large_to,
+                record_bytes=record_kib << 10, reach=reach,
+            )  # fmt: skip
+        else:
+            from headrace.cdc.table_sink import TableSink
+
+            sink = TableSink(str(into), slot)
+        capture = Capture(settings, sink, ProgressFile(state / f"{slot}.json"), SystemClock())
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, _stopper(capture))
+        capture.run()
+    except CaptureError as error:
+        raise fail(str(error)) from error
+    except psycopg.Error as error:
+        raise fail(str(explain_postgres(error))) from error
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error
+    finally:
+        if sink is not None:
+            sink.close()
+    assert sink is not None
+    click.echo(f"{sink.count:,} changes were captured", err=True)
+
+
+def _stopper(capture: Any) -> Callable[[int, Any], None]:
+    def stop(_number: int, _frame: Any) -> None:
+        capture.stop()
+
+    return stop
+
+
+def _check_names(url: str, slot: str, tables: tuple[str, ...]) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgres", "postgresql") or not parts.hostname:
+        raise fail("Give the database as postgres://USER:PASSWORD@HOST:PORT/DATABASE.")
+    if not slot or len(slot) > 54 or not all(c.islower() or c.isdigit() or c == "_" for c in slot):
+        raise fail(f"--slot is a name {_NAMES}, at most 54, not {slot!r}.")
+    for table in tables:
+        if "." not in table:
+            raise fail(f"--table names tables as schema.table, such as public.{table}.")
+
+
+def _partition_columns(options: tuple[str, ...]) -> dict[str, tuple[str, ...] | None]:
+    columns: dict[str, tuple[str, ...] | None] = {}
+    for option in options:
+        table, is_pair, names = option.partition("=")
+        if not is_pair or not table or not names:
+            raise fail(f"--partition-by is TABLE=COLUMN,.. or TABLE=table, not {option!r}.")
+        if table in columns:
+            raise fail(f"--partition-by names {table} twice.")
+        columns[table] = None if names == "table" else tuple(names.split(","))
+    return columns
+
+
+def _stream_sink(
+    url: str,
+    stream: str,
+    format_: str,
+    partition_by: tuple[str, ...],
+    *,
+    aggregate: bool,
+    large_to: str | None,
+    record_bytes: int,
+    reach: dict[str, Any],
+) -> Any:
+    from headrace.cdc.envelopes import envelope_of
+    from headrace.cdc.keys import PartitionKeys
+    from headrace.cdc.large_values import LargeValues
+    from headrace.cdc.stream_sink import PRODUCER_OPTIONS, StreamSink
+    from headrace.client.producer import Producer
+
+    shrink = None
+    if large_to is not None:
+        place = urlsplit(large_to)
+        if place.scheme != "s3" or not place.hostname:
+            raise fail(f"--large-to is s3://BUCKET/PREFIX/, not {large_to!r}.")
+        shrink = LargeValues(client("s3", **reach), place.netloc, place.path.lstrip("/")).shrink
+    kinesis = client("kinesis", **reach)
+    member = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
+    kinesis.describe_stream_summary(**member)
+    parts = urlsplit(url)
+    database = parts.path.lstrip("/") or (parts.username or "")
+    return StreamSink(
+        Producer(stream, aggregate=aggregate, **PRODUCER_OPTIONS, **client_options(**reach)),
+        envelope_of(format_, database, parts.hostname or ""),
+        PartitionKeys(_partition_columns(partition_by)),
+        record_bytes=record_bytes,
+        shrink=shrink,
+    )

@@ -1,0 +1,131 @@
+"""A PostgreSQL with logical replication, of the extra `cdc`; it can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from headrace.services.redshift.clusters.postgres import binaries
+
+_PROGRAMS = binaries()
+_STARTED_WITHIN_S = 60.0
+# PostgreSQL refuses root: root is an ordinary user in a namespace of its own.
+_AS_USER = (
+    [] if os.geteuid() else ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
+)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+class LogicalPostgres:
+    """One server on this machine, without passwords."""
+
+    def __init__(self, **settings: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="headrace-cdc-"))
+        self.port = _free_port()
+        self._settings = {
+            "wal_level": "logical",
+            "fsync": "off",
+            "max_wal_senders": "10",
+            "max_replication_slots": "10",
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(self.folder),
+            **settings,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        command = [*_AS_USER, str(_PROGRAMS / "initdb"), "-D", str(self._data), "-U", "postgres", "-E", "UTF8",
+                   "--no-locale", "--auth=trust", "--no-sync"]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        self.start()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def url(self) -> str:
+        """Of its superuser."""
+        return self.url_of("postgres")
+
+    def url_of(self, user: str, database: str = "postgres") -> str:
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [
+            part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_AS_USER, str(_PROGRAMS / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={"LC_ALL": "C", "TZ": "UTC"},
+            )  # fmt: skip
+        deadline_s = time.monotonic() + _STARTED_WITHIN_S
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline_s or self._process.poll() is not None:
+                    raise RuntimeError((self.folder / "log").read_text()[-2000:]) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def kill(self) -> None:
+        """Kill -9 the whole server."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop it, and remove its files."""
+        self._end(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(number)
+        process.wait()
+        self._wait_for_children()
+
+    def _wait_for_children(self) -> None:
+        """Wait until no backend holds the shared memory any more, so that a start is not refused."""
+        deadline_s = time.monotonic() + _STARTED_WITHIN_S
+        while any(_folder_of(path) == self._data for path in Path("/proc").glob("[0-9]*")):
+            if time.monotonic() > deadline_s:
+                raise RuntimeError("PostgreSQL's processes did not end")
+            time.sleep(0.05)
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def run(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run statements, each in a transaction of its own; return the last one's rows."""
+        rows: list[tuple[Any, ...]] = []
+        with psycopg.connect(self.url_of("postgres", database), autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.encode())
+                rows = cursor.fetchall() if cursor.description else []
+        return rows
+
+
+def _folder_of(process: Path) -> Path | None:
+    """Return the current folder of a process, which is the data's for each of a server."""
+    try:
+        return (process / "cwd").readlink()
+    except OSError:
+        return None

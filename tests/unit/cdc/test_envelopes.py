@@ -1,0 +1,71 @@
+"""What a change is in each format, over PostgreSQL's types."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.cdc.envelopes import UNAVAILABLE
+from headrace.cdc.values import converters
+from tests.unit.cdc.conftest import Lab
+
+TYPES = """create table t (id bigint primary key, b bool, n numeric, f float8, bin bytea, d date, at timestamp,
+ z timestamptz, j jsonb, u uuid, texts text[], numbers int[], t time)"""
+ROW = """insert into t values (1, true, 12.340, 'NaN', '\\x00ff', '2026-11-27', '2026-11-27 06:00:00.5',
+ '2026-11-27 07:00:00+01', '{"a": [1, null]}', '6b0d9a3c-0000-4000-8000-000000000001', array['a,b', 'c"d', null],
+ '{{1,2},{3,4}}', '01:02:03.5')"""
+
+
+def test_debeziums_envelope(lab: Lab):
+    lab.run(TYPES, ROW)
+    (event,) = lab.read(lab.sink("debezium"))
+    assert event["after"] == {
+        "id": 1, "b": True, "n": "12.340", "f": "NaN", "bin": "AP8=", "d": 20784, "at": 1795759200500000,
+        "z": "2026-11-27T06:00:00.000000Z", "j": '{"a": [1, null]}', "u": "6b0d9a3c-0000-4000-8000-000000000001",
+        "texts": ["a,b", 'c"d', None], "numbers": [[1, 2], [3, 4]], "t": 3723500000,
+    }  # fmt: skip
+    assert (event["op"], event["before"], event["source"]["snapshot"]) == ("r", None, "true")
+    lab.run("update t set b = false", "delete from t")
+    update, delete = lab.read(lab.sink("debezium"))
+    assert (update["op"], update["after"]["b"], update["source"]["table"]) == ("u", False, "t")
+    assert (delete["op"], delete["after"], delete["before"]["id"]) == ("d", None, 1)
+    assert update["transaction"]["total_order"] == 1
+
+
+def test_debeziums_word_for_a_value_that_did_not_come(lab: Lab):
+    lab.run(
+        "create table t (id int primary key, big text, n int)",
+        "alter table t alter big set storage external",
+        "insert into t values (1, repeat('x', 20000), 0)",
+    )
+    lab.read()
+    lab.run("update t set n = 1")
+    (event,) = lab.read(lab.sink("debezium"))
+    assert event["after"] == {"id": 1, "big": UNAVAILABLE, "n": 1}
+
+
+def test_dms_envelope(lab: Lab):
+    lab.run(TYPES, ROW)
+    lab.read(lab.sink("dms"))
+    control, load = lab.events()
+    assert control["metadata"]["record-type"] == "control"
+    assert load["data"]["at"] == "2026-11-27T06:00:00.5"
+    assert load["metadata"]["operation"] == "load"
+    assert load["metadata"]["partition-key-type"] == "primary-key"
+    lab.run("delete from t")
+    lab.read(lab.sink("dms"))
+    assert lab.events()[-1]["data"] == {"id": 1}
+
+
+@pytest.mark.parametrize(
+    ("type_oid", "text", "value"),
+    [
+        (1082, "infinity", "infinity"),
+        (1114, "0044-03-15 00:00:00 BC", "0044-03-15 00:00:00 BC"),
+        (1007, "[0:1]={1,2}", [1, 2]),
+        (1009, "{}", []),
+        (701, "1e300", 1e300),
+        (3910, "[a,b)", "[a,b)"),
+    ],
+)
+def test_values_that_json_or_python_do_not_have(type_oid: int, text: str, value: object):
+    assert converters("debezium")(type_oid)(text.encode()) == value

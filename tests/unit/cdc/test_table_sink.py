@@ -1,0 +1,119 @@
+"""Changes into another database's tables: exactly once, whatever is read again."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from headrace.cdc.changes import CaptureError
+from headrace.cdc.table_sink import TableSink
+from tests.unit.cdc.conftest import Lab
+
+
+class _Killed(Exception):
+    pass
+
+
+@pytest.fixture
+def target(lab: Lab) -> Any:
+    name = f"{lab.name[:30]}_target"
+    lab.server.run(f"create database {name}")
+    yield name
+    lab.server.run(f"drop database {name} with (force)")
+
+
+def _rows(lab: Lab, database: str, table: str = "accounts") -> list[Any]:
+    return lab.server.run(f"select * from {table} order by 1", database=database)
+
+
+def test_the_target_is_the_source_after_kills_at_any_step(lab: Lab, target: str):
+    lab.run(
+        "create table accounts (id int primary key, owner text, cents bigint, tags text[])",
+        "insert into accounts select g, 'o' || g, 100 from generate_series(1, 20) g",
+    )
+    chance = random.Random(36)
+    url = lab.server.url_of("postgres", target)
+    for turn in range(25):
+        for _ in range(chance.randrange(4)):
+            one, other = chance.sample(range(1, 21), 2)
+            lab.run(
+                f"do $$ begin update accounts set cents = cents - 7 where id = {one};"
+                f" update accounts set cents = cents + 7, tags = array['t{turn}'] where id = {other}; end $$"
+            )
+        lab.run(
+            f"delete from accounts where id = {100 + turn - 1}",
+            f"insert into accounts values ({100 + turn}, 'new', 0)",
+        )
+        sink = TableSink(url, lab.name)
+        _kill_at(sink, chance.randrange(30))
+        try:
+            lab.capture(sink).run()
+        except _Killed:
+            pass
+        finally:
+            sink.close()
+        if turn > 3:
+            # No moment shows a half of a transfer.
+            done = lab.server.run(
+                "select coalesce(sum(cents), 2000) from accounts", database=target
+            )
+            assert done == [(2000,)]
+    sink = TableSink(url, lab.name)
+    lab.capture(sink).run()
+    sink.close()
+    mine, theirs = _rows(lab, lab.name), _rows(lab, target)
+    assert mine == theirs
+
+
+def _kill_at(sink: TableSink, step: int) -> None:
+    """Make one of the sink's steps raise; the connection then closes without a commit, as after kill -9."""
+    left = [step]
+
+    def wrap(name: str) -> None:
+        real = getattr(sink, name)
+
+        def method(*arguments: Any) -> Any:
+            left[0] -= 1
+            if left[0] == 0:
+                raise _Killed
+            return real(*arguments)
+
+        setattr(sink, name, method)
+
+    for name in ("take", "commit", "safe_lsn", "flush", "begin_snapshot"):
+        wrap(name)
+
+
+def test_large_values_that_did_not_change_stay_and_new_columns_come(lab: Lab, target: str):
+    lab.run(
+        "create table accounts (id int primary key, big text, n int)",
+        "alter table accounts alter big set storage external",
+        "insert into accounts values (1, repeat('x', 20000), 0)",
+    )
+    url = lab.server.url_of("postgres", target)
+    steps = [
+        (),
+        (
+            "update accounts set n = 1",
+            "alter table accounts add c date",
+            "update accounts set c = '2026-11-27'",
+        ),
+        ("truncate accounts", "insert into accounts values (2, 'y', 3)"),
+    ]
+    for statements in steps:
+        if statements:
+            lab.run(*statements)
+        sink = TableSink(url, lab.name)
+        lab.capture(sink).run()
+        sink.close()
+        assert _rows(lab, lab.name) == _rows(lab, target)
+
+
+def test_a_table_without_a_key_is_refused(lab: Lab, target: str):
+    lab.run("create table bare (v int)", "alter table bare replica identity full")
+    sink = TableSink(lab.server.url_of("postgres", target), lab.name)
+    with pytest.raises(CaptureError, match="has no primary key"):
+        lab.capture(sink).run()
+    sink.close()

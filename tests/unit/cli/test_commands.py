@@ -1,0 +1,48 @@
+"""`headrace` imports a command's module when the command runs, and knows every command before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from headrace.cli.commands import headrace
+
+_CONTEXT = click.Context(headrace, info_name="headrace")
+
+
+@pytest.mark.parametrize("name", headrace.list_commands(_CONTEXT))
+def test_the_list_says_what_the_help_of_a_command_begins_with(name: str) -> None:
+    command = headrace.get_command(_CONTEXT, name)
+    assert command is not None
+    assert command.name == name
+    row = next(
+        line for line in headrace.get_help(_CONTEXT).splitlines() if line.split()[:1] == [name]
+    )
+    listed = " ".join(row.split()[1:]).removesuffix("...")
+    assert command.get_short_help_str(200).startswith(listed)
+
+
+def test_help_imports_no_command() -> None:
+    program = (
+        "import sys\n"
+        "from headrace.cli.commands import headrace\n"
+        "headrace(['--help'], standalone_mode=False)\n"
+        "print(*sorted(name for name in sys.modules if name.startswith(('boto', 'headrace.c'))), file=sys.stderr)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "tail" in ran.stdout
+    assert ran.stderr.split() == [
+        "headrace.cli",
+        "headrace.cli.commands",
+        "headrace.cli.interrupts",
+    ]
+
+
+def test_an_unknown_command_is_one_sentence() -> None:
+    with pytest.raises(click.ClickException, match="No such command 'tall'"):
+        headrace(["tall"], standalone_mode=False)
