@@ -21,11 +21,6 @@ _DIALECTS = ("ksql", "kinesis-analytics")
 _PATH = click.Path(exists=True, path_type=Path)
 
 
-@click.group()
-def sql() -> None:
-    """Streaming SQL over Kinesis streams, run by Spark."""
-
-
 def _dialect_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--dialect",
@@ -34,6 +29,18 @@ def _dialect_option(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Of the queries.",
     )(function)
+
+
+@click.group(invoke_without_command=True)
+@_dialect_option
+@endpoint_option
+@click.pass_context
+def sql(context: click.Context, dialect: str, *, endpoint_url: str, region: str, aws: bool) -> None:
+    """Streaming SQL over Kinesis streams, run by Spark; alone, a prompt that answers without Spark."""
+    if context.invoked_subcommand is None:
+        from headrace.cli.sql_prompt import run_prompt
+
+        run_prompt(dialect, endpoint_url=endpoint_url, region=region, aws=aws)
 
 
 def _files(path: Path) -> list[Path]:

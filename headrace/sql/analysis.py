@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.sql.errors import SqlError
+from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import Expression, Tick, walk
 from headrace.sql.parsing import parse
 from headrace.sql.plan import (
@@ -97,6 +97,15 @@ class Analysis:
                 raise SqlError(
                     f"{word} is for the prompt, `headrace sql`, not for a job", statement.place
                 )
+
+    def terminate(self, name: str, place: Place) -> None:
+        """Take a query away, or ALL; raises SqlError if there is none of this name."""
+        left = [q for q in self.queries if q.name.lower() != name.lower()]
+        if name.upper() == "ALL":
+            left = []
+        elif len(left) == len(self.queries):
+            raise SqlError(f"no query {name!r}{near(name, [q.name for q in self.queries])}", place)
+        self.queries = left
 
     # Relations.
 

@@ -113,9 +113,8 @@ def _compare(
         else []
     )
     if keys:
-        actual = list(
-            {tuple(str(row.columns.get(key)) for key in keys): row for row in actual}.values()
-        )
+        latest = {tuple(str(row.columns.get(key)) for key in keys): row for row in actual}
+        actual = [row for row in latest.values() if not row.deleted]
         yield from _unordered(relation, rows, actual, exact)
     else:
         yield from _ordered(relation, rows, actual, exact)

@@ -49,6 +49,8 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
 
 def _join(join: JoinPlan) -> str:
     kind = join.kind.lower()
+    if join.method == "tables":
+        return f"each row with the row of {join.right.relation.name} that has its key ({kind})"
     if join.method == "stream-table":
         return f"each row with its key's latest row of {join.right.relation.name} ({kind})"
     return (
@@ -78,12 +80,17 @@ def _target(query: QueryPlan) -> str:
         if query.target.stream
         else query.target.name
     )
+    if query.is_of_tables():
+        return f"each change of the result, and a record without data for a row that is gone, to {place}"
     if not query.is_aggregate:
         return f"each row to {place}"
     return f"each {'window once, when it is closed,' if query.emit == 'FINAL' else 'change of a group'} to {place}"
 
 
 def _state(query: QueryPlan) -> str:
+    if query.is_of_tables():
+        names = " and ".join(source.relation.name for source in query.inputs())
+        return f"the latest row of every key of {names}"
     parts: list[str] = []
     for join in query.joins:
         if join.method == "stream-table":

@@ -1,7 +1,8 @@
 """Runs a script's queries without Spark: a fold over records, in the order in which they come.
 
-It answers what Spark answers when every record comes in time, and it is quick to start: for `headrace sql test`. All is
-in memory. Time is the records' own: a window closes when a later record's time has passed its end and its grace.
+It answers what Spark answers, and it is quick to start: for `headrace sql test`. All is in memory. Time is the records'
+own: a window closes when a later record's time has passed its end and grace. Each record is a micro-batch of its own,
+unless `take_batch` takes several: in Spark, what one micro-batch reads makes rows late in the next ones alone.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from headrace.sql.plan import (
 )
 from headrace.sql.records import Record, Row, read_record
 from headrace.sql.running_query import RunningQuery
+from headrace.sql.running_tables import RunningTables
 
 MOST_RESULTS = 1_000_000
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A row of a query: `columns` as JSON has them, with its partition key."""
+    """A row of a query: `columns` as JSON has them, with its partition key; `deleted` for a table's tombstone."""
 
     columns: dict[str, Any]
     key: str
     time: datetime
+    deleted: bool = False
 
 
 class Fold:
@@ -39,8 +42,26 @@ class Fold:
         self.results: dict[str, list[ResultRow]] = {query.name: [] for query in script.queries}
         self.unreadable: dict[str, int] = {}
         self.late: dict[str, int] = {query.name: 0 for query in script.queries}
-        self._running = [RunningQuery(query, script.dialect) for query in script.queries]
+        self._running = [
+            (RunningTables if query.is_of_tables() else RunningQuery)(query, script.dialect)
+            for query in script.queries
+        ]
         self._count = 0
+        self._is_in_batch = False
+
+    def take_batch(self, records: Iterable[tuple[str, Record]]) -> None:
+        """Take `records`, pairs of a stream and a record, as one micro-batch of every query that reads them."""
+        self._is_in_batch = True
+        for stream, record in records:
+            self.take(stream, record)
+        self._is_in_batch = False
+        for running in self._running:
+            self._emit(running, running.end_batch())
+
+    def settle(self) -> None:
+        """Close what is over after the last micro-batch."""
+        for running in self._running:
+            self._emit(running, running.settle())
 
     def take(self, stream: str, record: Record) -> None:
         """Give a record of the Kinesis stream `stream` to every relation on it, and on to what reads that."""
@@ -55,7 +76,7 @@ class Fold:
     def end(self) -> None:
         """Close every window that is still open, and give up waiting for rows of joins."""
         for running in self._running:
-            self._emit(running, running.close(None))
+            self._emit(running, running.end())
 
     def _pass(self, relation: Relation, row: Row) -> None:
         for running in self._running:
@@ -65,7 +86,8 @@ class Fold:
                 if source.relation.name == relation.name
             ]
             for side in sides:
-                self._emit(running, running.take(side, row))
+                rows = running.take(side, row)
+                self._emit(running, rows if self._is_in_batch else [*rows, *running.settle()])
                 self.late[running.query.name] = running.late
 
     def _emit(self, running: RunningQuery, rows: Iterable[Row]) -> None:
@@ -77,13 +99,14 @@ class Fold:
             if self._count > MOST_RESULTS:
                 raise values.TooLarge(f"more than {MOST_RESULTS:,} rows of results")
             columns_json = {name: conversions.as_json(value) for name, value in row.columns.items()}
-            self.results[query.name].append(ResultRow(columns_json, row.key, row.time))
+            self.results[query.name].append(ResultRow(columns_json, row.key, row.time, row.deleted))
             target = query.target
             if target is not None:
                 # What a query writes is what another one reads.
                 target = self.script.relations[target.name.lower()]
                 if target.stream:
-                    self.take(target.stream, Record({**columns_json}, row.key, row.time))
+                    data = None if row.deleted else {**columns_json}
+                    self.take(target.stream, Record(data, row.key, row.time))
                 else:
                     columns = {
                         column.name: row.columns.get(column.name) for column in target.columns

@@ -140,6 +140,10 @@ class QueryPlan:
     warnings: tuple[str, ...] = ()
     place: Place = field(default=Place(), compare=False)
 
+    def is_of_tables(self) -> bool:
+        """Return whether it reads tables alone, so that its result is a table with changes and tombstones."""
+        return all(source.relation.is_table for source in self.inputs())
+
     def inputs(self) -> tuple[Input, ...]:
         """Return what the query reads."""
         return (self.source, *(join.right for join in self.joins))

@@ -75,7 +75,8 @@ class _Compiler:
         self._title = title
         self._names = _Names()
         self._has_tables = any(
-            join.method == "stream-table" for query in script.queries for join in query.joins
+            query.is_of_tables() or any(join.method == "stream-table" for join in query.joins)
+            for query in script.queries
         )
 
     def source(self) -> str:
@@ -170,6 +171,8 @@ class _Compiler:
         with_table = joined and query.joins[0].method == "stream-table"
         lines = [f"def {self._names.of('query', query.name)}(spark, arguments):"]
         lines.append(f'    """{self._title_of(query)}"""')
+        if query.is_of_tables():
+            return "\n".join([*lines, *self._of_tables(query, text)])
         if with_table:
             lines += self._table_join(query, query.joins[0], text)
             lines += self._finish(query, text, "batch")
@@ -189,12 +192,13 @@ class _Compiler:
         lines: list[str] = []
         for join in query.joins:
             lines += self._stream_join(query, join, text)
+        # Before the watermark, to which Spark moves conditions anyway, unless they name the time.
+        if query.where is not None:
+            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
         if query.window is not None and not query.joins:
             lines.append(
                 f'    rows = rows.withWatermark("_rowtime", {_literal(_interval(query.window.grace_ms))})'
             )
-        if query.where is not None:
-            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
         return lines + self._finish(query, text, "")
 
     def _finish(self, query: QueryPlan, text: SparkText, indent: str) -> list[str]:
@@ -211,6 +215,24 @@ class _Compiler:
         if indent:
             lines += ["", "    return union, finish"]
         return lines
+
+    def _of_tables(self, query: QueryPlan, text: SparkText) -> list[str]:
+        """Return the lines of a query of tables: their rows in one frame, and the result of all of them."""
+        lines = ["    union = table_rows("]
+        for source in query.inputs():
+            keys = ", ".join(name(key.name) for key in source.relation.key_columns())
+            lines.append(f"        ({self._read(source)}(spark, arguments), {_literal(keys)}),")
+        lines += ["    )", "", "    def finish(rows):"]
+        if query.joins:
+            join = query.joins[0]
+            left, right = _literal(query.source.alias), _literal(join.right.alias)
+            on = _literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
+            lines.append(
+                f'        rows = join_tables(rows, {left}, {right}, {on}, "{_JOIN_KINDS[join.kind]}")'
+            )
+        else:
+            lines.append('        rows = rows.where("_side = 0").select("_row_0.*")')
+        return lines + self._finish(query, text, "batch")
 
     def _groups(self, query: QueryPlan, text: SparkText, pad: str) -> list[str]:
         keys = [
@@ -291,7 +313,6 @@ class _Compiler:
 
     def _hidden(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the columns that a row carries besides its own: partition key, time, order, and what it is."""
-        alias = f"{name(query.source.alias)}." if query.joins else ""
         if query.is_aggregate:
             keys = ", ".join(f"cast({name(key.name)} AS STRING)" for key in query.keys)
             key = f"concat_ws('|', {keys})" if keys else "'all'"
@@ -306,11 +327,17 @@ class _Compiler:
                 f'{_expr(order)}.alias("_order")',
                 f'{_expr(f"to_json(struct({identity}))" if identity else _NOTHING)}.alias("_identity")',
             ]
-        key = (
-            f"{alias}_key"
-            if query.partition is None
-            else f"cast({text.write(query.partition)} AS STRING)"
+        if query.is_of_tables():
+            keys = [
+                "cast(" + self._key_in_tables(query, index) + " AS STRING)"
+                for index in range(len(query.source.relation.key_columns()))
+            ]
+            text_of_key = f"concat_ws('|', {', '.join(keys)})"
+            return [f'{_expr(text_of_key)}.alias("_key")']
+        key, time, order = (
+            self._of_inputs(query, column) for column in ("_key", "_rowtime", "_order")
         )
+        key = key if query.partition is None else f"cast({text.write(query.partition)} AS STRING)"
         orders = [
             f"{name(one.alias)}._order" if query.joins else "_order" for one in query.inputs()
         ]
@@ -321,10 +348,31 @@ class _Compiler:
         aliased = ", ".join(f"{one} AS o{index}" for index, one in enumerate(orders))
         return [
             f'{_expr(key)}.alias("_key")',
-            f'F.col("{alias}_rowtime").alias("_rowtime")',
-            f'F.col("{alias}_order").alias("_order")',
+            f'{_expr(time)}.alias("_rowtime")',
+            f'{_expr(order)}.alias("_order")',
             f'{_expr(f"to_json(struct({aliased}))")}.alias("_identity")',
         ]
+
+    def _of_inputs(self, query: QueryPlan, column: str) -> str:
+        """Return a hidden column of the left row, or of the right one where an outer join has no left row."""
+        if not query.joins:
+            return column
+        sides = [f"{name(one.alias)}.{column}" for one in query.inputs()]
+        return (
+            f"coalesce({', '.join(sides)})"
+            if query.joins[0].kind in ("RIGHT", "FULL")
+            else sides[0]
+        )
+
+    def _key_in_tables(self, query: QueryPlan, index: int) -> str:
+        own = name(query.source.relation.key_columns()[index].name)
+        if not query.joins:
+            return own
+        left = f"{name(query.source.alias)}.{own}"
+        if query.joins[0].kind not in ("RIGHT", "FULL"):
+            return left
+        right = query.joins[0].right
+        return f"coalesce({left}, {name(right.alias)}.{name(right.relation.key_columns()[0].name)})"
 
     # Joins.
 
@@ -337,12 +385,10 @@ class _Compiler:
             f" AND {right}._rowtime >= {left}._rowtime - INTERVAL '{before / 1000:.3f}' SECOND"
             f" AND {right}._rowtime <= {left}._rowtime + INTERVAL '{after / 1000:.3f}' SECOND"
         )
-        kind = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}[
-            join.kind
-        ]
+        kind = _JOIN_KINDS[join.kind]
         return [
-            f'    rows = rows.withWatermark("_rowtime", {delay}).alias({_literal(query.source.alias)})',
-            f'    other = {self._read(join.right)}(spark, arguments).withWatermark("_rowtime", {delay})',
+            f'    rows = waiting(rows, {delay}, "left").alias({_literal(query.source.alias)})',
+            f'    other = waiting({self._read(join.right)}(spark, arguments), {delay}, "right")',
             f'    rows = rows.join(other.alias({_literal(join.right.alias)}), {_expr(condition)}, "{kind}")',
         ]
 
@@ -366,6 +412,8 @@ class _Compiler:
         stream = "" if query.target is None else query.target.stream or query.target.name
         kind = "with_table" if query.joins and query.joins[0].method == "stream-table" else "plain"
         corrects = query.is_aggregate and query.emit != "FINAL"
+        if query.is_of_tables():
+            mode, kind, corrects = "append", "tables", True
         format_ = "JSON" if query.target is None else query.target.format
         return (
             f"Query({_literal(query.name)}, {self._names.of('query', query.name)}, {_literal(stream)}, "
@@ -374,6 +422,7 @@ class _Compiler:
 
 
 _NOTHING = "'all'"
+_JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}
 _ELEMENT = Column("_element")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.sql.errors import SqlError
-from headrace.sql.expressions import Column
+from headrace.sql.expressions import Call, Column, walk
 from headrace.sql.plan import (
     KSQL,
     ROWTIME,
@@ -17,6 +17,7 @@ from headrace.sql.plan import (
     RelationColumn,
 )
 from headrace.sql.query_joins import DEFAULT_GRACE_MS
+from headrace.sql.query_outputs import kind_of
 from headrace.sql.statements import (
     Select,
 )
@@ -34,11 +35,9 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
         raise SqlError("a table's query has GROUP BY, or reads a table", select.place)
     if dialect == KSQL and is_table is False and plan.is_aggregate:
         raise SqlError("GROUP BY makes a table: CREATE TABLE .. AS", select.place)
-    if plan.is_aggregate and plan.source.relation.is_table:
-        raise SqlError(
-            "groups of a table's rows are not built yet: read its stream with CREATE STREAM",
-            select.place,
-        )
+    if plan.is_of_tables():
+        _check_tables(plan, select, is_table, dialect)
+        return
     if plan.emit == "FINAL" and plan.window is None:
         raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
     if is_table and plan.is_aggregate and dialect == KSQL:
@@ -65,10 +64,49 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
         raise SqlError("name the join by CREATE STREAM .. AS, and group that stream", select.place)
 
 
+def _check_tables(plan: QueryPlan, select: Select, is_table: bool | None, dialect: str) -> None:
+    """Check a query of tables alone, whose result is a table."""
+    if dialect == KSQL and is_table is False:
+        raise SqlError("a query of tables makes a table: CREATE TABLE .. AS", select.place)
+    if plan.window is not None:
+        raise SqlError("a WINDOW groups a stream's rows, not a table's", select.place)
+    if plan.partition is not None or plan.distinct or plan.limit is not None:
+        raise SqlError(
+            "PARTITION BY, DISTINCT and LIMIT are for streams; a table has one row of a key",
+            select.place,
+        )
+    if any(kind_of(part) == "table" for out in plan.outputs for part in walk(out.expression)):
+        raise SqlError(
+            "a table function is for streams; a table has one row of a key", select.place
+        )
+    if not is_table:
+        return
+    names = {column.name for column in columns_of(plan) if column.is_key}
+    missing = (
+        [key.name for key in plan.keys if key.name not in names]
+        if plan.is_aggregate
+        else [key.name for key in plan.source.relation.key_columns()][len(names) :]
+    )
+    if missing:
+        raise SqlError(f"the key {missing[0]} is not selected{_way_to_key(plan)}", select.place)
+
+
+def _way_to_key(plan: QueryPlan) -> str:
+    if not plan.joins or plan.joins[0].kind not in ("RIGHT", "FULL"):
+        return ""
+    left, right = plan.source, plan.joins[0].right
+    keys = [f"{one.alias}.{one.relation.key_columns()[0].name}" for one in (left, right)]
+    return f": COALESCE({', '.join(keys)}) is in every row"
+
+
 def warnings_of(plan: QueryPlan) -> tuple[str, ...]:
     """Return what a user should know of a query that is right."""
     warnings: list[str] = []
-    if plan.is_aggregate and plan.window is None:
+    if plan.is_of_tables():
+        warnings.append(
+            "each micro-batch reads the whole tables: they are for thousands of keys, not for millions"
+        )
+    elif plan.is_aggregate and plan.window is None:
         warnings.append("the state holds a row for every key, for ever: a WINDOW bounds it")
     if plan.distinct:
         warnings.append("the state holds every distinct row, for ever")
@@ -84,7 +122,19 @@ def columns_of(plan: QueryPlan) -> tuple[RelationColumn, ...]:
     keys = {key.name for key in plan.keys}
     source_keys = {column.name for column in plan.source.relation.key_columns()}
 
+    outer = (
+        plan.joins and plan.joins[0].method == "tables" and plan.joins[0].kind in ("RIGHT", "FULL")
+    )
+
     def is_key(output: Named) -> bool:
+        if outer:
+            sides = (plan.joins[0].left_key, plan.joins[0].right_key)
+            expression = output.expression
+            return (
+                isinstance(expression, Call)
+                and expression.name == "COALESCE"
+                and (expression.arguments in (sides, sides[::-1]))
+            )
         if not isinstance(output.expression, Column):
             return output.expression == plan.partition
         if plan.is_aggregate:

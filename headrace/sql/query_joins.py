@@ -57,10 +57,10 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
                 f"the join compares with the key of {right.relation.name}, {', '.join(k.name for k in keys)}",
                 join.on.place,
             )
-    if method == "tables":
-        raise SqlError(
-            "joins of two tables are not built yet: read one of them as a stream", join.place
-        )
+    if method == "tables" and join.kind not in ("INNER", "LEFT"):
+        own = left[0].relation.key_columns()
+        if not (isinstance(left_key, Column) and [key.name for key in own] == [left_key.name]):
+            raise SqlError(f"a join by a foreign key is INNER or LEFT, not {join.kind}", join.place)
     grace = DEFAULT_GRACE_MS if join.grace_ms is None else join.grace_ms
     return JoinPlan(
         join.kind,

@@ -26,6 +26,7 @@ from headrace.sql.rewriting import rewrite
 from headrace.sql.values import Evaluator, evaluator
 
 _ELEMENT = ("", "_element")
+_LONGEST = timedelta(days=365 * 1_000)
 
 
 @dataclass
@@ -57,7 +58,10 @@ class RunningQuery:
         ]
         self._partition = evaluator(query.partition) if query.partition is not None else None
         self._groups: dict[tuple[Any, ...], _Group] = {}
+        self._changed: dict[tuple[Any, ...], _Group] = {}
         self._newest = [conversions.EPOCH, conversions.EPOCH]
+        # Spark's two watermarks of a micro-batch: what is older is late, and what is older is over.
+        self._late_until = self._over_until = conversions.EPOCH - _LONGEST
         self._table: dict[Any, Row] = {}
         self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
         self._seen: set[str] = set()
@@ -80,19 +84,41 @@ class RunningQuery:
             return []
         return self._after_joins(self._scope([row]), row)
 
-    def close(self, until: datetime | None) -> list[Row]:
-        """Return the rows of what is over at the time `until`; None ends all."""
+    def end_batch(self) -> list[Row]:
+        """End a micro-batch as Spark does: changed groups show, and what it has read moves the next one's watermark."""
+        rows = self._changes() + self._close(self._over_until)
+        self._late_until, self._over_until = self._over_until, self._watermark()
+        return rows
+
+    def settle(self) -> list[Row]:
+        """End the micro-batches until nothing more closes."""
+        return [*self.end_batch(), *self.end_batch(), *self.end_batch()]
+
+    def end(self) -> list[Row]:
+        """End all that is still open."""
+        return self._changes() + self._close(None)
+
+    def _changes(self) -> list[Row]:
+        changed, self._changed = self._changed, {}
+        return [row for group in changed.values() for row in self._results_of(group)]
+
+    def _watermark(self) -> datetime:
+        """Return the time behind which, for all that was read, no row is waited for."""
+        if self.query.joins:
+            newest, grace_ms = min(self._newest), self.query.joins[0].grace_ms
+        else:
+            newest, grace_ms = (
+                self._newest[0],
+                self.query.window.grace_ms if self.query.window else 0,
+            )
+        return newest - timedelta(milliseconds=grace_ms)
+
+    def _close(self, until: datetime | None) -> list[Row]:
+        """Return the rows of what is over at the watermark `until`; None ends all."""
         rows = self._give_up(until) if self.query.joins else []
         if self.query.emit != "FINAL":
             return rows
-        window = self.query.window
-        assert window is not None
-        grace = timedelta(milliseconds=window.grace_ms)
-        over = [
-            key
-            for key, group in self._groups.items()
-            if until is None or group.end + grace <= until
-        ]
+        over = [key for key, group in self._groups.items() if until is None or group.end <= until]
         for key in sorted(over, key=lambda one: self._groups[one].start):
             rows += self._results_of(self._groups.pop(key))
         return rows
@@ -113,7 +139,7 @@ class RunningQuery:
 
     def _after_joins(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
         if self._where is not None and self._where(scope) is not True:
-            return self._advance(row) if self.query.is_aggregate else []
+            return []
         if self.query.is_aggregate:
             return self._into_groups(scope, row)
         return [
@@ -141,28 +167,21 @@ class RunningQuery:
 
     # Groups.
 
-    def _advance(self, row: Row) -> list[Row]:
-        self._newest[0] = max(self._newest[0], row.time)
-        return self.close(self._newest[0])
-
     def _into_groups(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
         keys = {name: evaluate(scope) for name, evaluate in self._keys}
         arguments = [tuple(part(scope) for part in parts) for _, parts in self._aggregates]
-        results: list[Row] = []
         for start, end in self._windows(row.time):
-            window = self.query.window
-            if (
-                window is not None
-                and end + timedelta(milliseconds=window.grace_ms) <= self._newest[0]
-            ):
+            if self.query.window is not None and end <= self._late_until:
                 self.late += 1
                 continue
             group = self._group(keys, start, end)
             for kept, values_ in zip(group.rows, arguments, strict=False):
                 kept.append(values_)
             if self.query.emit == "CHANGES":
-                results += self._results_of(group)
-        return results + self._advance(row)
+                self._changed[(*_frozen(keys), start)] = group
+        if not self.query.joins:
+            self._newest[0] = max(self._newest[0], row.time)
+        return []
 
     def _windows(self, time: datetime) -> list[tuple[datetime, datetime]]:
         window = self.query.window
@@ -177,9 +196,7 @@ class RunningQuery:
 
     def _group(self, keys: dict[str, Any], start: datetime, end: datetime) -> _Group:
         """Return the group of some keys and a window; a session is one with those that it touches."""
-        frozen = tuple(
-            json.dumps(conversions.as_json(value), sort_keys=True) for value in keys.values()
-        )
+        frozen = _frozen(keys)
         group = _Group(keys, start, end, [[] for _ in self._aggregates])
         if self.query.window is not None and self.query.window.kind == "SESSION":
             touching = [
@@ -232,11 +249,11 @@ class RunningQuery:
         key = self._sides[0][side](scope)
         if side == 1:
             if row.deleted:
-                self._table.pop(_comparable(key), None)
+                self._table.pop(comparable(key), None)
             elif key is not None:
-                self._table[_comparable(key)] = row
+                self._table[comparable(key)] = row
             return []
-        partner = None if key is None else self._table.get(_comparable(key))
+        partner = None if key is None else self._table.get(comparable(key))
         if partner is None and join.kind == "INNER":
             return []
         return self._after_joins(self._scope([row, partner]), row)
@@ -247,8 +264,7 @@ class RunningQuery:
         scope[alias, ROWTIME] = row.time if self._times_are_timestamps else millis(row.time)
         waiting = _Waiting(row, self._sides[0][side](scope))
         results: list[Row] = []
-        watermark = min(self._newest) - timedelta(milliseconds=join.grace_ms)
-        if row.time < watermark:
+        if row.time <= self._late_until:
             self.late += 1
         else:
             for other in self._waiting[1 - side]:
@@ -258,7 +274,7 @@ class RunningQuery:
                     results += self._after_joins(self._scope([left.row, right.row]), left.row)
             self._waiting[side].append(waiting)
         self._newest[side] = max(self._newest[side], row.time)
-        return results + self._give_up(min(self._newest) - timedelta(milliseconds=join.grace_ms))
+        return results
 
     def _give_up(self, until: datetime | None) -> list[Row]:
         """Return outer joins' rows that no other row can meet any more, at the watermark `until`."""
@@ -289,7 +305,7 @@ class _Waiting:
 
 
 def _meet(left: _Waiting, right: _Waiting, join: JoinPlan) -> bool:
-    if left.key is None or right.key is None or _comparable(left.key) != _comparable(right.key):
+    if left.key is None or right.key is None or comparable(left.key) != comparable(right.key):
         return False
     distance = right.row.time - left.row.time
     return (
@@ -297,7 +313,12 @@ def _meet(left: _Waiting, right: _Waiting, join: JoinPlan) -> bool:
     )
 
 
-def _comparable(value: Any) -> Any:
+def _frozen(keys: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(json.dumps(conversions.as_json(value), sort_keys=True) for value in keys.values())
+
+
+def comparable(value: Any) -> Any:
+    """Return what stands for a value as a key."""
     return (
         json.dumps(conversions.as_json(value), sort_keys=True)
         if isinstance(value, (list, dict))

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterator
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
-from headrace.sql.fold import Fold, Record
-from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
+from scripts.spark_matrix import environment_of
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
-FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
-SCHEMA = (
-    "data BINARY, streamName STRING, partitionKey STRING, sequenceNumber STRING,"
-    " approximateArrivalTimestamp TIMESTAMP"
-)
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
   ratio DOUBLE, cancelled BOOLEAN, tags ARRAY<VARCHAR>, seen STRUCT<at VARCHAR, n INT>)
@@ -104,104 +99,27 @@ RECORDS = [
 ]
 
 
-@pytest.fixture
-def settings(spark: SparkSession) -> Iterator[None]:
-    """Give back the session as the other tests have it."""
-    no_data = "spark.sql.streaming.noDataMicroBatches.enabled"
-    names = (
-        "spark.sql.ansi.enabled",
-        "spark.sql.session.timeZone",
-        "spark.sql.shuffle.partitions",
-        no_data,
-    )
-    before = {name: spark.conf.get(name) for name in names}
-    # As tests of other jobs leave it: the compiled job sets what it needs itself.
-    spark.conf.set(no_data, False)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
-
-
-def run_job(
-    spark: SparkSession, script: Script, records: list[tuple[str, str, Any]], folder: Path
-) -> Callable[[str], list[dict[str, Any]]]:
-    """Run the compiled job on files in place of streams; return what reads a stream's rows."""
-    rows: dict[str, list[Any]] = {}
-    for index, (stream, key, value) in enumerate(records):
-        data = value if isinstance(value, str) else json.dumps(value)
-        arrival = datetime(2026, 1, 1) + timedelta(seconds=index)
-        row = (bytearray(data.encode()), stream, key, str(10**55 + index), arrival)
-        rows.setdefault(stream, []).append(row)
-    for stream, of_stream in rows.items():
-        frame = spark.createDataFrame(of_stream, SCHEMA).coalesce(1)
-        frame.write.parquet(str(folder / "in" / stream))
-    job = ModuleType(__name__)
-    exec(
-        compile(compile_script(script, "A test."), "sql_job.py", "exec", dont_inherit=True),
-        job.__dict__,
-    )
-
-    def read_kinesis(session: SparkSession, _arguments: Any, stream: str) -> DataFrame:
-        return session.readStream.schema(SCHEMA).parquet(str(folder / "in" / stream))
-
-    def write_kinesis(
-        frame: DataFrame, arguments: Any, stream: str, name: str, mode: str, progress: str
-    ) -> Any:
-        def write(batch: DataFrame, _batch_id: int) -> None:
-            batch.coalesce(1).write.mode("append").parquet(str(folder / "out" / stream))
-
-        writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
-        return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
-
-    job.__dict__.update(read_kinesis=read_kinesis, write_kinesis=write_kinesis)
-    job.main(["--region", "us-east-1", "--checkpoint", str(folder / "progress"), "--once"])
-
-    def read(stream: str) -> list[dict[str, Any]]:
-        written = spark.read.schema("data STRING, partitionKey STRING").parquet(
-            str(folder / "out" / stream)
-        )
-        values = [json.loads(row.data) | {"_key": row.partitionKey} for row in written.collect()]
-        return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
-
-    return read
-
-
-def fold_of(script: Script, records: list[tuple[str, str, Any]]) -> Fold:
-    """Return the fold without its end: Spark too closes what a later row closes."""
-    fold = Fold(script)
-    for index, (stream, key, value) in enumerate(records):
-        arrival = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=index)
-        fold.take(stream, Record(value, key, arrival))
-    return fold
-
-
-def in_order(rows: list[dict[str, Any]]) -> list[str]:
-    """Return rows as texts, numbers to 12 digits: Java's logarithms differ from Python's in the last one."""
-    texts = (json.dumps(row, sort_keys=True) for row in rows)
-    return sorted(FLOAT.sub(lambda number: f"{float(number[0]):.12g}", text) for text in texts)
-
-
 def test_a_compiled_job_gives_the_rows_of_the_fold(
-    spark: SparkSession, settings: None, tmp_path: Path
+    spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script = read_script(RELATIONS + QUERIES)
-    fold = fold_of(script, RECORDS)
-    read = run_job(spark, script, RECORDS, tmp_path)
-    differences: dict[str, Any] = {}
-    for query in script.queries:
-        rows = [row.columns | {"_key": row.key or "-"} for row in fold.results[query.name]]
-        if query.is_aggregate and query.emit == "CHANGES":
-            # Spark's one micro-batch has a group's last row alone.
-            keys = [key.name for key in query.keys]
-            rows = list(
-                {
-                    (*(row.get(k) for k in keys), row.get("WINDOWSTART")): row for row in rows
-                }.values()
-            )
-        job_rows = read(query.target.stream or query.target.name)
-        if in_order(job_rows) != in_order(rows):
-            differences[query.name] = (
-                [row for row in in_order(job_rows) if row not in in_order(rows)],
-                [row for row in in_order(rows) if row not in in_order(job_rows)],
-            )
-    assert not differences, json.dumps(differences, indent=1)
+    fold = fold_of(script, [RECORDS])
+    read = run_job(spark, script, [RECORDS], tmp_path)
+    assert not differences(script, fold, read)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", ["3.5", "4.1"])
+def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
+    minor: str, spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    script = read_script(RELATIONS + QUERIES)
+    write_batches(spark, [RECORDS], tmp_path)
+    (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
+    environment = environment_of(minor)
+    subprocess.run(
+        [environment.interpreter, sql_on_files.__file__, str(tmp_path)],
+        env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
+        check=True,
+    )  # fmt: skip
+    assert not differences(script, fold_of(script, [RECORDS]), reader_of(spark, tmp_path))

@@ -17,6 +17,8 @@ _OWN = {
         "test_convergence.py",
         "test_packages.py",
         "test_sql.py",
+        "test_sql_late.py",
+        "test_sql_tables.py",
         "test_step.py",
         "test_year.py",
     ),

@@ -1,0 +1,166 @@
+"""A session of the prompt: statements one by one, and rows of a query at once, by the fold, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from headrace.sql.analysis import Analysis
+from headrace.sql.errors import SqlError
+from headrace.sql.explain import explain
+from headrace.sql.fold import Fold
+from headrace.sql.functions import FUNCTIONS
+from headrace.sql.parsing import parse
+from headrace.sql.plan import QueryPlan, Relation, Script
+from headrace.sql.records import Record
+from headrace.sql.statements import (
+    CreateAs,
+    CreateSource,
+    Describe,
+    Drop,
+    InsertSelect,
+    Query,
+    SetProperty,
+    Show,
+    Statement,
+    Terminate,
+)
+
+# Records of streams, oldest first, in parts; an empty part says that no more are there at the moment.
+Reader = Callable[[Sequence[str]], Iterator[list[tuple[str, Record]]]]
+HELP = r"""CREATE STREAM | TABLE ..;   declare a stream, or name a query's result
+SELECT ..;                  rows from the streams' oldest record on; EMIT CHANGES follows them until Ctrl-C
+SHOW STREAMS | TABLES | QUERIES | FUNCTIONS;   DESCRIBE name;   EXPLAIN query;
+TERMINATE query;   DROP STREAM | TABLE name;
+\d [name]  what there is    \h  this    \q  end"""
+
+
+class Session:
+    """What has been declared so far. For one thread."""
+
+    def __init__(self, dialect: str, read: Reader) -> None:
+        self._analysis = Analysis(dialect)
+        self._read = read
+
+    def words(self) -> list[str]:
+        """Return the names of streams, columns and functions, for completion."""
+        relations = self._analysis.relations.values()
+        names = {relation.name for relation in relations}
+        names |= {column.name for relation in relations for column in relation.columns}
+        return sorted({*names, *FUNCTIONS, *(query.name for query in self._analysis.queries)})
+
+    def answer(self, text: str) -> Iterator[str]:
+        """Do what `text` says, and return the lines to show; raises SqlError, with what came before it done."""
+        command, _, name = text.strip().rstrip(";").partition(" ")
+        if command in ("\\h", "\\?"):
+            yield HELP
+        elif command == "\\d":
+            yield from self._describe(name.strip()) if name.strip() else self._list(None)
+        else:
+            for statement in parse(text):
+                yield from self._answer(statement)
+
+    def _answer(self, statement: Statement) -> Iterator[str]:
+        match statement:
+            case Query():
+                yield from self._rows(statement)
+            case Show(what=what):
+                yield from self._show(what, statement)
+            case Describe(name=name):
+                yield from self._describe(name)
+            case Terminate(query=name):
+                self._analysis.terminate(name, statement.place)
+                yield f"{name} is not there any more; a job that runs it goes on until Ctrl-C"
+            case CreateSource() | CreateAs() | InsertSelect() | Drop() | SetProperty():
+                count = len(self._analysis.queries)
+                self._analysis.take(statement)
+                for query in self._analysis.queries[count:]:
+                    yield from (f"warning: {warning}" for warning in query.warnings)
+                yield "ok"
+            case _:
+                self._analysis.take(statement)
+
+    def _show(self, what: str, statement: Statement) -> Iterator[str]:
+        match what:
+            case "STREAMS" | "TABLES":
+                yield from self._list(what == "TABLES")
+            case "QUERIES":
+                yield from (_line(query) for query in self._analysis.queries)
+            case "FUNCTIONS":
+                yield from sorted(FUNCTIONS)
+            case _:
+                words = "STREAMS, TABLES, QUERIES and FUNCTIONS"
+                raise SqlError(f"SHOW {what}: there are {words}", statement.place)
+
+    def _list(self, is_table: bool | None) -> Iterator[str]:
+        for relation in self._analysis.relations.values():
+            if is_table in (None, relation.is_table):
+                kind = "TABLE " if relation.is_table else "STREAM"
+                yield f"{kind}  {relation.name}  {relation.stream or 'in the application'}  {relation.format}"
+
+    def _describe(self, name: str) -> Iterator[str]:
+        """Return a relation's columns, or what a query does."""
+        relation = self._analysis.relations.get(name.lower())
+        query = next((q for q in self._analysis.queries if q.name.lower() == name.lower()), None)
+        if relation is not None:
+            yield from _columns(relation)
+        if query is not None:
+            script = self._analysis.script()
+            yield from explain(replace(script, queries=(query,)))
+        if relation is None and query is None:
+            yield f"no stream, table or query {name!r}"
+
+    def _rows(self, statement: Query) -> Iterator[str]:
+        """Return a query's rows as they come of the streams; without EMIT CHANGES up to what is in them now."""
+        queries = list(self._analysis.queries)
+        try:
+            self._analysis.take(statement)
+            script = self._analysis.script()
+        finally:
+            self._analysis.queries[:] = queries
+        query, follows = script.queries[-1], statement.select.emit == "CHANGES"
+        fold, shown = Fold(_needed(script, query)), 0
+        for part in self._read(sorted(_streams(fold.script))):
+            if not part and not follows:
+                break
+            fold.take_batch(part)
+            fold.settle()
+            rows = fold.results[query.name]
+            for row in rows[shown:]:
+                yield f"deleted {row.key}" if row.deleted else json.dumps(row.columns)
+            shown = len(rows)
+            if query.limit is not None and shown >= query.limit:
+                return
+
+
+def _line(query: QueryPlan) -> str:
+    sources = ", ".join(source.relation.name for source in query.inputs())
+    return f"{query.name}  reads {sources}  into {query.target.name if query.target else 'the terminal'}"
+
+
+def _columns(relation: Relation) -> Iterator[str]:
+    for column in relation.columns:
+        key = ("  PRIMARY KEY" if relation.is_table else "  KEY") if column.is_key else ""
+        time = "  the event's time" if column.name == relation.timestamp else ""
+        yield f"{column.name}  {column.type}{key}{time}"
+
+
+def _needed(script: Script, query: QueryPlan) -> Script:
+    """Return the script of one query and those whose rows it reads."""
+    needed, waiting = [query], [query]
+    while waiting:
+        names = {source.relation.name for source in waiting.pop().inputs()}
+        for other in script.queries:
+            if other.target is not None and other.target.name in names and other not in needed:
+                needed.insert(0, other)
+                waiting.append(other)
+    queries = tuple(one for one in script.queries if one in needed)
+    return replace(script, queries=queries)
+
+
+def _streams(script: Script) -> set[str]:
+    """Return the streams to read: not those that a query of the script itself writes."""
+    read = {source.relation.stream for query in script.queries for source in query.inputs()}
+    written = {query.target.stream for query in script.queries if query.target is not None}
+    return read - written - {""}

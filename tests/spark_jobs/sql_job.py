@@ -1,0 +1,133 @@
+"""Runs jobs that `headrace sql compile` writes on files in place of streams, and the fold of the same records."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.sql.fold import Fold, Record
+from headrace.sql.plan import Script
+from headrace.sql.pyspark_job import compile_script
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_on_files import SCHEMA
+
+Records = Sequence[tuple[str, str, Any]]
+FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
+
+
+@pytest.fixture
+def sql_settings(spark: SparkSession) -> Iterator[None]:
+    """Give back the session as the other tests have it."""
+    no_data = "spark.sql.streaming.noDataMicroBatches.enabled"
+    names = (
+        "spark.sql.ansi.enabled",
+        "spark.sql.session.timeZone",
+        "spark.sql.shuffle.partitions",
+        no_data,
+    )
+    before = {name: spark.conf.get(name) for name in names}
+    # As tests of other jobs leave it: the compiled job sets what it needs itself.
+    spark.conf.set(no_data, False)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def arrival_of(index: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=index)
+
+
+def write_batches(spark: SparkSession, batches: Sequence[Records], folder: Path) -> None:
+    """Write a file of each stream for each batch, an empty one too, so that micro-batches are the batches."""
+    index = 0
+    streams = {stream for batch in batches for stream, _, _ in batch}
+    for number, batch in enumerate(batches):
+        rows: dict[str, list[Any]] = {stream: [] for stream in streams}
+        for stream, key, value in batch:
+            data = value if isinstance(value, str) else json.dumps(value)
+            arrival = arrival_of(index)
+            rows[stream].append(
+                (bytearray(data.encode()), stream, key, str(10**55 + index), arrival)
+            )
+            index += 1
+        for stream, of_stream in rows.items():
+            part = folder / "parts" / stream / str(number)
+            frame = spark.createDataFrame(of_stream, SCHEMA).coalesce(1)
+            frame.write.parquet(str(part))
+            file = folder / "in" / stream / f"{number:04}.parquet"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            next(part.glob("*.parquet")).rename(file)
+            os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
+
+
+def run_job(
+    spark: SparkSession, script: Script, batches: Sequence[Records], folder: Path
+) -> Callable[[str], list[dict[str, Any]]]:
+    """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
+    write_batches(spark, batches, folder)
+    (folder / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
+    sql_on_files.run(folder)
+    return reader_of(spark, folder)
+
+
+def reader_of(spark: SparkSession, folder: Path) -> Callable[[str], list[dict[str, Any]]]:
+    """Return what reads the rows that a job has written into a stream."""
+
+    def read(stream: str) -> list[dict[str, Any]]:
+        written = spark.read.schema("data STRING, partitionKey STRING").parquet(
+            str(folder / "out" / stream)
+        )
+        values = [
+            (json.loads(row.data) or {}) | {"_key": row.partitionKey} for row in written.collect()
+        ]
+        return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
+
+    return read
+
+
+def fold_of(script: Script, batches: Sequence[Records]) -> Fold:
+    """Return the fold of micro-batches, without its end: Spark too closes what a later row closes."""
+    fold = Fold(script)
+    index = 0
+    for batch in batches:
+        records: list[tuple[str, Record]] = []
+        for stream, key, value in batch:
+            records.append((stream, Record(value, key, arrival_of(index))))
+            index += 1
+        fold.take_batch(records)
+    fold.settle()
+    return fold
+
+
+def in_order(rows: list[dict[str, Any]]) -> list[str]:
+    """Return rows as texts, numbers to 12 digits: Java's logarithms differ from Python's in the last one."""
+    texts = (json.dumps(row, sort_keys=True) for row in rows)
+    return sorted(FLOAT.sub(lambda number: f"{float(number[0]):.12g}", text) for text in texts)
+
+
+def differences(
+    script: Script, fold: Fold, read: Callable[[str], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Return by query the rows that only the job has, and those that only the fold has."""
+    result: dict[str, Any] = {}
+    for query in script.queries:
+        assert query.target is not None
+        rows = [
+            ({} if row.deleted else row.columns) | {"_key": row.key or "-"}
+            for row in fold.results[query.name]
+        ]
+        of_job, of_fold = in_order(read(query.target.stream)), in_order(rows)
+        if of_job != of_fold:
+            result[query.name] = (
+                [row for row in of_job if row not in of_fold],
+                [row for row in of_fold if row not in of_job],
+            )
+    return result

@@ -1,0 +1,122 @@
+"""The job and the fold agree on late rows: in every order of the records, cut into micro-batches anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from headrace.sql.analysis import read_script
+from tests.spark_jobs.sql_job import differences, fold_of, run_job
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+
+QUERIES = """
+CREATE STREAM a (id VARCHAR KEY, k VARCHAR, n INT, ms BIGINT) WITH (stream = 'a', timestamp = 'ms');
+CREATE STREAM b (id VARCHAR KEY, k VARCHAR, n INT, ms BIGINT) WITH (stream = 'b', timestamp = 'ms');
+CREATE TABLE tumbling AS SELECT k, COUNT(*) AS c, SUM(n) AS s FROM a
+  WINDOW TUMBLING (SIZE 10 MINUTES, GRACE PERIOD 5 MINUTES) WHERE n > 0 GROUP BY k EMIT FINAL;
+CREATE TABLE changing AS SELECT k, COUNT(*) AS c FROM a
+  WINDOW TUMBLING (SIZE 10 MINUTES, GRACE PERIOD 5 MINUTES) GROUP BY k EMIT CHANGES;
+CREATE TABLE hopping AS SELECT k, COUNT(*) AS c FROM a
+  WINDOW HOPPING (SIZE 20 MINUTES, ADVANCE BY 10 MINUTES, GRACE PERIOD 0 SECONDS) GROUP BY k EMIT FINAL;
+CREATE TABLE sessions AS SELECT k, COUNT(*) AS c FROM a
+  WINDOW SESSION (7 MINUTES, GRACE PERIOD 3 MINUTES) GROUP BY k EMIT FINAL;
+CREATE STREAM met AS SELECT a.id, a.n, b.n AS m FROM a JOIN b WITHIN 6 MINUTES GRACE PERIOD 4 MINUTES ON a.k = b.k
+  WHERE a.n > 0;
+CREATE STREAM left_met AS SELECT a.id, b.id AS other FROM a LEFT JOIN b
+  WITHIN (2 MINUTES, 8 MINUTES) GRACE PERIOD 4 MINUTES ON a.k = b.k;
+CREATE STREAM full_met AS SELECT a.id, b.id AS other, ROWTIME AS t FROM a FULL JOIN b
+  WITHIN 5 MINUTES GRACE PERIOD 4 MINUTES ON a.k = b.k;
+"""
+START_MS = round(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+ROW = st.tuples(
+    st.sampled_from("ab"), st.sampled_from("xy"), st.integers(-1, 3), st.integers(0, 90)
+)
+
+
+def row(stream: str, id_: str, k: str, n: int, minute: int) -> tuple[str, str, Any]:
+    return stream, id_, {"k": k, "n": n, "ms": START_MS + minute * 60_000}
+
+
+# Late by one micro-batch and by two, on bounds, filtered rows that are the newest, partners of late rows, and none.
+LATE = [
+    [
+        row("a", "a1", "x", 1, 0),
+        row("b", "b1", "x", 1, 0),
+        row("a", "a2", "y", 2, 9),
+        row("a", "a3", "x", -1, 60),
+    ],
+    [
+        row("a", "a4", "x", 3, 30),
+        row("b", "b2", "x", 2, 31),
+        row("a", "a5", "x", 1, 10),
+        row("b", "b7", "z", 1, 45),
+        row("b", "b3", "y", 1, 17),
+    ],
+    [
+        row("a", "a6", "x", 1, 26),
+        row("a", "a7", "x", 2, 9),
+        row("b", "b4", "x", 1, 27),
+        row("a", "a8", "y", 1, 13),
+    ],
+    [
+        row("a", "a9", "x", 1, 20),
+        row("b", "b5", "x", 1, 20),
+        row("a", "a10", "x", 1, 30),
+        row("b", "b6", "x", 0, 55),
+    ],
+    [row("a", "a-end", "end", 1, 600), row("b", "b-end", "end", 1, 600)],
+]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[list[tuple[str, str, Any]]]:
+    """Return up to five micro-batches of rows of two streams, at whole minutes, so that times fall on bounds."""
+    parts = draw(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=2, max_size=5))
+    count = 0
+    result: list[list[tuple[str, str, Any]]] = []
+    for part in parts:
+        batch: list[tuple[str, str, Any]] = []
+        for stream, k, n, minute in part:
+            count += 1
+            ms = START_MS + minute * 60_000
+            batch.append((stream, f"{stream}{count}", {"k": k, "n": n, "ms": ms}))
+        result.append(batch)
+    end = START_MS + 60_000 * 600
+    result[0] += [
+        ("a", "a0", {"k": "x", "n": 1, "ms": START_MS}),
+        ("b", "b0", {"k": "x", "n": 1, "ms": START_MS}),
+    ]
+    closing = [(s, f"{s}-end", {"k": "end", "n": 1, "ms": end}) for s in "ab"]
+    return [*result, closing]
+
+
+def test_late_rows_are_the_same_ones_in_every_order(
+    spark: SparkSession, sql_settings: None, tmp_path_factory: Any, nightly: bool
+) -> None:
+    script = read_script(QUERIES)
+    if not nightly:
+        names = ("tumbling", "sessions", "full_met")
+        script = replace(script, queries=tuple(q for q in script.queries if q.name in names))
+
+    @settings(
+        max_examples=20,
+        deadline=None,
+        database=None,
+        # A run takes half a minute: a failing one is not shrunk.
+        phases=(Phase.explicit, Phase.generate) if nightly else (Phase.explicit,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @example(LATE)
+    @given(batches())
+    def check(parts: list[list[tuple[str, str, Any]]]) -> None:
+        folder: Path = tmp_path_factory.mktemp("late")
+        read = run_job(spark, script, parts, folder)
+        assert not differences(script, fold_of(script, parts), read), parts
+
+    check()

@@ -1,0 +1,60 @@
+"""Queries of tables in the fold: a table is its changelog, whatever came and in whatever micro-batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.sql.analysis import read_script
+from headrace.sql.fold import Fold, Record
+
+SCRIPT = read_script("""
+CREATE TABLE users (id VARCHAR PRIMARY KEY, name VARCHAR, city INT) WITH (stream = 'users');
+CREATE TABLE cities (id INT PRIMARY KEY, title VARCHAR) WITH (stream = 'cities');
+CREATE TABLE homes AS SELECT u.id, c.title FROM users u LEFT JOIN cities c ON u.city = c.id;
+CREATE TABLE pairs AS SELECT COALESCE(u.id, h.id) AS id, u.city, h.title FROM users u FULL JOIN homes h ON u.id = h.id;
+CREATE TABLE in_city AS SELECT city, COUNT(*) AS n, SUM(LEN(name)) AS s FROM users WHERE name <> 'c' GROUP BY city;
+""")
+USER = st.tuples(
+    st.just("users"),
+    st.sampled_from(["1", "2", "3"]),
+    st.none() | st.fixed_dictionaries({"name": st.sampled_from("abc"), "city": st.integers(1, 2)}),
+)
+CITY = st.tuples(
+    st.just("cities"),
+    st.sampled_from(["1", "2"]),
+    st.none() | st.fixed_dictionaries({"title": st.sampled_from(["Rome", "Oslo"])}),
+)
+Change = tuple[str, str, dict[str, Any] | None]
+
+
+def states(fold: Fold) -> dict[str, dict[str, Any]]:
+    """Return each query's table: the fold of its changelog."""
+    result: dict[str, dict[str, Any]] = {}
+    for name, rows in fold.results.items():
+        latest = {row.key: row for row in rows}
+        result[name] = {key: row.columns for key, row in latest.items() if not row.deleted}
+    return result
+
+
+@given(st.lists(USER | CITY, max_size=12), st.data())
+def test_a_table_is_the_fold_of_its_changelog(changes: list[Change], data: st.DataObject) -> None:
+    one_by_one, in_batches, at_once = Fold(SCRIPT), Fold(SCRIPT), Fold(SCRIPT)
+    records = [(stream, Record(value, key)) for stream, key, value in changes]
+    for stream, record in records:
+        one_by_one.take(stream, record)
+    while records:
+        size = data.draw(st.integers(1, len(records)))
+        in_batches.take_batch(records[:size])
+        records = records[size:]
+    in_batches.settle()
+
+    # What the changes end in, given at once: a table's state says all that its changelog says.
+    latest = {(stream, key): value for stream, key, value in changes}
+    for (stream, key), value in latest.items():
+        if value is not None:
+            at_once.take(stream, Record(value, key))
+
+    assert states(one_by_one) == states(in_batches) == states(at_once)
