@@ -53,7 +53,7 @@ _COMMANDS = {
     ),
     "trace": (
         "headrace.cli.trace",
-        "Show the batch trees of MAPPING: the UUID of an event-source mapping, or a function's name.",
+        "Show what was done with a stream's records.",
     ),
     "iam": ("headrace.cli.iam", "Find requests that AWS would deny, before you deploy."),
     "submit": (
@@ -68,7 +68,10 @@ _COMMANDS = {
         "headrace.cli.spark",
         "Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself.",
     ),
-    "sql": ("headrace.cli.sql", "Streaming SQL over Kinesis streams, run by Spark."),
+    "sql": (
+        "headrace.cli.sql",
+        "Streaming SQL over Kinesis streams, run by Spark; alone, a prompt that answers without Spark.",
+    ),
     "agent": (
         "headrace.cli.agent",
         "Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) says.",
