@@ -77,6 +77,10 @@ _COMMANDS = {
         "headrace.cli.compact",
         "Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end.",
     ),
+    "plan": (
+        "headrace.cli.plan",
+        "Plan for the records of a capture, FILE of lines, or of the last seconds of a live STREAM.",
+    ),
     "shards": (
         "headrace.cli.shards",
         "Show the shards of a stream as `headrace shards STREAM`; split and merge them; simulate the policy.",

@@ -14,6 +14,9 @@ _IDENTITY_OF_OTHERS = (
     " with --iam enforce."
 )
 
+_ACCESS_CONTROL = (
+    "DistributionConfigWithTags.DistributionConfig.Origins.Items.OriginAccessControlId"
+)
 FIDELITY: dict[str, dict[str, dict[str, FidelityLevel]]] = {
     "sts": {
         "AssumeRole": {**_SIZE, "ProvidedContexts": "ignored"},
@@ -31,6 +34,9 @@ FIDELITY: dict[str, dict[str, dict[str, FidelityLevel]]] = {
         "SimulatePrincipalPolicy": {"ResourceHandlingOption": "ignored"},
         "SimulateCustomPolicy": {"ResourceHandlingOption": "ignored"},
     },
+    # Seen by tests/api/moto/test_stacks_read_back.py: moto takes these, and no read shows them.
+    "glue": {"CreateConnection": {"ConnectionInput.ConnectionType": "ignored"}},
+    "cloudfront": {"CreateDistributionWithTags": {_ACCESS_CONTROL: "ignored"}},
 }  # fmt: skip
 NOTES: dict[str, str] = {
     "AssumeRoleWithWebIdentity.WebIdentityToken": _IDENTITY_OF_OTHERS,

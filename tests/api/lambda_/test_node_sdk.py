@@ -101,3 +101,28 @@ def test_without_npm_the_module_and_the_way_to_get_it_are_named(
     reason = sdk_modules.install("@aws-sdk/client-s3")
     assert "npm, which is not on PATH" in reason
     assert "@aws-sdk/client-s3" in reason
+
+
+# As version 2 of the SDK has it: a configuration that all clients start from.
+VERSION_2 = {
+    "node_modules/aws-sdk/package.json": '{"name": "aws-sdk", "main": "lib/aws.js"}',
+    "node_modules/aws-sdk/lib/aws.js": "module.exports = require('./node_loader');",
+    "node_modules/aws-sdk/lib/node_loader.js": """
+class Config { update(options) { Object.assign(this, options); } }
+module.exports = { config: new Config() };
+""",
+}
+OLD = {
+    "index.js": "const AWS = require('aws-sdk'); exports.handler = async () => AWS.config;",
+    "index.mjs": "import AWS from 'aws-sdk'; export const handler = async () => AWS.config;",
+}
+
+
+@pytest.mark.parametrize("file", OLD)
+def test_clients_of_version_2_ask_the_cloud(lab: LambdaLab, file: str) -> None:
+    code = {"ZipFile": zipped({**VERSION_2, file: OLD[file]})}
+    name = file.replace(".", "-")
+    lab.create(name, "", Runtime="nodejs22.x", Handler="index.handler", Code=code)
+    config = call(lab, name, {})
+    assert config["endpoint"].startswith("http://127.0.0.1:")
+    assert config["s3ForcePathStyle"] is True

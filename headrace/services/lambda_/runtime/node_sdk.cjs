@@ -1,6 +1,7 @@
 // Preloaded into Node.js functions: finds modules of the AWS SDK, which Lambda's runtimes contain. If a module is neither
 // in the function's code, nor in a layer, nor in NODE_PATH, it comes from headrace's cache; headrace installs it there
-// first if necessary. This works for `import` as well as for `require`.
+// first if necessary. This works for `import` as well as for `require`. A function may bring the SDK's version 2, which does
+// not know AWS_ENDPOINT_URL and would ask the real AWS: its clients get that address here, unless they name one.
 'use strict';
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -42,4 +43,16 @@ Module._resolveFilename = function resolve(request, parent, ...rest) {
     if (!cache || error.code !== 'MODULE_NOT_FOUND' || !request.startsWith(SCOPE)) throw error;
     return fromCache(request, error);
   }
+};
+
+// The file of version 2 that makes the configuration of all clients.
+const VERSION_2 = path.join('node_modules', 'aws-sdk', 'lib', 'node_loader.js');
+const compile = Module.prototype._compile;
+
+Module.prototype._compile = function compileWithEndpoint(content, filename, ...rest) {
+  const result = compile.call(this, content, filename, ...rest);
+  if (filename.endsWith(VERSION_2)) {
+    this.exports.config.update({ endpoint: process.env.AWS_ENDPOINT_URL, s3ForcePathStyle: true });
+  }
+  return result;
 };

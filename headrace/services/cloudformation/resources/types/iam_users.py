@@ -6,6 +6,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
+    Source,
     Values,
     declare_sources,
 )
@@ -39,7 +40,22 @@ def _has_login(values: Values) -> bool:
     return True
 
 
+def _inline_policy(owner: str) -> DeclaredType:
+    """Return the type of one inline policy of a role, a user or a group, which is made elsewhere."""
+    named: dict[str, Source] = {"PolicyName": "PolicyName", f"{owner}Name": f"{owner}Name"}
+    return DeclaredType(
+        f"AWS::IAM::{owner}Policy",
+        "iam",
+        create=[Call(f"Put{owner}Policy")],
+        id=lambda v: f"{v.get('PolicyName')}|{v.get(f'{owner}Name')}",
+        read=Call(f"Get{owner}Policy", named),
+        update=[Call(f"Put{owner}Policy", named, only=("PolicyDocument",))],
+        delete=[Call(f"Delete{owner}Policy", named)],
+    )
+
+
 DECLARED = [
+    *(_inline_policy(owner) for owner in ("Role", "User", "Group")),
     DeclaredType(
         "AWS::IAM::User",
         "iam",

@@ -1,0 +1,139 @@
+"""`headrace plan`: sizes a pipeline for the load of a capture or of a live stream, with its cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from headrace.cli.options import client, endpoint_option, explain, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.shards.planning import Load
+    from headrace.shards.prices import Prices
+    from headrace.shards.sketch import KeySketch
+
+
+@click.command()
+@click.argument("source", metavar="STREAM|FILE")
+@click.option(
+    "--rate",
+    "rate",
+    type=click.FloatRange(0, min_open=True),
+    help="Records a second on average; of a FILE: needed.",
+)
+@click.option(
+    "--peak",
+    type=click.FloatRange(0, min_open=True),
+    help="Records in the busiest second. Default: twice the average.",
+)
+@click.option(
+    "--times",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="The what-if's load.",
+)
+@click.option(
+    "--readers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Applications that read everything.",
+)
+@click.option(
+    "--prices",
+    "price_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A JSON file with your Region's prices.",
+)
+@endpoint_option
+def plan(
+    source: str, *, rate: float | None, peak: float | None, times: float, readers: int, price_file: Path | None,
+    endpoint_url: str, region: str, aws: bool,
+) -> None:  # fmt: skip
+    """Plan for the records of a capture, FILE of lines, or of the last seconds of a live STREAM."""
+    from headrace.shards.planning import plan as make_plan
+    from headrace.shards.prices import US_EAST_1
+
+    prices = US_EAST_1 if price_file is None else _read_prices(price_file, US_EAST_1)
+    path = Path(source)
+    if path.is_file():
+        if rate is None:
+            raise fail("A file has no rate: give --rate, records a second.")
+        load = _of_file(path, rate, readers)
+    else:
+        load = _of_stream(
+            source, rate, readers, {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+        )
+    load = replace(load, peak_records_per_s=peak or 2 * load.records_per_s)
+    if load.peak_records_per_s < load.records_per_s:
+        raise fail("--peak is less than the average.")
+    for factor in dict.fromkeys((1.0, times)):
+        scaled = load.times(factor)
+        click.echo(
+            f"{'' if factor == 1 else f'What if {factor:g} times: '}{scaled.records_per_s:,.0f} records/s of"
+            f" {scaled.mean_bytes:,.0f} bytes, peak {scaled.peak_records_per_s:,.0f}"
+        )
+        result = make_plan(scaled, prices)
+        for choice in (*result.modes, *result.readers):
+            mark = "*" if choice is result.mode else " "
+            click.echo(
+                f" {mark} {choice.what:20} ${choice.dollars:>12,.2f}/month  {choice.size}; {choice.why}"
+            )
+        for warning in result.warnings:
+            click.echo(f"   ! {warning}")
+    click.echo(f"Prices: {prices.source}. * costs least.")
+
+
+def _read_prices(path: Path, default: Prices) -> Prices:
+    names = {field.name for field in fields(default)}
+    try:
+        content: Any = json.loads(path.read_text())
+        unknown = sorted(set(content) - names)
+        if unknown:
+            raise fail(
+                f"{path}: there is no price {unknown[0]!r}; there are {', '.join(sorted(names))}."
+            )
+        return replace(default, **{"source": str(path), **content})
+    except (ValueError, TypeError) as error:
+        raise fail(f"{path} is no JSON object of prices: {error}") from error
+
+
+def _of_file(path: Path, rate: float, readers: int) -> Load:
+    from headrace.shards.planning import Load
+
+    sizes = [len(line.rstrip(b"\n")) for line in path.read_bytes().splitlines() if line.strip()]
+    if not sizes:
+        raise fail(f"{path} has no records.")
+    return Load(sizes, rate, rate, readers=readers)
+
+
+def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, Any]) -> Load:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from headrace.client.clock import SystemClock
+    from headrace.shards.planning import Load
+    from headrace.shards.sampling import Sampler
+
+    member = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
+    try:
+        seen = Sampler(client("kinesis", **reach), member, SystemClock(), sample_s=10.0).look()
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error
+    if not seen.records_per_s:
+        raise fail(
+            f"{stream} had no records in the last 10 seconds: put load on it, or give a FILE and --rate."
+        )
+    average = rate or seen.records_per_s
+    mean = round(seen.bytes_per_s / seen.records_per_s)
+    sketches = cast("Mapping[str, KeySketch]", seen.keys).values()
+    total = sum(sketch.total for sketch in sketches)
+    tops = [(key.share * s.total / total) for s in sketches for key in s.hottest(1)]
+    hottest = max(tops, default=0.0)
+    return Load([mean], average, average, hottest, readers=readers)

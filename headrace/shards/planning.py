@@ -1,0 +1,168 @@
+"""Plans a pipeline for a measured load: shards or on-demand, readers, Firehose, Lambda, EMR, and what each costs.
+
+Costs follow AWS's rounding of each record, from the sizes that were measured; see headrace/shards/prices.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.shards.prices import (
+    Prices,
+    advantage_cost,
+    firehose_cost,
+    lambda_cost,
+    on_demand_cost_of,
+    provisioned_cost_of,
+)
+
+MONTH_HOURS = 730
+_SHARD_BYTES_S, _SHARD_RECORDS_S, _SHARD_READ_BYTES_S = 1 << 20, 1000, 2 << 20
+# Free to peak by half, since a load of the past is a guess at the next.
+_HEADROOM = 1.5
+# On demand takes twice the peak of the last 30 days (documented: how-do-i-size-a-stream.html).
+_ON_DEMAND_TIMES = 2
+# A worker with 2 vCPUs reads and parses about this (assumed; measure your own job).
+_EMR_BYTES_S_PER_CORE = 5 << 20
+_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A measured load.
+
+    Attributes:
+        record_bytes: a sample of the records' sizes, keys included.
+        records_per_s, peak_records_per_s: on average, and in the busiest second.
+        hottest_share: of the hottest key, from 0 to 1.
+        readers: how many applications read everything.
+        handler_ms, memory_mib: a Lambda function's time for a batch of 100, and its memory.
+    """
+
+    record_bytes: Sequence[int]
+    records_per_s: float
+    peak_records_per_s: float
+    hottest_share: float = 0.0
+    readers: int = 1
+    handler_ms: float = 200.0
+    memory_mib: int = 512
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a record."""
+        return sum(self.record_bytes) / len(self.record_bytes)
+
+    def times(self, factor: float) -> Load:
+        """Return the load of `factor` times as many records of the same sizes and keys."""
+        return Load(
+            self.record_bytes, self.records_per_s * factor, self.peak_records_per_s * factor, self.hottest_share,
+            self.readers, self.handler_ms, self.memory_mib,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A part of the plan: what it is, how large, dollars a month, and why."""
+
+    what: str
+    size: str
+    dollars: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The mode of the stream that costs least, the others beside it, what reads it, and warnings."""
+
+    modes: tuple[Choice, ...]
+    readers: tuple[Choice, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def mode(self) -> Choice:
+        """The mode that costs least."""
+        return min(self.modes, key=lambda choice: choice.dollars)
+
+
+def plan(load: Load, prices: Prices) -> Plan:
+    """Return the plan of a load for a month of 730 hours."""
+    records = load.records_per_s * MONTH_HOURS * 3600
+    peak_bytes_s = load.peak_records_per_s * load.mean_bytes
+    shards = max(
+        1,
+        math.ceil(_HEADROOM * peak_bytes_s / _SHARD_BYTES_S),
+        math.ceil(_HEADROOM * load.peak_records_per_s / _SHARD_RECORDS_S),
+    )
+    modes = (
+        Choice(
+            "provisioned",
+            f"{shards} shards",
+            provisioned_cost_of(prices, shards * MONTH_HOURS, records, load.record_bytes),
+            f"the peak of {load.peak_records_per_s:,.0f} records/s, {peak_bytes_s / 1e6:.2f} MB/s, and half of it more",
+        ),
+        Choice(
+            "on-demand standard",
+            f"to {_ON_DEMAND_TIMES} times the highest peak of 30 days",
+            on_demand_cost_of(prices, MONTH_HOURS, records, load.record_bytes, load.readers),
+            "no shards to watch",
+        ),
+        Choice(
+            "on-demand advantage",
+            "the account's commitment is 25 MiB/s in and out",
+            advantage_cost(prices, records, load.record_bytes, load.readers),
+            "the commitment is billed also when less is used",
+        ),
+    )
+    return Plan(
+        modes, _readers(load, prices, records, shards, peak_bytes_s), tuple(_warnings(load, shards))
+    )
+
+
+def _readers(
+    load: Load, prices: Prices, records: float, shards: int, peak_bytes_s: float
+) -> tuple[Choice, ...]:
+    invocations = load.peak_records_per_s / _BATCH
+    busy = invocations * load.handler_ms / 1000
+    factor = min(10, max(1, math.ceil(busy / shards)))
+    cores = max(1, math.ceil(_HEADROOM * peak_bytes_s / _EMR_BYTES_S_PER_CORE))
+    return (
+        Choice(
+            "Lambda",
+            f"concurrency {shards * factor} ({shards} shards x ParallelizationFactor {factor})",
+            lambda_cost(prices, records / _BATCH, load.handler_ms, load.memory_mib),
+            f"{busy:.1f} batches of {_BATCH} at once in the peak",
+        ),
+        Choice(
+            "Firehose to S3",
+            "1 delivery stream",
+            firehose_cost(prices, records, load.record_bytes),
+            "each record is billed as whole 5 KiB",
+        ),
+        Choice(
+            "EMR (Spark)",
+            f"{cores} cores, {max(2 * cores, shards)} partitions",
+            cores * MONTH_HOURS * prices.emr_core_hour,
+            "assumed: 5 MiB/s a core; measure your own job",
+        ),
+    )
+
+
+def _warnings(load: Load, shards: int) -> list[str]:
+    warnings: list[str] = []
+    hot = load.hottest_share * load.peak_records_per_s
+    if hot > _SHARD_RECORDS_S or hot * load.mean_bytes > _SHARD_BYTES_S:
+        warnings.append(
+            f"The hottest key has {load.hottest_share:.0%} of the records, more than a shard takes: salt it"
+            " (headrace.client.Salt); neither more shards nor on-demand helps."
+        )
+    if load.readers > 2:
+        warnings.append(
+            f"{load.readers} readers share {_SHARD_READ_BYTES_S >> 20} MiB/s a shard: give each of them enhanced"
+            " fan-out, which costs extra."
+        )
+    largest = max(load.record_bytes)
+    if largest > 1 << 20:
+        warnings.append(f"A record has {largest:,} bytes: raise the stream's MaxRecordSizeInKiB.")
+    return warnings

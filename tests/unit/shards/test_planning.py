@@ -1,0 +1,60 @@
+"""A plan: shards by the tighter limit, costs by each record's own rounding, and what no mode helps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.plan import plan as command
+from headrace.shards.planning import Load, plan
+from headrace.shards.prices import US_EAST_1, firehose_cost, on_demand_cost_of, provisioned_cost_of
+
+
+@pytest.mark.parametrize(
+    ("load", "shards"),
+    [
+        (Load([100], 1000, 2000), 3),
+        (Load([100_000], 50, 100), 15),
+        (Load([10], 0.1, 0.1), 1),
+    ],
+)
+def test_shards_are_of_the_tighter_limit(load: Load, shards: int):
+    assert plan(load, US_EAST_1).modes[0].size == f"{shards} shards"
+
+
+def test_each_record_is_rounded_by_itself():
+    # The mean of these is 513 bytes, which would be one unit of 1 KiB each; by themselves they are one and two.
+    assert on_demand_cost_of(US_EAST_1, 0, 2 << 20, [1, 1025], 0) == pytest.approx(3 * 0.08)
+    assert firehose_cost(US_EAST_1, 1 << 20, [100]) == pytest.approx(5 * 0.029)
+    assert provisioned_cost_of(US_EAST_1, 0, 2e6, [1, 25 * 1024 + 1]) == pytest.approx(3 * 0.014)
+
+
+def test_the_cheapest_mode_changes_with_the_load():
+    small = Load([500], 1, 2)
+    assert plan(small, US_EAST_1).mode.what == "provisioned"
+    assert (
+        plan(small.times(10), US_EAST_1).modes[0].dollars >= plan(small, US_EAST_1).modes[0].dollars
+    )
+
+
+def test_what_no_mode_helps_is_said():
+    warnings = plan(Load([2 << 20], 10, 20_000, hottest_share=0.5, readers=3), US_EAST_1).warnings
+    assert [
+        next(w for w in warnings if word in w) for word in ("salt", "fan-out", "MaxRecordSizeInKiB")
+    ]
+
+
+def test_the_command_plans_for_a_capture(tmp_path: Path):
+    file = tmp_path / "capture.jsonl"
+    file.write_text('{"a": 1}\n' * 10)
+    result = CliRunner().invoke(command, [str(file), "--rate", "100"])
+    assert result.exit_code == 0, result.output
+    assert "What if 10 times: 1,000 records/s" in result.output
+    assert "needed" not in result.output
+    assert "give --rate" in CliRunner().invoke(command, [str(file)]).output
+    prices = tmp_path / "prices.json"
+    prices.write_text('{"shard_our": 1}')
+    refused = CliRunner().invoke(command, [str(file), "--rate", "1", "--prices", str(prices)])
+    assert "no price 'shard_our'" in refused.output
