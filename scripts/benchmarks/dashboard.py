@@ -18,7 +18,7 @@ from tests.dashboard.browser import Page
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
-SHARDS, NODES, UPDATES, IDLE_S = 1_000, 200, 30, 15
+SHARDS, NODES, UPDATES, IDLE_S = 1_000, 200, 30, 30
 # Gives the page's own `apply` an event in which every figure differs, and waits for the frame that shows it.
 UPDATE = """(async () => {
   const {apply, resources} = await import('/_headrace/dashboard/lib.js');

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from botocore.credentials import Credentials
 
-from headrace.aws.calls.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.signatures.access_keys import KeysRefused, read_keys, read_secrets, secrets_of
 from headrace.client.signing import Keys, find_keys, signed_headers
 from headrace.core.ids import Ids
@@ -157,3 +157,23 @@ def test_a_file_that_is_none_is_refused_in_a_sentence(tmp_path: Path, content: s
     path.write_text(content)
     with pytest.raises(KeysRefused, match=sentence):
         read_keys(path)
+
+
+def test_the_live_page_writes_with_the_login_and_its_token(guarded: Guarded):
+    keys = guarded.cloud.cloud.keys
+    assert keys is not None
+    opened = guarded.ask("GET", f"/_headrace/?token={keys.page_token}")
+    cookie = (header(opened, "set-cookie") or "").partition(";")[0]
+    session = body_of(guarded.ask("GET", "/_headrace/api/session", {"cookie": cookie}))
+    token = {"x-headrace-token": session["token"]}
+    body = b'{"stream": "none", "partitionKey": "k", "data": "x"}'
+
+    def put(headers: dict[str, str]) -> HttpResponse:
+        return guarded.cloud.handle(
+            HttpRequest("POST", "/_headrace/api/put", "", {**headers, "host": "127.0.0.1"}, body)
+        )
+
+    assert put(token).status == 403
+    assert "X-Headrace-Token" in body_of(put({"cookie": cookie}))["message"]
+    answer = put({"cookie": cookie, **token})
+    assert (answer.status, body_of(answer)["code"]) == (404, "ResourceNotFoundException")

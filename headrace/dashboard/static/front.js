@@ -1,17 +1,30 @@
 // The front page: every resource in one list, and the same as a map.
-import {Copy, Empty, Load, Refusals, Spark, State, amount, get, hrefOf, html, level, nameOf, rate, reading, refused, resources, session, shortShard, signal, span, tick, useEffect, useMemo, useState} from './lib.js';
+import {Copy, Empty, Load, Refusals, Spark, State, amount, get, hrefOf, html, level, nameOf, rate, reading, refused, resources, session, shortShard, signal, span, tick, useEffect, useMemo, useRef, useState} from './lib.js';
 import {Graph, layout} from './vendor/dagre.js';
 
 const KINDS = ['stream', 'function', 'mapping', 'delivery', 'job', 'queue', 'kinesis queue', 'pipe', 'rule', 'table', 'bucket', 'topic', 'stack'];
 export const filter = signal('');
 const kind = signal('');
 
+// Rows out of sight are not drawn again: a second's change costs what the screen shows.
+const sight = new IntersectionObserver((entries) => {
+  for (const entry of entries) entry.target.see?.(entry.isIntersecting);
+}, {rootMargin: '120px'});
+
 function Row({one}) {
-  const now = reading(one.id).value;
+  const place = useRef(null);
+  const [isSeen, see] = useState(true);
+  useEffect(() => {
+    const row = place.current;
+    row.see = see;
+    sight.observe(row);
+    return () => sight.unobserve(row);
+  }, []);
+  const now = isSeen ? reading(one.id).value : reading(one.id).peek();
   const row = now.row;
   const problem = one.problem || row?.[5];
   const href = hrefOf(one);
-  return html`<tr class=${level(row, problem)}>
+  return html`<tr ref=${place} class=${level(row, problem)}>
     <td><span class=${`dot ${level(row, problem)}`} role="img" aria-label=${problem ? 'failing' : level(row) === 'ok' ? 'well' : 'behind'}></span></td>
     <td class="name"><a class="rowlink" href=${href}>${nameOf(one)}</a>${problem && html`<div class="problem">${problem}</div>`}</td>
     <td><span class="kind">${one.kind}</span></td>

@@ -158,7 +158,7 @@ export function Spark({points, kind}) {
   const most = Math.max(...points, 1e-9);
   const step = 96 / (MOST_POINTS - 1);
   const start = 96 - (points.length - 1) * step;
-  const line = points.map((value, i) => `${i ? 'L' : 'M'}${(start + i * step).toFixed(1)} ${(21 - 19 * value / most).toFixed(1)}`).join('');
+  const line = points.map((value, i) => `${i ? 'L' : 'M'}${Math.round(start + i * step)} ${Math.round(21 - 19 * value / most)}`).join('');
   return html`<svg class=${`spark ${kind}`} viewBox="0 0 96 22" width="96" height="22" aria-hidden="true">
     ${points.length > 1 && html`<path class="area" d=${`${line}L96 22L${start.toFixed(1)} 22Z`} /><path class="line" d=${line} />`}</svg>`;
 }

@@ -1,10 +1,14 @@
 // A stream: shards with heat, lineage, hottest keys, consumers, and the records browser.
 import {Charts} from './charts.js';
 import {Records} from './records.js';
-import {CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, quote, post, rate, reading, session, shardReadings, shortShard, span, tell, useEffect, useEvery, useState, watch, when} from './lib.js';
+import {CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, quote, post, rate, reading, session, shardReadings, shortShard, span, tell, useEffect, useEvery, useMemo, useState, watch, when} from './lib.js';
 
 const ALL = 2n ** 128n;
-const share = (key) => Number(BigInt(key) * 1_000_000n / ALL) / 10_000;
+const shares = new Map();
+function share(key) {
+  if (!shares.has(key)) shares.set(key, Number(BigInt(key) * 1_000_000n / ALL) / 10_000);
+  return shares.get(key);
+}
 // A shard takes 1,000 records and 1 MiB a second: heat is the larger part of either.
 const heatOf = (row) => Math.min(1, Math.max((row?.[0] ?? 0) / 1000, (row?.[1] ?? 0) / 1_048_576));
 const steps = (heat) => (heat <= 0 ? 0 : Math.min(5, 1 + Math.floor(heat * 5)));
@@ -15,7 +19,7 @@ function Band({shards, chosen, choose}) {
   return html`<svg class="band" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${open.length} open shards by their hash ranges, coloured by heat`}>
     ${open.map((one) => {
       const start = share(one.startingHashKey), width = share(one.endingHashKey) - start;
-      return html`<rect key=${one.shardId} x=${start} y="0" width=${Math.max(width, 0.02)} height="10" class=${`heat h${steps(heatOf(rows[one.shardId]))} ${one.shardId === chosen ? 'chosen' : ''}`} onClick=${() => choose(one.shardId)}><title>${shortShard(one.shardId)}: ${rate(rows[one.shardId]?.[0])}</title></rect>`;
+      return html`<rect key=${one.shardId} x=${start} y="0" width=${Math.max(width, 0.02)} height="10" class=${`heat h${steps(heatOf(rows[one.shardId]))} ${one.shardId === chosen ? 'chosen' : ''}`} onClick=${() => choose(one.shardId)}><title>${shortShard(one.shardId)}</title></rect>`;
     })}</svg><div class="row scale dim"><span>hash key 0</span><span class="grow"></span><span>cool</span>${[0, 1, 2, 3, 4, 5].map((n) => html`<span class=${`swatch h${n}`}></span>`)}<span>full</span><span class="grow"></span><span>2¹²⁸ − 1</span></div>`;
 }
 
@@ -44,7 +48,8 @@ function Lineage({shards}) {
 
 function Shards({value, chosen, choose, reload}) {
   const rows = shardReadings.value;
-  const open = value.shards.filter((one) => one.isOpen).sort((a, b) => (BigInt(a.startingHashKey) < BigInt(b.startingHashKey) ? -1 : 1));
+  const open = useMemo(() => value.shards.filter((one) => one.isOpen).sort((a, b) => a.startingHashKey.length - b.startingHashKey.length || (a.startingHashKey < b.startingHashKey ? -1 : 1)), [value.shards]);
+  const order = useMemo(() => new Map(open.map((one, i) => [one, i])), [open]);
   const [count, more] = useState(50);
   const canWrite = !session.value?.isReadOnly;
   const act = async (name, body, text) => { if (await tell(() => post(name, {stream: value.name, ...body}), text)) reload(); };
@@ -52,7 +57,7 @@ function Shards({value, chosen, choose, reload}) {
   const shown = at >= count ? [open[at], ...open.slice(0, count)] : open.slice(0, count);
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Shards"><table><thead><tr><th>Shard</th><th>Range</th><th class="number">Records</th><th class="number">Bytes</th><th>Heat</th>${canWrite && html`<th><span class="hidden">Change</span></th>`}</tr></thead><tbody>
     ${shown.map((one) => {
-      const row = rows[one.shardId], next = open[open.indexOf(one) + 1], heat = heatOf(row);
+      const row = rows[one.shardId], next = open[order.get(one) + 1], heat = heatOf(row);
       return html`<tr key=${one.shardId} class=${one.shardId === chosen ? 'chosen' : ''}><td><button class="plain" onClick=${() => choose(one.shardId)}>${shortShard(one.shardId)}</button></td>
         <td class="dim">${share(one.startingHashKey).toFixed(1)} – ${share(one.endingHashKey).toFixed(1)} %</td><td class="number">${rate(row?.[0])}</td><td class="number">${row?.[1] == null ? '–' : `${bytes(Math.round(row[1]))}/s`}</td>
         <td><span class=${`swatch h${steps(heat)}`}></span> ${(heat * 100).toFixed(0)} %</td>
