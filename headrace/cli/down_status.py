@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
+import textwrap
 import threading
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from headrace.cli.health_words import moto_phrase, print_losses
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.cli.running_cloud import LOOK_EVERY_S, STOP_WITHIN_S, health, silent_cloud
 from headrace.core.clock import SystemClock
+
+_AS_THEY_ARE = ("endpoint_url", "status", "pid", "data_dir", "version")
+# Columns for a list in a terminal too narrow to be used.
+_NARROWEST = 20
 
 
 @click.command()
@@ -65,11 +69,17 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(running))
         return
-    table = Table(show_header=False, box=None)
-    for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
-        table.add_row(name.replace("_", " "), str(running[name]))
-    table.add_row("moto", moto_phrase(running))
-    table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
-    # No line breaks: a path that is broken into lines cannot be copied.
-    Console(width=1000, soft_wrap=True).print(table)
+    fields = [(name.replace("_", " "), str(running[name])) for name in _AS_THEY_ARE]
+    # An address or a path that is broken into lines cannot be copied; a list can be.
+    lists = {
+        "moto": moto_phrase(running),
+        "services": ", ".join(running["services"]) + " (others: moto)",
+    }
+    label_width = max(map(len, [*_AS_THEY_ARE, *lists])) + 2
+    width = max(shutil.get_terminal_size().columns - label_width, _NARROWEST)
+    for name, text in lists.items():
+        lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        fields += zip([name] + [""] * len(lines), lines, strict=False)
+    for label, text in fields:
+        click.echo(f"{label:<{label_width}}{text}")
     print_losses(running)
