@@ -15,7 +15,13 @@ import click
 
 from headrace.cli.health_words import moto_phrase, print_losses
 from headrace.cli.options import data_dir_option, fail, usable
-from headrace.cli.running_cloud import LOOK_EVERY_S, STOP_WITHIN_S, health, silent_cloud
+from headrace.cli.running_cloud import (
+    LOOK_EVERY_S,
+    STOP_WITHIN_S,
+    health,
+    missing_cloud,
+    silent_cloud,
+)
 from headrace.core.clock import SystemClock
 
 _AS_THEY_ARE = ("endpoint_url", "status", "pid", "data_dir", "version")
@@ -62,8 +68,7 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     usable(data_dir)
     running = health(data_dir)
     if running is None:
-        none = f"No headrace runs on {data_dir}; start one: headrace up"
-        raise fail(silent_cloud(data_dir) or none)
+        raise fail(missing_cloud(data_dir))
     # A cloud with --auth answers this only to requests with a key.
     running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.client.http import ask
-from headrace.core.config import DEFAULT_PORT, Config
+from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
@@ -24,7 +24,12 @@ STOP_WITHIN_S = 20.0
 
 def write_run_file(config: Config) -> None:
     """Write the run file of this cloud into its data directory, atomically if the disk has room. Raises OSError."""
-    record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
+    record = {
+        "pid": os.getpid(),
+        "port": config.port,
+        "endpoint_url": config.endpoint_url,
+        "region": config.region,
+    }
     path = config.data_dir / RUN_FILE
     partial = path.with_suffix(".partial")
     try:
@@ -42,7 +47,12 @@ def _run_record(data_dir: Path) -> dict[str, Any] | None:
     """Return the run file's content; None when there is none."""
     try:
         record: Any = json.loads((data_dir / RUN_FILE).read_text())
-        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
+        return {
+            "pid": int(record["pid"]),
+            "endpoint_url": str(record["endpoint_url"]),
+            # An older headrace's run file has none.
+            "region": str(record.get("region", DEFAULT_REGION)),
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -54,6 +64,12 @@ def find_endpoint_url() -> str:
     """
     record = _run_record(Path(os.environ.get("HEADRACE_DATA_DIR") or ".headrace"))
     return f"http://127.0.0.1:{DEFAULT_PORT}" if record is None else record["endpoint_url"]
+
+
+def find_region(data_dir: Path) -> str:
+    """Return the region of requests that name none, of the cloud that runs on `data_dir`; else the default."""
+    record = _run_record(data_dir)
+    return DEFAULT_REGION if record is None else record["region"]
 
 
 def health(data_dir: Path) -> dict[str, Any] | None:
@@ -83,6 +99,12 @@ def silent_cloud(data_dir: Path) -> str | None:
         return None
     log_path = data_dir / LOG_FILE
     return f"The headrace on {data_dir} does not answer: it is starting or stopping, or hangs; see {log_path}"
+
+
+def missing_cloud(data_dir: Path) -> str:
+    """Return the sentence about a data directory whose `health` is None."""
+    none = f"No headrace runs on {data_dir}; start one: headrace up"
+    return silent_cloud(data_dir) or none
 
 
 def _kernel_locks() -> list[str]:

@@ -271,11 +271,22 @@ def test_a_misspelt_stream_is_answered_with_the_nearest(
 def test_up_down_and_status(tmp_path: Path):
     data_dir = str(tmp_path / "data")
     assert headrace("status", "--data-dir", data_dir).returncode == 1
-    up = headrace("up", "--detach", "--port", "0", "--data-dir", data_dir)
+    up = headrace("up", "--detach", "--port", "0", "--data-dir", data_dir, "--region", "eu-west-1")
     assert up.returncode == 0, up.stderr
     try:
         status = json.loads(headrace("status", "--json", "--data-dir", data_dir).stdout)
         assert status["status"] == "ok"
+        exports = headrace("env", "--data-dir", data_dir).stdout
+        program = f"{exports}\nenv"
+        before = {**os.environ, "AWS_SESSION_TOKEN": "old", "AWS_PROFILE": "production"}
+        shell = subprocess.run(
+            ["sh", "-c", program], env=before, capture_output=True, text=True, check=True
+        )
+        after = dict(line.partition("=")[::2] for line in shell.stdout.splitlines())
+        assert after["AWS_ENDPOINT_URL"] == status["endpoint_url"]
+        assert after["AWS_REGION"] == after["AWS_DEFAULT_REGION"] == "eu-west-1"
+        assert (after["AWS_ACCESS_KEY_ID"], after["AWS_SECRET_ACCESS_KEY"]) == ("test", "test")
+        assert not {"AWS_SESSION_TOKEN", "AWS_PROFILE"} & after.keys()
         second = headrace("up", "--port", "0", "--data-dir", data_dir)
         assert second.returncode == 1
         assert "another headrace is running on" in second.stderr
