@@ -10,6 +10,7 @@ import signal
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,6 +20,7 @@ from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
     STOP_WITHIN_S,
     health,
+    held_data_dirs,
     missing_cloud,
     silent_cloud,
 )
@@ -62,9 +64,13 @@ def down(data_dir: Path) -> None:
 
 @click.command()
 @data_dir_option
+@click.option("--all", "of_all", is_flag=True, help="List every cloud of this user that runs here.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def status(data_dir: Path, *, as_json: bool) -> None:
+def status(data_dir: Path, *, of_all: bool, as_json: bool) -> None:
     """Show the cloud that runs on the data directory; exit 1 when none does."""
+    if of_all:
+        _print_all(as_json=as_json)
+        return
     usable(data_dir)
     running = health(data_dir)
     if running is None:
@@ -88,3 +94,25 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     for label, text in fields:
         click.echo(f"{label:<{label_width}}{text}")
     print_losses(running)
+
+
+def _print_all(*, as_json: bool) -> None:
+    """Print a line for each cloud of this machine: address, process, state, data directory."""
+    try:
+        folders = held_data_dirs()
+    except OSError as error:
+        raise fail(
+            "This system does not list file locks, by which clouds are found; ask for one: headrace status --data-dir"
+            " FOLDER"
+        ) from error
+    pages: list[dict[str, Any]] = []
+    for folder in sorted(folders):
+        page = health(folder) or {"endpoint_url": None, "pid": None, "status": "does not answer"}
+        pages.append({**page, "data_dir": str(folder)})
+    if as_json:
+        click.echo(json.dumps(pages))
+    if not pages:
+        raise fail("No headrace of this user runs here; start one: headrace up")
+    for page in [] if as_json else pages:
+        url, pid = page["endpoint_url"] or "-", page["pid"] or "-"
+        click.echo(f"{url:<26} {pid:>8} {page['status']:<8} {page['data_dir']}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -85,6 +86,30 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     # Another cloud or another program may have taken the port since.
     page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     return page if page.get("pid") == record["pid"] else None
+
+
+def held_data_dirs() -> list[Path]:
+    """Return the data directory of every cloud of this machine whose files this user may see, in no order.
+
+    Clouds hold locks, which the kernel lists with the process; the process's files tell the path. Raises OSError on a
+    system that does not list them (macOS).
+    """
+    folders: set[Path] = set()
+    for line in _kernel_locks():
+        # A line is: number, FLOCK, ADVISORY, WRITE, process, device and inode, start, end.
+        words = line.split()
+        if words[1] != "FLOCK":
+            continue
+        pid, inode = words[4], int(words[5].rpartition(":")[2])
+        # The process has ended since, or belongs to another user.
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    path = descriptor.readlink()
+                    is_lock = path.name == LOCK_FILE and path.stat().st_ino == inode
+                    if is_lock and (path.parent / RUN_FILE).exists():
+                        folders.add(path.parent)
+    return list(folders)
 
 
 def silent_cloud(data_dir: Path) -> str | None:

@@ -1,14 +1,16 @@
-"""`headrace status` fits the terminal, and breaks no address or path."""
+"""`headrace status` fits the terminal, breaks no address or path, and lists all clouds with --all."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import down_status
+from headrace.cli import down_status, running_cloud
+from headrace.store.data_dir import lock as hold_data_dir
 
 PAGE = {
     "status": "ok",
@@ -40,3 +42,33 @@ def test_status_fits_the_terminal(
     words = done.output.split()
     assert all(f"{service}," in words for service in PAGE["services"][:-1])
     assert not any(line.endswith(" ") for line in lines)
+
+
+def test_all_clouds_that_hold_a_lock_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setattr(down_status, "health", lambda _: None)
+    with ExitStack() as stack:
+        for folder in (first, second):
+            folder.mkdir()
+            (folder / "headrace.json").write_text("{}")
+            stack.callback(hold_data_dir(folder).close)
+        both = CliRunner().invoke(down_status.status, ["--all"])
+    assert both.exit_code == 0, both.output
+    lines = [line for line in both.output.splitlines() if str(tmp_path) in line]
+    assert [line.split() for line in lines] == [
+        ["-", "-", "does", "not", "answer", str(folder)] for folder in (first, second)
+    ]
+    none = CliRunner().invoke(down_status.status, ["--all", "--json"])
+    assert str(tmp_path) not in none.output
+
+
+def test_without_a_list_of_locks_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_list() -> list[str]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(running_cloud, "_kernel_locks", no_list)
+    done = CliRunner().invoke(down_status.status, ["--all"])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
+    assert "does not list file locks" in done.output
