@@ -107,6 +107,19 @@ def test_each_view_shows_its_data_without_serious_findings(
         page.do("shot", path=str(PICTURES / f"{name}-dark.png"))
 
 
+def test_what_fails_comes_first_as_soon_as_it_fails(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, ""), "orders-to-lake")
+    # The mapping and its function fail; the function does so only by its live figures.
+    page.do(
+        "holds",
+        code="""(() => {
+          const rows = [...document.querySelectorAll('table.resources tbody tr')];
+          const bad = rows.map((row) => row.classList.contains('bad'));
+          return bad.filter(Boolean).length >= 2 && bad.lastIndexOf(true) < bad.indexOf(false);
+        })()""",
+    )
+
+
 def test_a_narrow_screen_scrolls_nothing_but_tables(server: ServerProcess, page: Page) -> None:
     page.do("size", width=390, height=800)
     try:

@@ -1,5 +1,5 @@
 // The front page: every resource in one list, and the same as a map.
-import {Copy, Empty, Load, Refusals, Spark, State, amount, get, hrefOf, html, level, nameOf, rate, reading, refused, resources, session, shortShard, signal, span, tick, useEffect, useMemo, useRef, useState} from './lib.js';
+import {Copy, Empty, Load, Refusals, Spark, State, amount, failing, get, hrefOf, html, level, nameOf, rate, reading, refused, resources, session, shortShard, signal, span, tick, useEffect, useMemo, useRef, useState} from './lib.js';
 import {Graph, layout} from './vendor/dagre.js';
 
 const KINDS = ['stream', 'function', 'mapping', 'delivery', 'job', 'queue', 'kinesis queue', 'pipe', 'rule', 'table', 'bucket', 'topic', 'stack'];
@@ -40,10 +40,12 @@ const NEXT = `aws --endpoint-url ${location.origin} kinesis create-stream --stre
 export function List() {
   const all = resources.value;
   const text = filter.value.toLowerCase();
-  const rows = all.filter((one) => (!kind.value || one.kind === kind.value) && (!text || `${nameOf(one)} ${one.kind} ${one.state}`.toLowerCase().includes(text)));
-  const failing = all.filter((one) => one.problem || reading(one.id).peek().row?.[5]).length;
+  const bad = new Set(failing.value.split('\n'));
+  const rows = all.filter((one) => (!kind.value || one.kind === kind.value) && (!text || `${nameOf(one)} ${one.kind} ${one.state}`.toLowerCase().includes(text)))
+    .sort((a, b) => bad.has(b.id) - bad.has(a.id));
+  const failed = all.filter((one) => bad.has(one.id)).length;
   const present = KINDS.filter((name) => all.some((one) => one.kind === name));
-  return html`<div class="head"><h1>Pipeline</h1><span class="dim">${all.length} resources${failing ? html`, <strong class="bad">${failing} failing</strong>` : ', none failing'}</span></div>
+  return html`<div class="head"><h1>Pipeline</h1><span class="dim">${all.length} resources${failed ? html`, <strong class="bad">${failed} failing</strong>` : ', none failing'}</span></div>
     <${Refusals} list=${refused.value} />
     <div class="row filters"><input id="filter" type="search" placeholder="Filter (press /)" aria-label="Filter resources" value=${filter.value} onInput=${(e) => { filter.value = e.target.value; }} />
       <div class="chips" role="group" aria-label="Kinds">${['', ...present].map((name) => html`<button class="chip" aria-pressed=${kind.value === name} onClick=${() => { kind.value = name; }}>${name || 'all'}</button>`)}</div></div>

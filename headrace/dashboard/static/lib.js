@@ -70,6 +70,13 @@ export function reading(id) {
   return one;
 }
 
+// The ids of what is failing now, a line each: the list is drawn again only when they change.
+export const failing = signal('');
+function noteFailing() {
+  const ids = resources.peek().filter((one) => level(reading(one.id).peek().row, one.problem) === 'bad').map((one) => one.id).join('\n');
+  if (ids !== failing.peek()) failing.value = ids;
+}
+
 function push(list, value) {
   const next = list.length >= MOST_POINTS ? list.slice(1) : list.slice();
   next.push(value);
@@ -84,6 +91,7 @@ export async function loadResources() {
   }
   resources.value = value.resources;
   refused.value = value.refused;
+  noteFailing();
   return value;
 }
 
@@ -111,6 +119,7 @@ export function apply(event) {
     const now = one.peek();
     if (now.row) one.value = {row: now.row, rates: push(now.rates, now.row[0] ?? 0), lags: push(now.lags, now.row[4] ?? 0)};
   }
+  noteFailing();
   if (Object.keys(event.shards).length) shardReadings.value = {...shardReadings.peek(), ...event.shards};
   if (version && event.version !== version) loadResources().catch(() => {});
   version = event.version;
