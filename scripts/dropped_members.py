@@ -38,7 +38,7 @@ _MODULES = {
     "timestream-write": "timestreamwrite",
 }
 # Services that headrace answers itself, or whose module hands requests on to another one.
-_LEFT_OUT = frozenset({"es", "redshift-serverless"})
+_LEFT_OUT = frozenset({"es", "lambda", "redshift-serverless"})
 # Services of resource types that are code.
 _CODED = frozenset(
     {"cloudwatch", "dynamodb", "ecr", "events", "glue", "iam", "kms", "logs", "sns", "sqs", "ssm"}

@@ -25,6 +25,7 @@ from headrace.moto.patches import (
     ecs,
     elasticache,
     emrcontainers,
+    kafka,
     kms,
     rds,
     resourcegroups,
@@ -54,6 +55,7 @@ from headrace.services.glue import missing_calls as glue_missing_calls
 from headrace.services.glue import patches as glue_patches
 from headrace.services.iam import bounds as iam_bounds
 from headrace.services.iam import patches as iam_patches
+from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
 from headrace.services.iot import bounds as iot_bounds
 from headrace.services.iot import rules as iot_rules
@@ -128,8 +130,11 @@ PATCHES = Patches(
         ],
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
+        "moto.iam.models": [iam_providers.refuse_as_aws],
+        "moto.iam.responses": [iam_providers.add_client_id_calls],
         "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
         "moto.iotdata.models": [iot_rules.patch],
+        "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],
         "moto.memorydb.models": [bound_loops],

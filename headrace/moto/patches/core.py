@@ -30,7 +30,24 @@ def patch() -> None:
     shared.method_names_from_class = functools.cache(shared.method_names_from_class)
     # moto's version picks 52 characters one by one.
     shared.gen_amzn_requestid_long = _request_id
+    shared.BaseResponse.call_action = _name_action(shared.BaseResponse.call_action)
     shared.camelcase_to_underscores = functools.lru_cache(4096)(shared.camelcase_to_underscores)
+
+
+def _name_action(call_action: Any) -> Any:
+    """Return call_action with AWS's name of an action that moto lacks, in place of moto's sentences about it."""
+
+    @functools.wraps(call_action)
+    def call(self: Any) -> Any:
+        try:
+            return call_action(self)
+        except NotImplementedError as error:
+            if "implemented" not in str(error):
+                # headrace's own reason.
+                raise
+            raise NotImplementedError(f"{self.service_name}:{self._get_action()}") from error
+
+    return call
 
 
 def _request_id(headers: dict[str, Any] | None = None) -> str:

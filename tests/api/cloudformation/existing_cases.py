@@ -468,6 +468,28 @@ CASES = [
         called("ssm", "get_parameter", Name="x"),
         "x",
     ),
+    Case(
+        "AWS::SNS::TopicInlinePolicy",
+        both(
+            called("sns", "create_topic", Name="inline"),
+            called(
+                "sns", "set_topic_attributes", TopicArn=arn("sns", "inline"), AttributeName="Policy",
+                AttributeValue=json.dumps(TOPIC_POLICY),
+            ),
+        ),
+        {"TopicArn": arn("sns", "inline"), "PolicyDocument": {**TOPIC_POLICY, "Id": "other"}},
+        called("sns", "get_topic_attributes", TopicArn=arn("sns", "inline")),
+        arn("sns", "inline"),
+    ),
+    Case(
+        "AWS::SQS::QueueInlinePolicy",
+        called("sqs", "create_queue", QueueName="inline", Attributes={"Policy": json.dumps(ALLOW)}),
+        {"Queue": f"{QUEUE_URL[:-1]}inline", "PolicyDocument": {**ALLOW, "Id": "other"}},
+        called(
+            "sqs", "get_queue_attributes", QueueUrl=f"{QUEUE_URL[:-1]}inline", AttributeNames=["All"],
+        ),
+        f"{QUEUE_URL[:-1]}inline",
+    ),
 ]  # fmt: skip
 
 NAMELESS = {

@@ -153,6 +153,7 @@ _DECLARED = (
     kinesisanalyticsv2,
     kinesisvideo,
     lakeformation,
+    lambda_access,
     logs,
     msk,
     opensearchserverless,

@@ -1,4 +1,4 @@
-"""IAM's users, groups and access keys."""
+"""IAM's users, groups and access keys, OpenID Connect providers, service-linked roles."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _USER = {"UserName": "@id"}
 
 
 _GROUP = {"GroupName": "@id"}
+
+
+_PROVIDER: dict[str, Source] = {"OpenIDConnectProviderArn": "@id"}
+_ROLE: dict[str, Source] = {"RoleName": "@id"}
 
 
 _LOGIN = Call(
@@ -153,6 +157,47 @@ DECLARED = [
         ],
         name="GroupName",
         name_length=128,
+    ),
+    DeclaredType(
+        "AWS::IAM::OIDCProvider",
+        "iam",
+        create=[
+            Call("CreateOpenIDConnectProvider", only=("Url", "ThumbprintList")),
+            Call(
+                "AddClientIDToOpenIDConnectProvider",
+                {**_PROVIDER, "ClientID": "@item"},
+                only=(),
+                each="ClientIdList",
+            ),
+        ],
+        id="@answer.OpenIDConnectProviderArn",
+        read=Call("GetOpenIDConnectProvider", _PROVIDER),
+        update=[Call("UpdateOpenIDConnectProviderThumbprint", _PROVIDER)],
+        delete=[
+            Call(
+                "RemoveClientIDFromOpenIDConnectProvider",
+                {**_PROVIDER, "ClientID": "@item"},
+                each="ClientIdList",
+            ),
+            Call("DeleteOpenIDConnectProvider", _PROVIDER),
+        ],
+        tag=(
+            "TagOpenIDConnectProvider",
+            "UntagOpenIDConnectProvider",
+            "OpenIDConnectProviderArn",
+            "@id",
+        ),
+        attributes={"Arn": "@id"},
+    ),
+    DeclaredType(
+        "AWS::IAM::ServiceLinkedRole",
+        "iam",
+        create=[Call("CreateServiceLinkedRole")],
+        id="@answer.Role.RoleName",
+        read=Call("GetRole", _ROLE),
+        update=[Call("UpdateRole", _ROLE, only=("Description",))],
+        delete=[Call("DeleteServiceLinkedRole", _ROLE)],
+        attributes={"RoleName": "@id"},
     ),
     DeclaredType(
         "AWS::IAM::AccessKey",

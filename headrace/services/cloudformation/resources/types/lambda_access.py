@@ -1,4 +1,4 @@
-"""Lambda versions, aliases and their provisioned concurrency; permissions of functions and layers; function URLs."""
+"""Lambda versions, aliases and their provisioned concurrency; permissions; function URLs; code signing."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ from headrace.services.cloudformation.resources.base import (
     integers,
     stored,
     without,
+)
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+    declare_sources,
 )
 
 GONE = "ResourceNotFoundException"
@@ -290,5 +297,28 @@ TYPES = [
         replace_on=frozenset({"TargetFunctionArn", "Qualifier"}),
         named_by=("TargetFunctionArn",),
         made=_url,
+    ),
+]
+
+
+_SIGNING: dict[str, Source] = {"CodeSigningConfigArn": "@id"}
+
+
+@declare_sources("CodeSigningPolicies")
+def _policies(values: Values) -> dict[str, str]:
+    # The default is Warn (documented).
+    return values.get("CodeSigningPolicies") or {"UntrustedArtifactOnDeployment": "Warn"}
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::Lambda::CodeSigningConfig",
+        "lambda",
+        create=[Call("CreateCodeSigningConfig")],
+        id="@answer.CodeSigningConfig.CodeSigningConfigArn",
+        read=Call("GetCodeSigningConfig", _SIGNING),
+        update=[Call("UpdateCodeSigningConfig", {**_SIGNING, "CodeSigningPolicies": _policies})],
+        tag=("TagResource", "UntagResource", "Resource", "@id"),
+        delete=[Call("DeleteCodeSigningConfig", _SIGNING)],
     ),
 ]

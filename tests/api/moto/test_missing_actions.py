@@ -1,0 +1,46 @@
+"""What moto lacks is refused by AWS's name of the action, whatever moto says about its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.cloud import InProcessCloud
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("data")) as cloud:
+        yield cloud
+
+
+@pytest.mark.parametrize(
+    ("service", "call", "params", "name"),
+    [
+        # No function at all, of each protocol.
+        (
+            "cloudwatch", "put_metric_stream",
+            {"Name": "n", "FirehoseArn": "f" * 20, "RoleArn": "r" * 20, "OutputFormat": "json"},
+            "cloudwatch:PutMetricStream",
+        ),
+        ("glue", "get_classifiers", {}, "glue:GetClassifiers"),
+        ("sns", "list_origination_numbers", {}, "sns:ListOriginationNumbers"),
+        ("iam", "list_service_specific_credentials", {}, "iam:ListServiceSpecificCredentials"),
+        # A function that only says so.
+        ("ec2", "describe_bundle_tasks", {}, "ec2:DescribeBundleTasks"),
+        ("ec2", "monitor_instances", {"InstanceIds": ["i-1"]}, "ec2:MonitorInstances"),
+    ],
+)  # fmt: skip
+def test_a_missing_action_has_the_name_that_aws_gives_it(
+    cloud: InProcessCloud, service: str, call: str, params: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(ClientError) as refused:
+        getattr(cloud.client(service), call)(**params)
+    error = refused.value.response["Error"]
+    assert (error["Code"], error["Message"]) == (
+        "UnknownOperationException",
+        f"moto does not implement {name}",
+    )
