@@ -51,6 +51,10 @@ _COMMANDS = {
         "headrace.cli.check",
         "Verify the data of a stopped cloud; exit 1 when something is wrong.",
     ),
+    "reset": (
+        "headrace.cli.reset",
+        "Remove all data of a stopped cloud, after a question; the next cloud begins empty.",
+    ),
     "faults": (
         "headrace.cli.faults",
         "Inject faults into clients' requests; faults end with the cloud.",
