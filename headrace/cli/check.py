@@ -39,7 +39,7 @@ def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
     usable(data_dir)
     if not data_dir.is_dir():
         raise fail(f"There is no data directory {data_dir}; name it with --data-dir.")
-    with _alone(data_dir):
+    with alone(data_dir):
         if repair:
             from headrace.cli.repair import repair_all
 
@@ -57,7 +57,7 @@ def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
 
 
 @contextlib.contextmanager
-def _alone(data_dir: Path) -> Generator[None]:
+def alone(data_dir: Path) -> Generator[None]:
     """Hold the directory's lock, so that no cloud starts during the check."""
     from headrace.store.data_dir import DataDirInUse, DataDirUnusable, explained, lock
 

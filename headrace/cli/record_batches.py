@@ -15,6 +15,8 @@ from headrace.core.clock import Clock, SystemClock
 
 RECORDS_PER_PUT = 500
 BYTES_PER_PUT = 4 * 1024 * 1024
+# The largest record in any stream (API_PutRecordsRequestEntry).
+LONGEST_DATA_BYTES = 10 * 1024 * 1024
 MOST_TRIES = 10
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 2.0

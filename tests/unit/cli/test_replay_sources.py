@@ -1,0 +1,115 @@
+"""What `headrace replay` reads: JSON lines or CSV, a file or standard input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli import replay
+
+CSV = b'\xef\xbb\xbfpage,user\r\n"a, b",u1\r\n\r\n"two\nlines",u2\r\n'
+CSV_EVENTS = [{"page": "a, b", "user": "u1"}, {"page": "two\nlines", "user": "u2"}]
+JSON = b'{"page": "a", "user": "u1"}\n{"page": "b", "user": "u2"}\n'
+JSON_EVENTS = [{"page": "a", "user": "u1"}, {"page": "b", "user": "u2"}]
+
+
+class FakeKinesis:
+    """Keeps the records that are put."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+
+    def describe_stream_summary(self, **_: Any) -> None:
+        return
+
+    def put_records(self, *, StreamName: str, Records: list[dict[str, Any]]) -> dict[str, Any]:
+        self.records += Records
+        return {"Records": [{"ShardId": "shardId-000000000000"} for _ in Records]}
+
+
+@pytest.fixture
+def kinesis(monkeypatch: pytest.MonkeyPatch) -> FakeKinesis:
+    fake = FakeKinesis()
+    monkeypatch.setattr(replay, "client", lambda *_, **__: fake)
+    monkeypatch.setattr(replay, "quick_puts", lambda *_, **__: fake)
+    return fake
+
+
+def run(source: str, *more: str, stdin: bytes = b"") -> tuple[int, str]:
+    done = CliRunner().invoke(replay.replay, [source, "--stream", "s", *more], input=stdin)
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "events"),
+    [
+        ("clicks.csv", CSV, [], CSV_EVENTS),
+        ("clicks.CSV", CSV, [], CSV_EVENTS),
+        ("clicks.txt", CSV, ["--format", "csv"], CSV_EVENTS),
+        ("clicks.jsonl", JSON, [], JSON_EVENTS),
+        ("clicks.csv", JSON, ["--format", "json"], JSON_EVENTS),
+        ("-", CSV, ["--format", "csv"], CSV_EVENTS),
+        ("-", JSON, [], JSON_EVENTS),
+    ],
+)
+def test_a_source_is_replayed(
+    kinesis: FakeKinesis,
+    tmp_path: Path,
+    name: str,
+    content: bytes,
+    more: list[str],
+    events: list[dict[str, str]],
+) -> None:
+    source, stdin = (name, content) if name == "-" else (str(tmp_path / name), b"")
+    if not stdin:
+        Path(source).write_bytes(content)
+    code, said = run(source, "--key", "user", *more, stdin=stdin)
+    assert (code, said.split(" (")[0]) == (0, "2 records put into s")
+    decoded = [replay.json.loads(record["Data"]) for record in kinesis.records]
+    assert decoded == events
+    assert [record["PartitionKey"] for record in kinesis.records] == ["u1", "u2"]
+
+
+def test_a_value_is_as_long_as_a_record_may_be(kinesis: FakeKinesis) -> None:
+    text = "x" * 1_000_000
+    code, said = run(
+        "-", "--key", "user", "--format", "csv", stdin=f"page,user\n{text},u\n".encode()
+    )
+    assert code == 0, said
+    assert replay.json.loads(kinesis.records[0]["Data"])["page"] == text
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "standard input, line 1, does not have the fields' names, each once."),
+        (
+            b"user,user\n1,2\n",
+            "standard input, line 1, does not have the fields' names, each once.",
+        ),
+        (b"page,user\na,u\nb\n", "standard input, line 3, has 1 values for 2 fields."),
+        (b"page,user\n\xff,u\n", "standard input is not CSV in UTF-8: "),
+        (b'page,user\n"a"b,u\n', "standard input is not CSV in UTF-8: "),
+        (b"page\na\n", "standard input, line 2, has no field 'user': name one by --key, of page."),
+    ],
+)
+def test_what_is_not_csv_is_refused_before_the_first_put(
+    kinesis: FakeKinesis, content: bytes, sentence: str
+) -> None:
+    code, said = run("-", "--key", "user", "--format", "csv", stdin=content)
+    assert (code, said.count("\n")) == (1, 1)
+    assert said.startswith(f"Error: {sentence}")
+    assert kinesis.records == []
+
+
+def test_json_without_a_field_names_the_option(kinesis: FakeKinesis) -> None:
+    code, said = run("-", stdin=JSON)
+    line = (
+        "Error: standard input, line 1, has no field 'carrier': name one by --key, of page, user.\n"
+    )
+    assert (code, said) == (1, line)
+    code, said = run("-", "--key", "user", "--speed", "2x", stdin=JSON)
+    assert "no field 'event_time': name one by --time, of page, user." in said
