@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -142,8 +141,8 @@ def _csv(values: dict[str, Any], dump: Callable[[Any], bytes]) -> Convert:
     delimiter = text.replace("\\t", "\t").replace("\\|", "|")
     if delimiter == text and len(text) > 1:
         try:
-            pattern: re.Pattern[str] | None = re.compile(text)
-        except re.error as error:
+            pattern: JavaPattern | None = compile_java(text)
+        except ValueError as error:
             raise ConverterError(
                 "delimiter", f"delimiter is not a regular expression: {error}"
             ) from error

@@ -39,6 +39,16 @@ class JavaPattern:
         match = self._pattern.fullmatch(text)
         return None if match is None else [match.group(n + 1) for n in range(self.groups)]
 
+    def split(self, text: str) -> list[str]:
+        """Return the parts between matches, as Java's `split` before it drops empty ones at the end."""
+        parts, begin = list[str](), 0
+        for match in self._pattern.finditer(text):
+            start, end = match.span()
+            if start < end:
+                parts.append(text[begin:start])
+                begin = end
+        return [*parts, text[begin:]]
+
 
 def compile_java(text: str) -> JavaPattern:
     """Compile a pattern. Raises ValueError: it is none, or RE2 does not know it (look-around, back-references)."""

@@ -23,7 +23,6 @@ from headrace.spark.plans import is_plan
 from headrace.spark.reading import read_span
 from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
-from headrace.spark.subscription import Subscription
 from headrace.spark.task_reading import Order, PageSource, Polling, read_order
 from headrace.spark.untyped import Records
 
@@ -198,6 +197,9 @@ def read_work(options: Options, work: Work) -> Iterator[Records]:
 
     def source_of(shard_id: str, begin: tuple[str | None, Init]) -> PageSource:
         if work.consumer_arn is not None:
+            # Imported here: a task that reads from the spool, or polls, does without botocore.
+            from headrace.spark.subscription import Subscription
+
             return Subscription(reads, work.consumer_arn, shard_id, begin)
         return Polling(reads, options, shard_id, begin, work.last.get(shard_id))
 

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import json
 from base64 import b64decode, b64encode
 from typing import Any
 
+from headrace.core.wildcards import Wildcard
 from headrace.moto.current_cloud import CURRENT
 
 AWS_OWNED_KEY = "auto"
@@ -65,10 +65,7 @@ def create_by_patterns(module: Any) -> None:
 
 def _matches(resource: str, patterns: list[str]) -> bool:
     """Whether a policy's resources include this one; only `*` is special in them."""
-    return any(
-        fnmatch.fnmatchcase(resource, pattern.replace("[", "[[]").replace("?", "[?]"))
-        for pattern in patterns
-    )
+    return any(Wildcard(tuple(pattern.split("*"))).matches(resource) for pattern in patterns)
 
 
 def add_access_policies(module: Any) -> None:
