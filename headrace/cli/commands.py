@@ -19,6 +19,10 @@ _COMMANDS = {
         "headrace.cli.down_status",
         "Show the cloud that runs on the data directory; exit 1 when none does.",
     ),
+    "env": (
+        "headrace.cli.env",
+        'Print the exports for the cloud of the data directory, for eval "$(headrace env)".',
+    ),
     "dashboard": (
         "headrace.cli.dashboard",
         "Print the address of the pipeline's live page; with --aws, serve it read-only for your account.",

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import client, endpoint_option, fail
+from headrace.cli.stream_names import explain_stream
 
 
 @click.command()
@@ -44,14 +45,15 @@ def compact(
     snapshots = Snapshots(
         client("s3", **reach), place.netloc, place.path.lstrip("/"), SystemClock()
     )
+    kinesis = client("kinesis", **reach)
     try:
-        compaction, count = snapshots.advance(client("kinesis", **reach), stream, columns)
+        compaction, count = snapshots.advance(kinesis, stream, columns)
     except CaptureError as error:
         raise fail(str(error)) from error
     except ImportError as error:
         raise fail("headrace compact needs Parquet: pip install 'headrace[parquet]'.") from error
     except (BotoCoreError, ClientError) as error:
-        raise explain(error) from error
+        raise explain_stream(error, kinesis, stream) from error
     click.echo(f"{count:,} records were folded")
     for table, latest in sorted(compaction.tables.items()):
         rows = sum(v.row is not None for v in latest.values())

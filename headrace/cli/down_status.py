@@ -5,18 +5,30 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
+import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from headrace.cli.health_words import moto_phrase, print_losses
 from headrace.cli.options import data_dir_option, fail, usable
-from headrace.cli.running_cloud import LOOK_EVERY_S, STOP_WITHIN_S, health, silent_cloud
+from headrace.cli.running_cloud import (
+    LOOK_EVERY_S,
+    STOP_WITHIN_S,
+    health,
+    held_data_dirs,
+    missing_cloud,
+    silent_cloud,
+)
 from headrace.core.clock import SystemClock
+
+_AS_THEY_ARE = ("endpoint_url", "status", "pid", "data_dir", "version")
+# Columns for a list in a terminal too narrow to be used.
+_NARROWEST = 20
 
 
 @click.command()
@@ -52,24 +64,55 @@ def down(data_dir: Path) -> None:
 
 @click.command()
 @data_dir_option
+@click.option("--all", "of_all", is_flag=True, help="List every cloud of this user that runs here.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-def status(data_dir: Path, *, as_json: bool) -> None:
+def status(data_dir: Path, *, of_all: bool, as_json: bool) -> None:
     """Show the cloud that runs on the data directory; exit 1 when none does."""
+    if of_all:
+        _print_all(as_json=as_json)
+        return
     usable(data_dir)
     running = health(data_dir)
     if running is None:
-        none = f"No headrace runs on {data_dir}; start one: headrace up"
-        raise fail(silent_cloud(data_dir) or none)
+        raise fail(missing_cloud(data_dir))
     # A cloud with --auth answers this only to requests with a key.
     running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
         click.echo(json.dumps(running))
         return
-    table = Table(show_header=False, box=None)
-    for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
-        table.add_row(name.replace("_", " "), str(running[name]))
-    table.add_row("moto", moto_phrase(running))
-    table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
-    # No line breaks: a path that is broken into lines cannot be copied.
-    Console(width=1000, soft_wrap=True).print(table)
+    fields = [(name.replace("_", " "), str(running[name])) for name in _AS_THEY_ARE]
+    # An address or a path that is broken into lines cannot be copied; a list can be.
+    lists = {
+        "moto": moto_phrase(running),
+        "services": ", ".join(running["services"]) + " (others: moto)",
+    }
+    label_width = max(map(len, [*_AS_THEY_ARE, *lists])) + 2
+    width = max(shutil.get_terminal_size().columns - label_width, _NARROWEST)
+    for name, text in lists.items():
+        lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        fields += zip([name] + [""] * len(lines), lines, strict=False)
+    for label, text in fields:
+        click.echo(f"{label:<{label_width}}{text}")
     print_losses(running)
+
+
+def _print_all(*, as_json: bool) -> None:
+    """Print a line for each cloud of this machine: address, process, state, data directory."""
+    try:
+        folders = held_data_dirs()
+    except OSError as error:
+        raise fail(
+            "This system does not list file locks, by which clouds are found; ask for one: headrace status --data-dir"
+            " FOLDER"
+        ) from error
+    pages: list[dict[str, Any]] = []
+    for folder in sorted(folders):
+        page = health(folder) or {"endpoint_url": None, "pid": None, "status": "does not answer"}
+        pages.append({**page, "data_dir": str(folder)})
+    if as_json:
+        click.echo(json.dumps(pages))
+    if not pages:
+        raise fail("No headrace of this user runs here; start one: headrace up")
+    for page in [] if as_json else pages:
+        url, pid = page["endpoint_url"] or "-", page["pid"] or "-"
+        click.echo(f"{url:<26} {pid:>8} {page['status']:<8} {page['data_dir']}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import client, endpoint_option, fail
+from headrace.cli.stream_names import explained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,17 +116,14 @@ def _of_file(path: Path, rate: float, readers: int) -> Load:
 
 
 def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, Any]) -> Load:
-    from botocore.exceptions import BotoCoreError, ClientError
-
     from headrace.client.clock import SystemClock
     from headrace.shards.planning import Load
     from headrace.shards.sampling import Sampler
 
     member = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
-    try:
-        seen = Sampler(client("kinesis", **reach), member, SystemClock(), sample_s=10.0).look()
-    except (BotoCoreError, ClientError) as error:
-        raise explain(error) from error
+    kinesis = client("kinesis", **reach)
+    with explained(kinesis, stream):
+        seen = Sampler(kinesis, member, SystemClock(), sample_s=10.0).look()
     if not seen.records_per_s:
         raise fail(
             f"{stream} had no records in the last 10 seconds: put load on it, or give a FILE and --rate."

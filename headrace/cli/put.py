@@ -15,6 +15,7 @@ import click
 from headrace.cli.interrupts import INTERRUPTED, StopSignals
 from headrace.cli.options import client, endpoint_option, fail, quick_puts, sentence
 from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
+from headrace.cli.stream_names import suggest_stream
 
 # Yields the lines of a byte stream as they come, for a command that must not wait for the end of its input.
 
@@ -99,7 +100,8 @@ def put(
         _say_interrupted(putter)
         click.get_current_context().exit(INTERRUPTED)
     except (PutFailed, LineTooLong) as error:
-        raise fail(f"{error}; {putter.summary()}.") from error
+        hint = suggest_stream(error.__cause__, kinesis, stream)
+        raise fail(f"{error}; {putter.summary()}{hint or '.'}") from error
     except OSError as error:
         reason = sentence(error).removesuffix(".")
         raise fail(f"standard input cannot be read: {reason}; {putter.summary()}.") from error

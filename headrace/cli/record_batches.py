@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from headrace.cli.options import error_text, explain
+from headrace.cli.stream_names import explain_stream
 from headrace.core.clock import Clock, SystemClock
 
 RECORDS_PER_PUT = 500
@@ -140,7 +141,7 @@ def check_stream(kinesis: Any, stream: str) -> None:
     except ClientError as error:
         # A caller who may put records may lack permission to describe the stream.
         with contextlib.suppress(kinesis.exceptions.AccessDeniedException):
-            raise explain(error) from error
+            raise explain_stream(error, kinesis, stream) from error
     except BotoCoreError as error:
         raise explain(error) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.client.http import ask
-from headrace.core.config import DEFAULT_PORT, Config
+from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION, Config
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
@@ -24,7 +25,12 @@ STOP_WITHIN_S = 20.0
 
 def write_run_file(config: Config) -> None:
     """Write the run file of this cloud into its data directory, atomically if the disk has room. Raises OSError."""
-    record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
+    record = {
+        "pid": os.getpid(),
+        "port": config.port,
+        "endpoint_url": config.endpoint_url,
+        "region": config.region,
+    }
     path = config.data_dir / RUN_FILE
     partial = path.with_suffix(".partial")
     try:
@@ -42,7 +48,12 @@ def _run_record(data_dir: Path) -> dict[str, Any] | None:
     """Return the run file's content; None when there is none."""
     try:
         record: Any = json.loads((data_dir / RUN_FILE).read_text())
-        return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
+        return {
+            "pid": int(record["pid"]),
+            "endpoint_url": str(record["endpoint_url"]),
+            # An older headrace's run file has none.
+            "region": str(record.get("region", DEFAULT_REGION)),
+        }
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -54,6 +65,12 @@ def find_endpoint_url() -> str:
     """
     record = _run_record(Path(os.environ.get("HEADRACE_DATA_DIR") or ".headrace"))
     return f"http://127.0.0.1:{DEFAULT_PORT}" if record is None else record["endpoint_url"]
+
+
+def find_region(data_dir: Path) -> str:
+    """Return the region of requests that name none, of the cloud that runs on `data_dir`; else the default."""
+    record = _run_record(data_dir)
+    return DEFAULT_REGION if record is None else record["region"]
 
 
 def health(data_dir: Path) -> dict[str, Any] | None:
@@ -71,6 +88,30 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     return page if page.get("pid") == record["pid"] else None
 
 
+def held_data_dirs() -> list[Path]:
+    """Return the data directory of every cloud of this machine whose files this user may see, in no order.
+
+    Clouds hold locks, which the kernel lists with the process; the process's files tell the path. Raises OSError on a
+    system that does not list them (macOS).
+    """
+    folders: set[Path] = set()
+    for line in _kernel_locks():
+        # A line is: number, FLOCK, ADVISORY, WRITE, process, device and inode, start, end.
+        words = line.split()
+        if words[1] != "FLOCK":
+            continue
+        pid, inode = words[4], int(words[5].rpartition(":")[2])
+        # The process has ended since, or belongs to another user.
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    path = descriptor.readlink()
+                    is_lock = path.name == LOCK_FILE and path.stat().st_ino == inode
+                    if is_lock and (path.parent / RUN_FILE).exists():
+                        folders.add(path.parent)
+    return list(folders)
+
+
 def silent_cloud(data_dir: Path) -> str | None:
     """Return a sentence when a cloud holds the data directory but does not answer; None when none is known to."""
     # Read from the kernel's list: trying the lock would hold it for a moment, in which a cloud could not start.
@@ -83,6 +124,12 @@ def silent_cloud(data_dir: Path) -> str | None:
         return None
     log_path = data_dir / LOG_FILE
     return f"The headrace on {data_dir} does not answer: it is starting or stopping, or hangs; see {log_path}"
+
+
+def missing_cloud(data_dir: Path) -> str:
+    """Return the sentence about a data directory whose `health` is None."""
+    none = f"No headrace runs on {data_dir}; start one: headrace up"
+    return silent_cloud(data_dir) or none
 
 
 def _kernel_locks() -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import client, endpoint_option, fail
 from headrace.cli.shards_simulate import simulate
+from headrace.cli.stream_names import explained
 from headrace.client.clock import SystemClock
 from headrace.client.hash_keys import ShardRange, hash_key_of
 from headrace.shards.loads import StreamLoad
@@ -73,11 +72,12 @@ def show(
 
     from headrace.cli.shards_picture import picture_of
 
-    sampler = _sampler(stream, sample_s, endpoint_url=endpoint_url, region=region, aws=aws)
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    sampler = _sampler(kinesis, stream, sample_s)
     console = Console()
 
     def look() -> Any:
-        with _explained():
+        with explained(kinesis, stream):
             load = sampler.look()
             return picture_of(stream, load, sampler.lineage(), keys=keys, width=console.width)
 
@@ -117,8 +117,9 @@ def split(
     ways = [at_key is not None, at_hash is not None, at_median, at_middle]
     if sum(ways) != 1:
         raise fail("A split is at one of --at-key, --at-hash, --at-median and --at-middle.")
-    sampler = _sampler(stream, _EVERY_S, endpoint_url=endpoint_url, region=region, aws=aws)
-    with _explained():
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    sampler = _sampler(kinesis, stream, _EVERY_S)
+    with explained(kinesis, stream):
         load = sampler.look()
     at = hash_key_of(at_key) if at_key is not None else at_hash
     chosen = _shard_of(load, shard, at)
@@ -134,13 +135,7 @@ def split(
         at, reason = (chosen.start + chosen.end + 1) // 2, "in the middle"
     else:
         reason = "where you said"
-    _act(
-        Split(chosen.shard_id, at, reason),
-        stream,
-        endpoint_url=endpoint_url,
-        region=region,
-        aws=aws,
-    )
+    _act(Split(chosen.shard_id, at, reason), kinesis, stream)
 
 
 @shards.command()
@@ -152,17 +147,12 @@ def merge(
     stream: str, shard: str, adjacent: str, *, endpoint_url: str, region: str, aws: bool
 ) -> None:
     """Merge SHARD and ADJACENT of STREAM, whose hash keys meet."""
-    sampler = _sampler(stream, _EVERY_S, endpoint_url=endpoint_url, region=region, aws=aws)
-    with _explained():
+    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    sampler = _sampler(kinesis, stream, _EVERY_S)
+    with explained(kinesis, stream):
         opened = sampler.open_shards()
     left, right = (_by_id(opened, name).shard_id for name in (shard, adjacent))
-    _act(
-        Merge(left, right, "because you said so"),
-        stream,
-        endpoint_url=endpoint_url,
-        region=region,
-        aws=aws,
-    )
+    _act(Merge(left, right, "because you said so"), kinesis, stream)
 
 
 shards.add_command(simulate)
@@ -172,8 +162,7 @@ def _name_member(stream: str) -> dict[str, str]:
     return {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
 
 
-def _sampler(stream: str, sample_s: float, *, endpoint_url: str, region: str, aws: bool) -> Sampler:
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+def _sampler(kinesis: Any, stream: str, sample_s: float) -> Sampler:
     return Sampler(kinesis, _name_member(stream), SystemClock(), sample_s=sample_s)
 
 
@@ -202,23 +191,11 @@ def _shard_of(load: StreamLoad, name: str | None, at: int | None) -> ShardRange:
     return load.shards[hottest]
 
 
-def _act(action: Action, stream: str, *, endpoint_url: str, region: str, aws: bool) -> None:
-    kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+def _act(action: Action, kinesis: Any, stream: str) -> None:
     resharder = Resharder(kinesis, _name_member(stream), SystemClock())
-    with _explained():
+    with explained(kinesis, stream):
         resharder.act(action)
         is_active = resharder.wait_until_active(_ACTIVE_WITHIN_S)
     click.echo(
         f"{stream}: {name_of(action)}" + ("" if is_active else "; the stream is still UPDATING")
     )
-
-
-@contextmanager
-def _explained() -> Generator[None]:
-    """Turn botocore's errors into one sentence."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except (BotoCoreError, ClientError) as error:
-        raise explain(error) from error

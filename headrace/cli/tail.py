@@ -16,6 +16,7 @@ import click
 
 from headrace.cli.interrupts import reader_is_gone
 from headrace.cli.options import client, client_options, endpoint_option, explain, fail
+from headrace.cli.stream_names import explain_stream
 from headrace.client.group import ConsumerGroup, GroupError
 from headrace.client.leases.stores import MemoryLeaseStore
 from headrace.client.records import Record
@@ -274,7 +275,8 @@ def tail(
         for shard_id, record in itertools.islice(records, limit):
             click.echo(_line(shard_id, record, as_json=as_json))
     except (BotoCoreError, ClientError) as error:
-        raise explain(error) from error
+        kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+        raise explain_stream(error, kinesis, stream) from error
     except (GroupError, ValueError) as error:
         raise fail(str(error)) from error
 

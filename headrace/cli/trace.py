@@ -40,11 +40,31 @@ def trace(name: str, sequence: str | None, *, as_json: bool, endpoint_url: str) 
         reports = _fetch(endpoint_url, "kinesis/trace", {"consumer": name, **about}, "consumers")
         show = _show_consumers
     if reports is None:
-        raise fail(f"There is no mapping, mapped function, queue or channel {name}.")
+        hint = _suggest(endpoint_url, name)
+        raise fail(f"There is no mapping, mapped function, queue or channel {name}{hint or '.'}")
     if as_json:
         click.echo(json.dumps(reports, indent=2))
     else:
         show(reports)
+
+
+def _suggest(endpoint_url: str, name: str) -> str:
+    """Return what else may be meant: the functions that read the stream `name`, or the nearest mapped function."""
+    from headrace.sql.typing import near
+
+    mappings = _fetch(endpoint_url, "lambda/mappings", {}, "mappings") or []
+    # The name of a function is the seventh part of its ARN.
+    functions = {one["function"].split(":")[6]: one["source"] for one in mappings}
+    readers = [function for function, source in functions.items() if name == _source_name(source)]
+    if readers:
+        return f"; {name} is read by {', '.join(readers)}: headrace trace {readers[0]}"
+    return near(name, list(functions))
+
+
+def _source_name(arn: str) -> str:
+    """Return the name of a mapping's stream, table or queue."""
+    resource = arn.split(":", 5)[5].split("/")
+    return resource[1] if len(resource) > 1 else resource[0]
 
 
 def _fetch(

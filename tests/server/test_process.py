@@ -239,14 +239,54 @@ def test_bad_input_gets_one_sentence(server: ServerProcess, arguments: list[str]
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["put", "clikcs", "data"],
+        ["put", "clikcs"],
+        ["tail", "clikcs"],
+        ["tail", "clikcs", "--drain"],
+        ["replay", "EVENTS", "--stream", "clikcs"],
+        ["shards", "clikcs", "--once"],
+        ["shards", "split", "clikcs", "--at-middle"],
+        ["shards", "merge", "clikcs", "0", "1"],
+        ["plan", "clikcs"],
+    ],
+)
+def test_a_misspelt_stream_is_answered_with_the_nearest(
+    server: ServerProcess, arguments: list[str], tmp_path: Path
+):
+    kinesis = server.client("kinesis")
+    if "clicks" not in kinesis.list_streams()["StreamNames"]:
+        kinesis.create_stream(StreamName="clicks", ShardCount=1)
+    (tmp_path / "events").write_text('{"carrier": "AA"}\n')
+    arguments = [str(tmp_path / "events") if one == "EVENTS" else one for one in arguments]
+    done = headrace(*arguments, "--endpoint-url", server.endpoint_url, stdin="line\n")
+    assert done.returncode == 1
+    assert "ResourceNotFoundException: Stream clikcs under account" in done.stderr
+    assert done.stderr.endswith("; did you mean 'clicks'?\n")
+    assert done.stderr.count("\n") == 1
+
+
 def test_up_down_and_status(tmp_path: Path):
     data_dir = str(tmp_path / "data")
     assert headrace("status", "--data-dir", data_dir).returncode == 1
-    up = headrace("up", "--detach", "--port", "0", "--data-dir", data_dir)
+    up = headrace("up", "--detach", "--port", "0", "--data-dir", data_dir, "--region", "eu-west-1")
     assert up.returncode == 0, up.stderr
     try:
         status = json.loads(headrace("status", "--json", "--data-dir", data_dir).stdout)
         assert status["status"] == "ok"
+        exports = headrace("env", "--data-dir", data_dir).stdout
+        program = f"{exports}\nenv"
+        before = {**os.environ, "AWS_SESSION_TOKEN": "old", "AWS_PROFILE": "production"}
+        shell = subprocess.run(
+            ["sh", "-c", program], env=before, capture_output=True, text=True, check=True
+        )
+        after = dict(line.partition("=")[::2] for line in shell.stdout.splitlines())
+        assert after["AWS_ENDPOINT_URL"] == status["endpoint_url"]
+        assert after["AWS_REGION"] == after["AWS_DEFAULT_REGION"] == "eu-west-1"
+        assert (after["AWS_ACCESS_KEY_ID"], after["AWS_SECRET_ACCESS_KEY"]) == ("test", "test")
+        assert not {"AWS_SESSION_TOKEN", "AWS_PROFILE"} & after.keys()
         second = headrace("up", "--port", "0", "--data-dir", data_dir)
         assert second.returncode == 1
         assert "another headrace is running on" in second.stderr

@@ -23,6 +23,7 @@ COMMANDS = {
     "check --repair": ["check", "--repair"],
     "down": ["down"],
     "status": ["status"],
+    "env": ["env"],
     "history": ["history", "--port", "0"],
 }
 
@@ -91,7 +92,7 @@ def test_a_state_database_that_may_not_be_opened(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "5", '{"pid": 1}', '{"pid": "x"}'])
-@pytest.mark.parametrize("command", ["status", "down"])
+@pytest.mark.parametrize("command", ["status", "down", "env"])
 def test_a_run_file_that_says_nothing(tmp_path: Path, command: str, content: str):
     (tmp_path / "headrace.json").write_text(content)
     assert "No headrace runs on" in refused(command, tmp_path)

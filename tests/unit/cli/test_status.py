@@ -1,0 +1,74 @@
+"""`headrace status` fits the terminal, breaks no address or path, and lists all clouds with --all."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli import down_status, running_cloud
+from headrace.store.data_dir import lock as hold_data_dir
+
+PAGE = {
+    "status": "ok",
+    "version": "0.1.0",
+    "pid": 5,
+    "endpoint_url": "http://127.0.0.1:7300",
+    "services": [f"service-{number}" for number in range(30)],
+    "moto": "failed",
+    "moto_failure": "the state of a service cannot be read, " * 5,
+    "losses": [],
+}
+
+
+@pytest.mark.parametrize("columns", [10, 40, 80, 200])
+def test_status_fits_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    data_dir = tmp_path / "a folder whose long name has spaces"
+    data_dir.mkdir()
+    page: dict[str, Any] = {**PAGE, "data_dir": str(data_dir)}
+    monkeypatch.setattr(down_status, "health", lambda _: page)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = CliRunner().invoke(down_status.status, ["--data-dir", str(data_dir)])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert f"data dir      {data_dir}" in lines
+    assert "endpoint url  http://127.0.0.1:7300" in lines
+    assert all(len(line) <= max(columns, 36) for line in lines if str(data_dir) not in line)
+    words = done.output.split()
+    assert all(f"{service}," in words for service in PAGE["services"][:-1])
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_all_clouds_that_hold_a_lock_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setattr(down_status, "health", lambda _: None)
+    with ExitStack() as stack:
+        for folder in (first, second):
+            folder.mkdir()
+            (folder / "headrace.json").write_text("{}")
+            stack.callback(hold_data_dir(folder).close)
+        both = CliRunner().invoke(down_status.status, ["--all"])
+    assert both.exit_code == 0, both.output
+    lines = [line for line in both.output.splitlines() if str(tmp_path) in line]
+    assert [line.split() for line in lines] == [
+        ["-", "-", "does", "not", "answer", str(folder)] for folder in (first, second)
+    ]
+    none = CliRunner().invoke(down_status.status, ["--all", "--json"])
+    assert str(tmp_path) not in none.output
+
+
+def test_without_a_list_of_locks_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_list() -> list[str]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(running_cloud, "_kernel_locks", no_list)
+    done = CliRunner().invoke(down_status.status, ["--all"])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
+    assert "does not list file locks" in done.output
