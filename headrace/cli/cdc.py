@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.options import client, client_options, endpoint_option, explain, fail
+from headrace.core.extras import install_command
 
 FORMATS = ("debezium", "dms", "plain")
 _NAMES = "of lower-case letters, digits and underscores"
@@ -121,7 +122,7 @@ def cdc(
         import psycopg
     except ImportError as error:
         raise fail(
-            "headrace cdc needs a client of PostgreSQL: pip install 'headrace[cdc]'."
+            f"headrace cdc needs a client of PostgreSQL: {install_command('cdc')}."
         ) from error
     from botocore.exceptions import BotoCoreError, ClientError
 

@@ -9,6 +9,7 @@ import click
 
 from headrace.cli.options import client, endpoint_option, fail
 from headrace.cli.stream_names import explain_stream
+from headrace.core.extras import install_command
 
 
 @click.command()
@@ -51,7 +52,7 @@ def compact(
     except CaptureError as error:
         raise fail(str(error)) from error
     except ImportError as error:
-        raise fail("headrace compact needs Parquet: pip install 'headrace[parquet]'.") from error
+        raise fail(f"headrace compact needs Parquet: {install_command('parquet')}.") from error
     except (BotoCoreError, ClientError) as error:
         raise explain_stream(error, kinesis, stream) from error
     click.echo(f"{count:,} records were folded")

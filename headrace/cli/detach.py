@@ -9,8 +9,10 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
+from click.core import ParameterSource
 
 from headrace.cli.access import how_to_use
 from headrace.cli.health_words import moto_progress, print_losses
@@ -22,6 +24,7 @@ from headrace.cli.running_cloud import (
     RUN_FILE,
     SAY_EVERY_S,
     STOP_WITHIN_S,
+    explain_second,
     health,
     silent_cloud,
 )
@@ -66,6 +69,9 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
         data_dir.mkdir(parents=True, exist_ok=True)
         running = health(data_dir)
         if running is not None:
+            is_asked = context.get_parameter_source("port") is not ParameterSource.DEFAULT
+            if is_asked and config.port not in (0, urlsplit(str(running["endpoint_url"])).port):
+                raise fail(explain_second(data_dir, running["endpoint_url"], config.port))
             click.echo(f"headrace is already running on {running['endpoint_url']}")
             return
         if (unheard := silent_cloud(data_dir)) is not None:

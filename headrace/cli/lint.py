@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.core.extras import install_command
 
 _FORMATS = ("default", "quiet", "parseable", "json", "junit", "pretty", "sarif")
 _OWN_RULES = "headrace.lint.rules"
@@ -108,7 +109,7 @@ def _check_installed() -> None:
     try:
         import cfnlint  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError as error:
-        raise fail("headrace lint needs cfn-lint: pip install 'headrace[lint]'") from error
+        raise fail(f"headrace lint needs cfn-lint: {install_command('lint')}") from error
 
 
 def _pair(text: str) -> tuple[str, str]:

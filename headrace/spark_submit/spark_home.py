@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from headrace.core.extras import install_command
 from headrace.core.minor_versions import Minor, format_minor, minor_of
 from headrace.spark_submit.environments import list_complete
 from headrace.spark_submit.errors import JobRefused
@@ -40,7 +41,7 @@ def find_spark_home() -> Path:
         if (Path(place) / "bin" / "spark-submit").is_file():
             return Path(place)
     raise JobRefused(
-        "Spark is not installed: run `pip install 'headrace[spark]'` in headrace's environment, and try again."
+        f"Spark is not installed: run `{install_command('spark')}` in headrace's environment, and try again."
     )
 
 

@@ -289,10 +289,16 @@ def test_up_down_and_status(tmp_path: Path):
         assert not {"AWS_SESSION_TOKEN", "AWS_PROFILE"} & after.keys()
         second = headrace("up", "--port", "0", "--data-dir", data_dir)
         assert second.returncode == 1
-        assert "another headrace is running on" in second.stderr
+        assert f"is running on {data_dir}, at {status['endpoint_url']}; use that" in second.stderr
+        third = headrace("up", "--detach", "--port", "7399", "--data-dir", data_dir)
+        assert third.returncode == 1
+        assert f"at {status['endpoint_url']}; use that one" in third.stderr
+        assert f"headrace up --port 7399 --data-dir {data_dir}-7399" in third.stderr
+        assert headrace("up", "--detach", "--data-dir", data_dir).returncode == 0
         taken = headrace("up", "--port", status["endpoint_url"].rsplit(":", 1)[1], "--ephemeral")
         assert taken.returncode == 1
         assert "Cannot listen on 127.0.0.1" in taken.stderr
+        assert f"a headrace on {data_dir} (pid {status['pid']}) listens there" in taken.stderr
         assert "A cloud is running" in headrace("check", "--data-dir", data_dir).stderr
     finally:
         down = headrace("down", "--data-dir", data_dir)

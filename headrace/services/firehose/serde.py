@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.core.extras import install_command
 from headrace.core.values import get_mapping, section
 from headrace.services.firehose import joda
 from headrace.services.firehose.errors import invalid
@@ -67,7 +68,7 @@ def check_can_convert() -> None:
     """Raise AwsError when pyarrow is not installed."""
     if importlib.util.find_spec("pyarrow") is None:
         raise invalid(
-            "Record format conversion needs pyarrow, which is not installed here: pip install 'headrace[parquet]'"
+            f"Record format conversion needs pyarrow, which is not installed here: {install_command('parquet')}"
         )
 
 

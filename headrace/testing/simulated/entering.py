@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from headrace.core.extras import install_command
 from headrace.testing import environment, transport
 from headrace.testing.simulated.chances import CALM, Chances
 from headrace.testing.simulated.clock import START_MS, US
@@ -72,7 +73,7 @@ def _time_of(cloud: SimulatedCloud) -> Generator[None]:
         import time_machine
     except ImportError as error:
         raise NotSimulated(
-            "A simulation needs time-machine: pip install 'headrace[testing]'"
+            f"A simulation needs time-machine: {install_command('testing')}"
         ) from error
 
     before = time.sleep, time.monotonic

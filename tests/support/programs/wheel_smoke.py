@@ -58,7 +58,7 @@ with headrace.testing.cloud() as cloud:
         )
     except ClientError as error:
         refused = str(error)
-    assert "pip install 'headrace[parquet]'" in refused, refused
+    assert "pip install 'headrace[parquet] @ file:///" in refused, refused
 with ServedCloud() as served:
     health = json.load(urllib.request.urlopen(f"{served.endpoint_url}/_headrace/health"))
     assert "kinesis" in health["services"]

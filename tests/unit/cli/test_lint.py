@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.commands import headrace
+from headrace.core.extras import install_command
 from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
 
 BLOCKING = {
@@ -223,7 +224,7 @@ def test_without_cfn_lint_one_sentence_says_what_to_install(
     result = lint(written(tmp_path / "t.json", SOUND))
 
     assert result.exit_code == 1
-    assert result.stderr == "Error: headrace lint needs cfn-lint: pip install 'headrace[lint]'\n"
+    assert result.stderr == f"Error: headrace lint needs cfn-lint: {install_command('lint')}\n"
 
 
 class Stacks:

@@ -424,7 +424,11 @@ def test_a_queue_under_faults_and_crashes_loses_nothing(seed: int) -> None:
             kinesis.put_record(StreamName="s", Data=text.encode(), PartitionKey=text)
         done: set[str] = set()
         while len(done) < len(texts):
-            records = kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]
+            try:
+                records = kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]
+            except ConnectionClosedError:
+                # A long poll that waits for records in flight sees crash after crash, more than the SDK tries again.
+                continue
             kept = {r["ReceiptHandle"]: r["Data"].decode() for r in records}
             if kept:
                 entries = [{"ReceiptHandle": handle} for handle in kept]

