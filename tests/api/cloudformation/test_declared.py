@@ -306,3 +306,34 @@ def test_what_a_template_no_longer_says_is_emptied(cloud: InProcessCloud, cfn: A
     name = physical(cfn, "A")
     found = cloud.client("appconfig").get_application(ApplicationId=name)
     assert not found.get("Description")
+
+
+def test_a_partition_with_other_values_is_another_one(cloud: InProcessCloud, cfn: Any) -> None:
+    def table(values: list[str], **parameters: str) -> dict[str, Any]:
+        of = {"CatalogId": ACCOUNT, "DatabaseName": "db"}
+        keys = {"Name": "t", "PartitionKeys": [{"Name": "day", "Type": "string"}]}
+        partition = {
+            **of,
+            "TableName": {"Ref": "T"},
+            "PartitionInput": {"Values": values, "Parameters": parameters},
+        }
+        return {
+            "Resources": {
+                "T": {"Type": "AWS::Glue::Table", "Properties": {**of, "TableInput": keys}},
+                "P": {"Type": "AWS::Glue::Partition", "Properties": partition},
+            }
+        }  # fmt: skip
+
+    def partitions() -> list[tuple[list[str], dict[str, str]]]:
+        listed = glue.get_partitions(DatabaseName="db", TableName="t")["Partitions"]
+        return [(one["Values"], one["Parameters"]) for one in listed]
+
+    glue = cloud.client("glue")
+    glue.create_database(DatabaseInput={"Name": "db"})
+    assert create(cfn, table(["1"])) == "CREATE_COMPLETE", refused(cfn, "s")
+    first = physical(cfn, "P")
+    assert update(cfn, table(["1"], a="b")) == "UPDATE_COMPLETE", refused(cfn, "s")
+    assert (physical(cfn, "P"), partitions()) == (first, [(["1"], {"a": "b"})])
+    assert update(cfn, table(["2"], a="b")) == "UPDATE_COMPLETE", refused(cfn, "s")
+    assert physical(cfn, "P") != first
+    assert partitions() == [(["2"], {"a": "b"})]

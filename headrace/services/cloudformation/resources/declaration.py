@@ -154,6 +154,7 @@ class DeclaredType:
             the old one could not be brought back.
         holds: for a setting of which its owner has one at most: whether it still has this resource's value. Deleting
             another leaves it alone, and a rollback creates the replaced one again.
+        may_replace, replaced_if: see `ResourceType`.
         recreated_if: for a type with update calls: whether the properties ask for a new resource instead of a change.
         unread: properties whose name means something else in the read answer: they cannot be read.
     """
@@ -181,6 +182,8 @@ class DeclaredType:
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
     unread: frozenset[str] = frozenset()
+    may_replace: frozenset[str] = frozenset()
+    replaced_if: Callable[[Properties, Properties], bool] | None = None
     recreated_if: Callable[[Properties], bool] | None = None
 
     @property

@@ -76,6 +76,8 @@ def resource_type_of(declared: DeclaredType) -> ResourceType:
             schema["createOnly"] if declared.can_be_recreated else {*fixed, *schema["createOnly"]}
         )
         - declared.in_place,
+        may_replace=declared.may_replace,
+        replaced_if=declared.replaced_if,
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,

@@ -1,7 +1,9 @@
-"""Glue databases and tables."""
+"""Glue: the catalog, jobs and what starts them, schemas, connections."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
@@ -189,6 +191,28 @@ _BY_ARN: dict[str, Source] = {"RegistryId": lambda v: {"RegistryArn": v.id}}
 _SCHEMA: dict[str, Source] = {"SchemaId": lambda v: {"SchemaArn": v.id}}
 
 
+_PARTITION: dict[str, Source] = {
+    "CatalogId": "CatalogId",
+    "DatabaseName": "DatabaseName",
+    "TableName": "TableName",
+    "PartitionValues": "PartitionInput.Values",
+}
+
+
+def _has_other_values(old: Properties, new: Properties) -> bool:
+    """Whether a partition's values change, which replaces it; its other settings change in place (documented)."""
+    return get_mapping(old, "PartitionInput").get("Values") != get_mapping(
+        new, "PartitionInput"
+    ).get("Values")
+
+
+def _partition_id(values: Values) -> str:
+    """Return the parts of a partition's primary identifier; that its hash of the values is SHA-256 is assumed."""
+    text = json.dumps(values.get("PartitionInput.Values"))
+    names = [str(values.get(name)) for name in ("CatalogId", "DatabaseName", "TableName")]
+    return "|".join([*names, hashlib.sha256(text.encode()).hexdigest()])
+
+
 _BY_ID = ("TagResource", "UntagResource", "ResourceArn", "@id")
 
 
@@ -284,6 +308,29 @@ DECLARED = [
         update=[Call("UpdateConnection", {**_NAME, "ConnectionInput": _connection_changed})],
         tag=_tag("connection"),
         delete=[Call("DeleteConnection", {"ConnectionName": "@id"})],
+    ),
+    DeclaredType(
+        "AWS::Glue::Partition",
+        "glue",
+        create=[Call("CreatePartition")],
+        id=_partition_id,
+        read=Call("GetPartition", _PARTITION),
+        update=[
+            Call(
+                "UpdatePartition",
+                {
+                    "CatalogId": "CatalogId",
+                    "DatabaseName": "DatabaseName",
+                    "TableName": "TableName",
+                    "PartitionValueList": "PartitionInput.Values",
+                },
+                only=("PartitionInput",),
+            )
+        ],
+        delete=[Call("DeletePartition", _PARTITION)],
+        attributes={"IdentifierPartitionInputValues": "@last"},
+        may_replace=frozenset({"PartitionInput"}),
+        replaced_if=_has_other_values,
     ),
     DeclaredType(
         "AWS::Glue::SecurityConfiguration",

@@ -195,7 +195,7 @@ DECLARED = [
         create=[Call("CreateServiceLinkedRole")],
         id="@answer.Role.RoleName",
         read=Call("GetRole", _ROLE),
-        update=[Call("UpdateRole", _ROLE, only=("Description",))],
+        update=[Call("UpdateRoleDescription", _ROLE)],
         delete=[Call("DeleteServiceLinkedRole", _ROLE)],
         attributes={"RoleName": "@id"},
     ),
