@@ -40,7 +40,7 @@ def add_client_id_calls(module: Any) -> None:
 def refuse_as_aws(module: Any) -> None:
     """Refuse a provider or a service-linked role that exists, and a service that is no service, as AWS does.
 
-    The sentences are observed in users' reports; the one of an unknown service is assumed.
+    The sentences are assumed, after users' reports.
     """
     from moto.iam.exceptions import EntityAlreadyExists, InvalidInput
 

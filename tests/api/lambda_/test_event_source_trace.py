@@ -118,7 +118,7 @@ def test_the_command_shows_a_story_on_one_screen(tmp_path: Path) -> None:
         wrong = CliRunner().invoke(headrace, ["trace", "none", *command[2:]])
         assert wrong.exit_code == 1
         assert wrong.output == (
-            "Error: There is no mapping, mapped function, queue or channel none.\n"
+            "Error: There is no mapping, mapped function, queue or channel none; there is digest\n"
         )
     gone = CliRunner().invoke(headrace, command)
     assert gone.output.startswith("Error: No cloud answers at")
