@@ -295,9 +295,17 @@ def test_replay_counts_what_it_has_put_when_one_is_refused(
         (b"\xff\xfe", [], "line 2, is not JSON."),
         (b"[" * 100_000, [], "line 2, is not JSON."),
         (b"[1]", [], "line 2, is not a JSON object."),
-        (b'{"carrier": null}', [], "line 2, has no field 'carrier'."),
+        (
+            b'{"carrier": null}',
+            [],
+            "line 2, has no field 'carrier': name one by --key, of carrier.",
+        ),
         (b'{"carrier": ["AA"]}', [], "line 2, has no text in the field 'carrier', which is the"),
-        (b'{"carrier": "AA"}', ["--speed", "2x"], "line 2, has no field 'event_time'."),
+        (
+            b'{"carrier": "AA"}',
+            ["--speed", "2x"],
+            "line 2, has no field 'event_time': name one by --time, of carrier.",
+        ),
         (
             b'{"carrier": "AA", "event_time": "noon"}',
             ["--speed", "2x"],
