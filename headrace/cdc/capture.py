@@ -120,6 +120,7 @@ class Capture:
         warnings += server.make_publication(settings.publication, settings.tables)
         slot = server.slot(settings.slot)
         if not self._has_reset:
+            self._wait_for_reader(server)
             server.drop_slot(settings.slot)
             self._progress.remove()
             self._has_reset, slot = True, None
@@ -136,7 +137,7 @@ class Capture:
             _LOG.warning("%s", warning)
 
     def _wait_for_reader(self, server: Server) -> None:
-        """Wait until the server has noticed that the last capture was killed. Raises CaptureError."""
+        """Wait until the server has noticed that the last capture is gone. Raises CaptureError."""
         name = self._settings.slot
         deadline_s = self._clock.monotonic_s() + _READER_GOES_WITHIN_S
         while (slot := server.slot(name)) is not None and slot.is_active:

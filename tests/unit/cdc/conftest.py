@@ -19,6 +19,7 @@ from headrace.client.clock import SystemClock
 from headrace.client.producer import Producer
 from tests.support.fake_stream import FakeStream
 from tests.support.logical_postgres import LogicalPostgres
+from tests.support.server import wait_until
 
 
 @pytest.fixture(scope="session")
@@ -87,8 +88,10 @@ def lab(postgres: LogicalPostgres, request: pytest.FixtureRequest, tmp_path: Pat
     name = "".join(c if c.isalnum() else "_" for c in request.node.name.lower())[:40]
     postgres.run(f"create database {name}")
     yield Lab(postgres, name, tmp_path)
+    slots = f"from pg_replication_slots where database = '{name}'"
+    # The server notices a moment later that a capture is gone.
+    wait_until(lambda: not postgres.run(f"select {slots} and active"), what="slots without readers")
     postgres.run(
-        "select pg_drop_replication_slot(slot_name) from pg_replication_slots"
-        f" where database = '{name}' and not active",
+        f"select pg_drop_replication_slot(slot_name) {slots}",
         f"drop database {name} with (force)",
     )

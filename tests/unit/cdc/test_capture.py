@@ -12,6 +12,7 @@ import pytest
 from headrace.cdc.capture import Capture
 from headrace.cdc.changes import CaptureError
 from headrace.cdc.large_values import LargeValues
+from headrace.cdc.server import Replication
 from headrace.client.wire import ServiceError
 from tests.support.server import wait_until
 from tests.unit.cdc.conftest import Lab
@@ -276,3 +277,14 @@ def test_a_killed_server_is_waited_for(lab: Lab):
         thread.join(30)
         sink.close()
     assert {e["after"]["id"] for e in lab.events() if e["op"] in "rc"} == {1, 2}
+
+
+def test_a_snapshot_anew_waits_until_the_last_reader_has_gone(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    lab.run(ORDERS, "insert into orders values (1, 'a')")
+    lab.read()
+    reader = Replication(lab.url)
+    reader.start(lab.name, lab.name, 0)
+    monkeypatch.setattr(Capture, "_pause", lambda *_: reader.close())
+    assert [event["op"] for event in lab.read(snapshot=True)] == ["r"]
