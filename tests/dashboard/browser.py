@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-JS = Path(__file__).parents[1] / "clients" / "js"
+from tests.security.browser import Driver
 
 
-class Page:
-    """A page. A context manager; each method fails the test when the browser refuses."""
+class Page(Driver):
+    """A page. Each method fails the test when the browser refuses."""
 
     def __init__(self, chromium: str) -> None:
-        self._process = subprocess.Popen(
-            ["node", "dashboard.mjs", chromium],
-            cwd=JS,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(20)
-        self._process.stdout.close()
+        super().__init__("dashboard.mjs", chromium)
 
     def do(self, command: str, **values: Any) -> Any:
         """Run a command of the driver and return its value."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(json.dumps({"do": command, **values}), file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        assert line, "the browser's driver ended"
-        answer = json.loads(line)
+        answer = self.ask(do=command, **values)
         assert "error" not in answer, f"{command} {values}: {answer['error']}"
         return answer["value"]
 

@@ -47,14 +47,15 @@ def bundle_sdk(folder: Path) -> bytes:
     return script.read_bytes()
 
 
-class Browser:
-    """A headless Chromium that opens one page after the other. A context manager."""
+class Driver:
+    """A program of tests/clients/js that drives a browser: a line of JSON for each command. A context manager."""
 
-    def __init__(self, chromium: str, profile: Path) -> None:
-        rules = ",".join(f"MAP {name} 127.0.0.1" for name in NAMES)
+    def __init__(self, program: str, *arguments: str) -> None:
+        # Chromium's socket lies in the folder for temporary files, and its path may have 107 characters.
+        environment = {**os.environ, "TMPDIR": "/tmp"}
         self._process = subprocess.Popen(
-            ["node", "browser.mjs", chromium, rules, str(profile)],
-            cwd=JS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            ["node", program, *arguments],
+            cwd=JS, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -67,14 +68,26 @@ class Browser:
         self._process.wait(20)
         self._process.stdout.close()
 
-    def open(self, url: str) -> dict[str, Any]:
-        """Open a page and return what became of it: see tests/clients/js/browser.mjs."""
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """Give the program a command, and return its answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({"url": url}), file=self._process.stdin, flush=True)
+        print(json.dumps(command), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         assert line, "the browser's driver ended"
         return json.loads(line)
+
+
+class Browser(Driver):
+    """A headless Chromium that opens one page after the other."""
+
+    def __init__(self, chromium: str, profile: Path) -> None:
+        rules = ",".join(f"MAP {name} 127.0.0.1" for name in NAMES)
+        super().__init__("browser.mjs", chromium, rules, str(profile))
+
+    def open(self, url: str) -> dict[str, Any]:
+        """Open a page and return what became of it: see tests/clients/js/browser.mjs."""
+        return self.ask(url=url)
 
 
 class Sites:
