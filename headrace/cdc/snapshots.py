@@ -18,6 +18,7 @@ from headrace.cdc.changes import CaptureError
 from headrace.cdc.compaction import Compaction
 from headrace.client.aggregation import disaggregate
 from headrace.client.clock import Clock
+from headrace.client.streams import list_all_shards
 
 _HOUR_MS = 3_600_000
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict")
@@ -133,13 +134,8 @@ def _records(
     kinesis: Any, stream: str, offsets: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str, bytes]]:
     """Read every shard from its offset to its end of now; yield its id, sequence number, partition key and data."""
-    answer: dict[str, Any] = kinesis.list_shards(StreamName=stream)
-    shards: list[Any] = list(answer["Shards"])
-    while answer.get("NextToken"):
-        answer = kinesis.list_shards(NextToken=answer["NextToken"])
-        shards += answer["Shards"]
     start_of = dict(offsets)
-    for shard in shards:
+    for shard in list_all_shards(kinesis, StreamName=stream):
         shard_id = shard["ShardId"]
         start: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
         if shard_id in start_of:

@@ -117,13 +117,13 @@ def _of_file(path: Path, rate: float, readers: int) -> Load:
 
 def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, Any]) -> Load:
     from headrace.client.clock import SystemClock
+    from headrace.client.streams import name_member
     from headrace.shards.planning import Load
     from headrace.shards.sampling import Sampler
 
-    member = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
     kinesis = client("kinesis", **reach)
     with explained(kinesis, stream):
-        seen = Sampler(kinesis, member, SystemClock(), sample_s=10.0).look()
+        seen = Sampler(kinesis, name_member(stream), SystemClock(), sample_s=10.0).look()
     if not seen.records_per_s:
         raise fail(
             f"{stream} had no records in the last 10 seconds: put load on it, or give a FILE and --rate."

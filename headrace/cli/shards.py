@@ -11,6 +11,7 @@ from headrace.cli.shards_simulate import simulate
 from headrace.cli.stream_names import explained
 from headrace.client.clock import SystemClock
 from headrace.client.hash_keys import ShardRange, hash_key_of
+from headrace.client.streams import name_member
 from headrace.shards.loads import StreamLoad
 from headrace.shards.policy import Action, Merge, Split, name_of
 from headrace.shards.sampling import Sampler
@@ -158,12 +159,8 @@ def merge(
 shards.add_command(simulate)
 
 
-def _name_member(stream: str) -> dict[str, str]:
-    return {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
-
-
 def _sampler(kinesis: Any, stream: str, sample_s: float) -> Sampler:
-    return Sampler(kinesis, _name_member(stream), SystemClock(), sample_s=sample_s)
+    return Sampler(kinesis, name_member(stream), SystemClock(), sample_s=sample_s)
 
 
 def _by_id(opened: list[ShardRange], name: str) -> ShardRange:
@@ -192,7 +189,7 @@ def _shard_of(load: StreamLoad, name: str | None, at: int | None) -> ShardRange:
 
 
 def _act(action: Action, kinesis: Any, stream: str) -> None:
-    resharder = Resharder(kinesis, _name_member(stream), SystemClock())
+    resharder = Resharder(kinesis, name_member(stream), SystemClock())
     with explained(kinesis, stream):
         resharder.act(action)
         is_active = resharder.wait_until_active(_ACTIVE_WITHIN_S)

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.client.access import AwsAccess
 from headrace.client.hash_keys import ShardRange
 
+if TYPE_CHECKING:
+    from headrace.client.access import AwsAccess
+
 _LOG = logging.getLogger("headrace.client")
+
+
+def name_member(stream: str) -> dict[str, str]:
+    """Return the member of a request that names a stream, for its name or ARN."""
+    return {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
+
+
+def list_all_shards(client: Any, **request: Any) -> list[dict[str, Any]]:
+    """Return the shards of all pages of ListShards, by a client of boto3. Raises botocore's errors."""
+    answer: dict[str, Any] = client.list_shards(**request)
+    shards: list[dict[str, Any]] = list(answer["Shards"])
+    while answer.get("NextToken"):
+        answer = client.list_shards(NextToken=answer["NextToken"])
+        shards += answer["Shards"]
+    return shards
 
 
 class Streams:
@@ -17,9 +34,7 @@ class Streams:
     def __init__(self, access: AwsAccess, stream: str) -> None:
         """Take a stream's name or ARN. This sends nothing."""
         self._access = access
-        self.name_member = (
-            {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
-        )
+        self.name_member = name_member(stream)
 
     def shards(self, shard_filter: dict[str, Any] | None = None) -> list[ShardRange]:
         """Return the shards that ListShards names, by id. Raises botocore's errors."""
@@ -27,12 +42,8 @@ class Streams:
         request: dict[str, Any] = dict(self.name_member)
         if shard_filter is not None:
             request["ShardFilter"] = shard_filter
-        answer: dict[str, Any] = client.list_shards(**request)
-        shards: list[Any] = list(answer["Shards"])
-        while answer.get("NextToken"):
-            answer = client.list_shards(NextToken=answer["NextToken"])
-            shards += answer["Shards"]
-        return sorted(map(ShardRange.of, shards), key=lambda shard: shard.shard_id)
+        shards = map(ShardRange.of, list_all_shards(client, **request))
+        return sorted(shards, key=lambda shard: shard.shard_id)
 
     def open_shards(self) -> list[ShardRange]:
         """Return the shards that take records. Raises botocore's errors."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.shards.prices import (
     Prices,
@@ -56,10 +56,11 @@ class Load:
 
     def times(self, factor: float) -> Load:
         """Return the load of `factor` times as many records of the same sizes and keys."""
-        return Load(
-            self.record_bytes, self.records_per_s * factor, self.peak_records_per_s * factor, self.hottest_share,
-            self.readers, self.handler_ms, self.memory_mib,
-        )  # fmt: skip
+        return replace(
+            self,
+            records_per_s=self.records_per_s * factor,
+            peak_records_per_s=self.peak_records_per_s * factor,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from headrace.client.aggregation import MAGIC, disaggregate
 from headrace.client.clock import Clock
 from headrace.client.hash_keys import ShardRange, hash_key_of
+from headrace.client.streams import list_all_shards
 from headrace.shards.loads import StreamLoad, utilisation_of, weight_of
 from headrace.shards.sketch import KeySketch
 
@@ -94,14 +95,9 @@ class Sampler:
 
     def lineage(self) -> list[tuple[ShardRange, bool]]:
         """Return all shards that ListShards still names, each with whether it is open, by their first hash keys."""
-        answer: dict[str, Any] = self._kinesis.list_shards(**self._name_member)
-        rows: list[Any] = list(answer["Shards"])
-        while answer.get("NextToken"):
-            answer = self._kinesis.list_shards(NextToken=answer["NextToken"])
-            rows += answer["Shards"]
         named = [
             (ShardRange.of(row), "EndingSequenceNumber" not in row["SequenceNumberRange"])
-            for row in rows
+            for row in list_all_shards(self._kinesis, **self._name_member)
         ]
         return sorted(named, key=lambda item: (item[0].start, item[0].shard_id))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.clock import Clock, SystemClock
+from headrace.client.streams import name_member
 from headrace.shards.loads import StreamLoad
 from headrace.shards.policy import (
     LEAST_RESHARD_S,
@@ -99,7 +100,7 @@ class Scaler:
         clock: Clock | None = None,
     ) -> None:
         """Take a client of boto3, and a stream's name or ARN; see `Sampler` for the rest."""
-        name = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
+        name = name_member(stream)
         self._stream, self._clock = stream, clock or SystemClock()
         sample_s = min(sample_s, settings.period_s)
         self._sampler = Sampler(

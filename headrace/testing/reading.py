@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from headrace.client.streams import list_all_shards
+
 
 class Clients(Protocol):
     """Makes boto3 clients of a cloud."""
@@ -36,7 +38,7 @@ def records_of(cloud: Clients, stream: str) -> list[Record]:
     """Return every record that a stream holds, by sequence number: within a key, in the order in which they came."""
     kinesis = cloud.client("kinesis")
     found: list[Record] = []
-    for shard in _shards(kinesis, stream):
+    for shard in list_all_shards(kinesis, StreamName=stream):
         shard_id = shard["ShardId"]
         iterator = kinesis.get_shard_iterator(
             StreamName=stream, ShardId=shard_id, ShardIteratorType="TRIM_HORIZON"
@@ -58,15 +60,6 @@ def records_of(cloud: Clients, stream: str) -> list[Record]:
                 break
             iterator = page.get("NextShardIterator")
     return sorted(found, key=lambda record: int(record.sequence_number))
-
-
-def _shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
-    answer = kinesis.list_shards(StreamName=stream)
-    shards = list(answer["Shards"])
-    while "NextToken" in answer:
-        answer = kinesis.list_shards(NextToken=answer["NextToken"])
-        shards += answer["Shards"]
-    return shards
 
 
 def objects_under(cloud: Clients, bucket: str, prefix: str = "") -> dict[str, bytes]:
