@@ -12,7 +12,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from headrace.cli.options import client, client_options, endpoint_option, explain, fail
+from headrace.cli.options import (
+    client,
+    client_options,
+    endpoint_option,
+    explain,
+    fail,
+    split_s3_url,
+)
 from headrace.core.extras import install_command
 
 FORMATS = ("debezium", "dms", "plain")
@@ -219,16 +226,15 @@ def _stream_sink(
     from headrace.cdc.large_values import LargeValues
     from headrace.cdc.stream_sink import PRODUCER_OPTIONS, StreamSink
     from headrace.client.producer import Producer
+    from headrace.client.streams import name_member
 
     shrink = None
     if large_to is not None:
-        place = urlsplit(large_to)
-        if place.scheme != "s3" or not place.hostname:
+        place = split_s3_url(large_to)
+        if place is None:
             raise fail(f"--large-to is s3://BUCKET/PREFIX/, not {large_to!r}.")
-        shrink = LargeValues(client("s3", **reach), place.netloc, place.path.lstrip("/")).shrink
-    kinesis = client("kinesis", **reach)
-    member = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
-    kinesis.describe_stream_summary(**member)
+        shrink = LargeValues(client("s3", **reach), *place).shrink
+    client("kinesis", **reach).describe_stream_summary(**name_member(stream))
     parts = urlsplit(url)
     database = parts.path.lstrip("/") or (parts.username or "")
     return StreamSink(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
-from headrace.cli.options import client, endpoint_option, fail
+from headrace.cli.options import client, endpoint_option, fail, split_s3_url
 from headrace.cli.stream_names import explain_stream
 from headrace.core.extras import install_command
 
@@ -33,8 +32,8 @@ def compact(
     from headrace.cdc.snapshots import Snapshots
     from headrace.client.clock import SystemClock
 
-    place = urlsplit(folder)
-    if place.scheme != "s3" or not place.netloc:
+    place = split_s3_url(folder)
+    if place is None:
         raise fail(f"The folder is s3://BUCKET/PREFIX/, not {folder!r}.")
     columns: dict[str, tuple[str, ...]] = {}
     for option in keys:
@@ -43,9 +42,7 @@ def compact(
             raise fail(f"--key is TABLE=COLUMN,.. once for a table, not {option!r}.")
         columns[table] = tuple(names.split(","))
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    snapshots = Snapshots(
-        client("s3", **reach), place.netloc, place.path.lstrip("/"), SystemClock()
-    )
+    snapshots = Snapshots(client("s3", **reach), *place, SystemClock())
     kinesis = client("kinesis", **reach)
     try:
         compaction, count = snapshots.advance(kinesis, stream, columns)

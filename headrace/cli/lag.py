@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import urllib.error
-import urllib.request
 from typing import Any
 
 import click
 
-from headrace.cli.options import endpoint_url_option, fail
-from headrace.client.http import ask
-from headrace.client.signing import find_keys, signed_headers
-
-_TIMEOUT_S = 10
+from headrace.cli.options import endpoint_url_option, fail, fetch_page
 
 
 @click.command()
@@ -21,7 +16,11 @@ _TIMEOUT_S = 10
 @endpoint_url_option
 def lag(*, as_json: bool, endpoint_url: str) -> None:
     """Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails."""
-    answer = _fetch(f"{endpoint_url}/_headrace/api/resources", endpoint_url)
+    try:
+        answer = fetch_page(endpoint_url, "api/resources")
+    except urllib.error.HTTPError as error:
+        with error:
+            raise fail(f"{endpoint_url} answered {error.code}: {error.reason}.") from error
     rows: list[dict[str, Any]] = answer["resources"]
     if as_json:
         click.echo(json.dumps(answer))
@@ -29,20 +28,6 @@ def lag(*, as_json: bool, endpoint_url: str) -> None:
         _print(rows, answer["refused"])
     if any(row["problem"] for row in rows):
         raise SystemExit(2)
-
-
-def _fetch(url: str, endpoint_url: str) -> dict[str, Any]:
-    try:
-        request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
-        with ask(request, _TIMEOUT_S) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise fail(f"{endpoint_url} answered {error.code}: {error.reason}.") from error
-    except OSError as error:
-        raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
-    except ValueError as error:
-        raise fail(f"{endpoint_url} is not a headrace cloud.") from error
 
 
 def _print(rows: list[dict[str, Any]], refused: list[dict[str, str]]) -> None:

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -13,10 +16,11 @@ from urllib.parse import urlsplit
 import click
 
 from headrace.cli.running_cloud import find_endpoint_url
-from headrace.client.http import is_here
-from headrace.client.signing import Keys, find_keys
+from headrace.client.http import ask, is_here
+from headrace.client.signing import Keys, find_keys, signed_headers
 from headrace.core.config import DEFAULT_PORT, DEFAULT_REGION
 
+_PAGE_TIMEOUT_S = 10
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -143,6 +147,31 @@ def quick_puts(client: Any, *, endpoint_url: str, region: str, aws: bool) -> Any
     options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
     access = AwsAccess(**options)
     return QuickPuts(client, Wire(access, Target.kinesis(access)))
+
+
+def fetch_page(endpoint_url: str, path: str) -> Any:
+    """Return the JSON of a cloud's page below `/_headrace/`, asked with the keys that are at hand.
+
+    Raises HTTPError for a refusal, which its caller explains, and ClickException when no cloud answers.
+    """
+    url = f"{endpoint_url}/_headrace/{path}"
+    try:
+        request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
+        with ask(request, _PAGE_TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError:
+        raise
+    except OSError as error:
+        raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
+    except ValueError as error:
+        raise fail(f"{endpoint_url} is not a headrace cloud.") from error
+
+
+def split_s3_url(text: str) -> tuple[str, str] | None:
+    """Return the bucket and the key or prefix of an s3:// URL; None for another text."""
+    scheme, _, rest = text.partition("://")
+    bucket, _, key = rest.partition("/")
+    return (bucket, key) if scheme == "s3" and bucket else None
 
 
 def fail(message: str) -> click.ClickException:

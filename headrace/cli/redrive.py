@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
 from headrace.cli.redrive_records import (
     Bucket,
     DeliveryStreamTarget,
@@ -200,11 +200,10 @@ def _choose_records(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list
 
 
 def _bucket_of(source: str) -> tuple[str, str]:
-    scheme, _, rest = source.partition("://")
-    bucket, _, prefix = rest.partition("/")
-    if scheme != "s3" or not bucket:
+    place = split_s3_url(source)
+    if place is None:
         raise fail(f"{source!r} is not a place in S3, such as s3://lake/errors/.")
-    return bucket, prefix
+    return place
 
 
 def _time_of(given: str | None, option: str) -> int | None:

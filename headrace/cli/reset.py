@@ -10,8 +10,7 @@ import click
 from headrace.cli.check import alone
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.cli.running_cloud import LOCK_FILE
-
-_STATE = "state.sqlite"
+from headrace.store.check import STATE_FILE
 
 
 @click.command()
@@ -24,7 +23,7 @@ def reset(data_dir: Path, *, yes: bool) -> None:
     refused. Nothing brings the data back.
     """
     usable(data_dir)
-    if not (data_dir / _STATE).is_file():
+    if not (data_dir / STATE_FILE).is_file():
         raise fail(f"There is no data of a cloud in {data_dir}; name its folder with --data-dir.")
     resolved = data_dir.resolve()
     for place in (Path.cwd(), Path.home()):
@@ -34,7 +33,9 @@ def reset(data_dir: Path, *, yes: bool) -> None:
             )
     with alone(data_dir):
         # The state last: a reset that was interrupted can be repeated.
-        paths = sorted(data_dir.iterdir(), key=lambda path: (path.name.startswith(_STATE), path))
+        paths = sorted(
+            data_dir.iterdir(), key=lambda path: (path.name.startswith(STATE_FILE), path)
+        )
         paths = [path for path in paths if path.name != LOCK_FILE]
         if not yes:
             names = ", ".join(path.name for path in paths)

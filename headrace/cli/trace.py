@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.parse
-import urllib.request
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
 import click
 
-from headrace.cli.options import endpoint_url_option, fail
-from headrace.client.http import ask
-from headrace.client.signing import find_keys, signed_headers
+from headrace.cli.options import endpoint_url_option, fail, fetch_page
 
-_TIMEOUT_S = 10
 # So the cloud's pages begin their sentence when they have nothing of that name.
 _NOTHING = "No "
 _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "open": "yellow"}
@@ -71,20 +67,15 @@ def _fetch(
     endpoint_url: str, page: str, query: dict[str, str], member: str
 ) -> list[dict[str, Any]] | None:
     """Return the member of a page's data; None when the page has nothing of that name."""
-    url = f"{endpoint_url}/_headrace/{page}?{urllib.parse.urlencode(query)}"
     try:
-        request = urllib.request.Request(url, headers=signed_headers(find_keys(), "GET", url))
-        with ask(request, _TIMEOUT_S) as answer:
-            return list(json.load(answer)[member])
+        return list(fetch_page(endpoint_url, f"{page}?{urllib.parse.urlencode(query)}")[member])
     except urllib.error.HTTPError as error:
         with error:
             sentence = _refusal(error, endpoint_url)
         if error.code == HTTPStatus.NOT_FOUND and sentence.startswith(_NOTHING):
             return None
         raise fail(sentence) from error
-    except OSError as error:
-        raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise fail(f"{endpoint_url} is not a headrace cloud.") from error
 
 
