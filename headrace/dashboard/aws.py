@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from botocore import xform_name
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.utils import ArnParser
 
@@ -80,12 +81,11 @@ class AwsAccount:
                 client = self._clients.get(service)
                 if client is None:
                     client = self._clients[service] = self._make_client(service)
-            methods: dict[str, str] = client.meta.method_to_api_mapping
-            method = next((name for name, one in methods.items() if one == operation), "")
-            if not method:
+            method = getattr(client, xform_name(operation), None)
+            if method is None:
                 sentence = "The installed boto3 does not know it."
                 raise CallRefused(service, operation, "UnknownOperation", sentence)
-            answer = dict(getattr(client, method)(**params))
+            answer = dict(method(**params))
         except ClientError as error:
             details: Any = error.response.get("Error", {})
             raise CallRefused(

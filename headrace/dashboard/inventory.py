@@ -43,10 +43,10 @@ class Edge:
 
 @dataclass(slots=True)
 class Inventory:
-    """All resources of an account by id, the edges between them, and the calls that were refused."""
+    """All resources of an account by id, the edges between them as keys, and the calls that were refused."""
 
     resources: dict[str, Resource] = field(default_factory=dict[str, Resource])
-    edges: list[Edge] = field(default_factory=list[Edge])
+    edges: dict[Edge, None] = field(default_factory=dict[Edge, None])
     refused: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
 
     def add(self, kind: str, name: str, **values: Any) -> Resource:
@@ -62,9 +62,7 @@ class Inventory:
                 kind, _, name = one.partition(":")
                 self.add(kind, name)
         if start and end:
-            edge = Edge(start, end, via)
-            if edge not in self.edges:
-                self.edges.append(edge)
+            self.edges[Edge(start, end, via)] = None
 
     def signature(self) -> int:
         """Return a number that changes when a resource, its state or an edge does."""
