@@ -32,10 +32,6 @@ class Content(Protocol):
         """Return how many bytes there are now; None when only reading tells. Raises OSError."""
         ...
 
-    def links(self) -> int:
-        """Return how many names the file has. Raises OSError."""
-        ...
-
     def read_at(self, offset: int, most_bytes: int) -> bytes:
         """Return bytes from an offset on; fewer at the end. Raises OSError."""
         ...
@@ -58,10 +54,6 @@ class PlainContent:
     def size(self) -> int | None:
         """See `Content.size`."""
         return os.fstat(self._fd).st_size
-
-    def links(self) -> int:
-        """See `Content.links`."""
-        return os.fstat(self._fd).st_nlink
 
     def read_at(self, offset: int, most_bytes: int) -> bytes:
         """See `Content.read_at`."""
@@ -92,10 +84,6 @@ class CompressedContent:
     def size(self) -> int | None:
         """See `Content.size`."""
         return None
-
-    def links(self) -> int:
-        """See `Content.links`."""
-        return os.fstat(self._raw.fileno()).st_nlink
 
     def read_at(self, offset: int, most_bytes: int) -> bytes:
         """See `Content.read_at`. Raises OSError also when the file is not whole."""

@@ -14,7 +14,7 @@ How rotation is told from a new file, without a lost or a repeated line:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from headrace.core.clock import Clock
 # A rotated file, or the last line of a file without its newline, is whole once nothing was added for so long.
 QUIET_S = 5.0
 MOST_OPEN_FILES = 256
-_COMPARED_AT_ONCE = 1 << 20
+_COMPARED_AT_ONCE_BYTES = 1 << 20
 _LOG = logging.getLogger("headrace.agent")
 
 
@@ -69,7 +69,6 @@ class Tailer:
         from_start: bool,
         lines_to_skip: int = 0,
         is_footer: Callable[[bytes], bool] | None = None,
-        follows_rotation: bool = True,
         quiet_s: float = QUIET_S,
     ) -> None:
         """Take what was stored.
@@ -82,7 +81,6 @@ class Tailer:
             from_start: whether files of the first start are read from their start rather than from their end.
             lines_to_skip: the first lines of a file that are not sent.
             is_footer: whether a record is the last that is wanted of its file.
-            follows_rotation: whether files that only rotation named are read.
             quiet_s: how long a rotated file is waited for.
         """
         self._patterns, self._splitter, self._clock = patterns, splitter, clock
@@ -90,13 +88,15 @@ class Tailer:
         self._positions = {position.key: position for position in stored or ()}
         self._next_key = max(self._positions, default=-1) + 1
         self._from_start, self._lines_to_skip = from_start, lines_to_skip
-        self._is_footer, self._follows_rotation = is_footer, follows_rotation
+        self._is_footer = is_footer
         self._quiet_s = quiet_s
         self._files: dict[int, _File] = {}
         # By id: size and time of files of which nothing is left to read.
         self._settled: dict[tuple[int, int], tuple[int, int]] = {}
         self._told: dict[str, str] = {}
-        self._missed: set[int] = set()
+        # Keys of files that are not open on purpose: read to their ends, or under no name any more. They are opened
+        # again when something was added.
+        self._set_aside: set[int] = set()
         self._turn = 0
 
     # --- looking ------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Tailer:
                 self._rename(self._files[position.key], entry)
             elif (
                 position is not None
-                and (status.st_size == position.offset and self._is_idle(position))
+                and (status.st_size == position.offset and position.key in self._set_aside)
             ) or self._settled.get(id_) == (status.st_size, status.st_mtime_ns):
                 continue
             else:
@@ -137,10 +137,6 @@ class Tailer:
         self._is_first = False
         return changed
 
-    def _is_idle(self, position: Position) -> bool:
-        """Whether a file was closed because nothing was added: it is opened again when something is."""
-        return position.key in self._missed
-
     def _entries(self) -> list[Entry]:
         entries: list[Entry] = []
         for pattern in self._patterns:
@@ -149,8 +145,6 @@ class Tailer:
                 self._told.pop(str(pattern.folder), None)
             except OSError as error:
                 self._tell(pattern.folder, error)
-        if not self._follows_rotation:
-            entries = [entry for entry in entries if entry.matches]
         return entries
 
     def _tell(self, path: Path, error: OSError) -> None:
@@ -173,7 +167,7 @@ class Tailer:
             if position is not None:
                 file = _File(content, entry, position, self._clock.monotonic_s())
                 self._files[position.key] = file
-                self._missed.discard(position.key)
+                self._set_aside.discard(position.key)
             else:
                 content.close()
         except OSError as error:
@@ -336,10 +330,10 @@ class Tailer:
             file = self._files.get(position.key)
             if file is not None:
                 file.is_rotated = True
-            elif not Path(position.path).parent.is_dir() or position.key in self._missed:
+            elif not Path(position.path).parent.is_dir() or position.key in self._set_aside:
                 continue
             else:
-                self._missed.add(position.key)
+                self._set_aside.add(position.key)
                 _LOG.warning(
                     "%s lies under no name any more; %d bytes of it were read",
                     position.path, position.offset,
@@ -419,7 +413,7 @@ class Tailer:
         for file in sorted(idle, key=lambda f: f.grew_s)[: len(self._files) - MOST_OPEN_FILES]:
             file.content.close()
             del self._files[file.position.key]
-            self._missed.add(file.position.key)
+            self._set_aside.add(file.position.key)
 
     def close(self) -> None:
         """Close the files."""
@@ -432,15 +426,11 @@ class Tailer:
         """Whether every open file was read to its last whole line."""
         return all(file.size >= 0 for file in self._files.values())
 
-    def positions(self) -> Iterable[Position]:
-        """Return the positions of all files, read as far as they are."""
-        return self._positions.values()
-
 
 def _begins_with(content: Content, other: Content) -> bool:
     """Whether a file begins with all that another has. Raises OSError."""
     at = 0
-    while part := other.read_at(at, _COMPARED_AT_ONCE):
+    while part := other.read_at(at, _COMPARED_AT_ONCE_BYTES):
         if content.read_at(at, len(part)) != part:
             return False
         at += len(part)
