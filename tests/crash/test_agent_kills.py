@@ -9,29 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from headrace.testing.reading import records_of
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = pytest.mark.crash
 LINES, KILLS = 60_000, 4
-
-
-def _records(kinesis: Any) -> list[bytes]:
-    records: list[bytes] = []
-    for shard in kinesis.list_shards(StreamName="logs")["Shards"]:
-        iterator = kinesis.get_shard_iterator(
-            StreamName="logs", ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while True:
-            answer = kinesis.get_records(ShardIterator=iterator)
-            records += [record["Data"] for record in answer["Records"]]
-            iterator = answer["NextShardIterator"]
-            if not answer["Records"] and not answer["MillisBehindLatest"]:
-                break
-    return records
 
 
 def test_no_line_is_lost_over_kills_and_rotations(tmp_path: Path) -> None:
@@ -69,5 +54,5 @@ def test_no_line_is_lost_over_kills_and_rotations(tmp_path: Path) -> None:
             log.rename(logs / f"app.log.{kill + 1}")
             log.touch()
         subprocess.run([*command, "--once"], check=True, stderr=subprocess.DEVNULL, timeout=60)
-        numbers = [int(record) for record in _records(kinesis)]
+        numbers = [int(record.data) for record in records_of(server, "logs")]
     assert set(numbers) == set(range(written))

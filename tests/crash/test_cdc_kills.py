@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headrace.testing.reading import records_of
 from tests.support.logical_postgres import LogicalPostgres
 from tests.support.server import ServerProcess, wait_until
 
@@ -33,19 +33,8 @@ def postgres() -> Iterator[LogicalPostgres]:
     server.stop()
 
 
-def _events(kinesis: Any) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
-    for shard in kinesis.list_shards(StreamName="changes")["Shards"]:
-        iterator = kinesis.get_shard_iterator(
-            StreamName="changes", ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        while True:
-            page = kinesis.get_records(ShardIterator=iterator)
-            events += [json.loads(record["Data"]) for record in page["Records"]]
-            iterator = page["NextShardIterator"]
-            if not page["MillisBehindLatest"]:
-                break
-    return events
+def _events(server: ServerProcess) -> list[dict[str, Any]]:
+    return [record.json for record in records_of(server, "changes")]
 
 
 def test_no_change_is_lost_by_kills_of_either_side(
@@ -65,14 +54,14 @@ def test_no_change_is_lost_by_kills_of_either_side(
         process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=tmp_path)
         postgres.run(f"update orders set version = {version}")
         wanted = chance.randrange(ROWS * version)
-        wait_until(lambda wanted=wanted: len(_events(kinesis)) >= wanted)
+        wait_until(lambda wanted=wanted: len(_events(server)) >= wanted)
         process.kill()
         process.communicate()
         if version % 2:
             postgres.kill()
             postgres.start()
     subprocess.run([*command, "--once"], check=True, timeout=120, cwd=tmp_path, capture_output=True)
-    events = [e for e in _events(kinesis) if e["op"] != "schema"]
+    events = [e for e in _events(server) if e["op"] != "schema"]
     changes = {(e["after"]["id"], e["after"]["version"]): e["id"] for e in events if e["op"] == "u"}
     rows = {e["after"]["id"]: e["after"]["version"] for e in events if e["op"] == "r"}
     assert set(rows) == set(range(1, ROWS + 1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,19 +13,11 @@ from typing import Any
 
 import psycopg
 
-from headrace.services.redshift.clusters.postgres import binaries
+from headrace.services.redshift.clusters.postgres import as_ordinary_user, binaries
+from scripts.benchmarks.servers import free_port
 
 _PROGRAMS = binaries()
 _STARTED_WITHIN_S = 60.0
-# PostgreSQL refuses root: root is an ordinary user in a namespace of its own.
-_AS_USER = (
-    [] if os.geteuid() else ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
-)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 class LogicalPostgres:
@@ -34,7 +25,8 @@ class LogicalPostgres:
 
     def __init__(self, **settings: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-cdc-"))
-        self.port = _free_port()
+        self.port = free_port()
+        self._as_user = [] if os.geteuid() else as_ordinary_user()
         self._settings = {
             "wal_level": "logical",
             "fsync": "off",
@@ -45,7 +37,7 @@ class LogicalPostgres:
             **settings,
         }
         self._process: subprocess.Popen[bytes] | None = None
-        command = [*_AS_USER, str(_PROGRAMS / "initdb"), "-D", str(self._data), "-U", "postgres", "-E", "UTF8",
+        command = [*self._as_user, str(_PROGRAMS / "initdb"), "-D", str(self._data), "-U", "postgres", "-E", "UTF8",
                    "--no-locale", "--auth=trust", "--no-sync"]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
         self.start()
@@ -69,7 +61,7 @@ class LogicalPostgres:
         ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_AS_USER, str(_PROGRAMS / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
+                [*self._as_user, str(_PROGRAMS / "postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -167,21 +167,26 @@ def test_waiting_names_what_was_last_seen() -> None:
         headrace.testing.until(list, timeout_s=0, what="the third")
 
 
+def orders_and_broken_function(here: LocalCloud) -> dict[str, str]:
+    """Make the stream `orders`, and a function that no file has; return the two as a mapping's parameters."""
+    kinesis = here.client("kinesis")
+    kinesis.create_stream(StreamName="orders", ShardCount=1)
+    stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+    here.client("lambda").create_function(
+        FunctionName="broken",
+        Runtime="python3.13",
+        Role="arn:aws:iam::000000000000:role/r",
+        Handler="nothing.here",
+        Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
+    )
+    return {"EventSourceArn": stream["StreamARN"], "FunctionName": "broken"}
+
+
 def test_what_still_waits_is_named() -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
-        kinesis.create_stream(StreamName="orders", ShardCount=1)
-        arn = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
-        functions.create_function(
-            FunctionName="broken",
-            Runtime="python3.13",
-            Role="arn:aws:iam::000000000000:role/r",
-            Handler="nothing.here",
-            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
-        )
-        functions.create_event_source_mapping(
-            EventSourceArn=arn["StreamARN"], FunctionName="broken", StartingPosition="LATEST"
-        )
+        source = orders_and_broken_function(here)
+        functions.create_event_source_mapping(**source, StartingPosition="LATEST")
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
         with pytest.raises(headrace.testing.NotInTime, match="1 records of orders wait for broken"):
             here.until_drained(timeout_s=0.2)
@@ -191,18 +196,8 @@ def test_what_still_waits_is_named() -> None:
 def test_what_expires_unhandled_is_no_drained_stream(start: str) -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
-        kinesis.create_stream(StreamName="orders", ShardCount=1)
-        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
-        functions.create_function(
-            FunctionName="broken",
-            Runtime="python3.13",
-            Role="arn:aws:iam::000000000000:role/r",
-            Handler="nothing.here",
-            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
-        )
-        functions.create_event_source_mapping(
-            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition=start
-        )
+        source = orders_and_broken_function(here)
+        functions.create_event_source_mapping(**source, StartingPosition=start)
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
         headrace.testing.until(
             lambda: here.page("lambda/mappings")["mappings"][0]["waiting"], what="the record"
@@ -218,19 +213,10 @@ def test_what_expires_unhandled_is_no_drained_stream(start: str) -> None:
 def test_a_record_that_nobody_tried_is_waiting_or_expired(start: str) -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
-        kinesis.create_stream(StreamName="orders", ShardCount=1)
-        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
-        functions.create_function(
-            FunctionName="idle",
-            Runtime="python3.13",
-            Role="arn:aws:iam::000000000000:role/r",
-            Handler="nothing.here",
-            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
-        )
+        source = orders_and_broken_function(here)
         # Disabled, so that no poller notes the loss.
         functions.create_event_source_mapping(
-            EventSourceArn=stream["StreamARN"],
-            FunctionName="idle",
+            **source,
             StartingPosition=start,
             Enabled=False,
         )
@@ -249,18 +235,9 @@ def test_a_record_that_nobody_tried_is_waiting_or_expired(start: str) -> None:
 def test_a_noted_loss_counts_once_while_the_checkpoint_is_behind() -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
-        kinesis.create_stream(StreamName="orders", ShardCount=1)
-        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
-        functions.create_function(
-            FunctionName="broken",
-            Runtime="python3.13",
-            Role="arn:aws:iam::000000000000:role/r",
-            Handler="nothing.here",
-            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
-        )
+        source = orders_and_broken_function(here)
         mapping = functions.create_event_source_mapping(
-            EventSourceArn=stream["StreamARN"],
-            FunctionName="broken",
+            **source,
             StartingPosition="TRIM_HORIZON",
             Enabled=False,
         )["UUID"]
@@ -285,16 +262,7 @@ def test_a_noted_loss_counts_once_while_the_checkpoint_is_behind() -> None:
 def test_what_is_given_up_is_lost_unless_the_test_expects_it(limit: dict[str, int]) -> None:
     with cloud() as here:
         kinesis, functions = here.client("kinesis"), here.client("lambda")
-        kinesis.create_stream(StreamName="orders", ShardCount=1)
-        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
-        functions.create_function(
-            FunctionName="broken",
-            Runtime="python3.13",
-            Role="arn:aws:iam::000000000000:role/r",
-            Handler="nothing.here",
-            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
-        )
-        source = {"EventSourceArn": stream["StreamARN"], "FunctionName": "broken"}
+        source = orders_and_broken_function(here)
         functions.create_event_source_mapping(**source, StartingPosition="TRIM_HORIZON", **limit)
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
         with pytest.raises(

@@ -157,7 +157,7 @@ class PostgresServer:
                 return False
             programs = binaries()
             if not self.exists:
-                self._make(programs, [] if os.geteuid() else _as_ordinary_user())
+                self._make(programs, [] if os.geteuid() else as_ordinary_user())
             for path, why in list_refused_files(self.folder):
                 raise WarehouseUnavailable(f"PostgreSQL does not start: {path} {why}.")
             self._close_front()
@@ -269,7 +269,7 @@ class PostgresServer:
     def _command(self, program: Path, arguments: list[str]) -> list[str]:
         """Return the command that runs the server until its standard input closes, behind walls where there are any."""
         if _walls_are_missing():
-            as_user = [] if os.geteuid() else _as_ordinary_user()
+            as_user = [] if os.geteuid() else as_ordinary_user()
             words = [*as_user, str(program), *arguments]
             return ["/bin/sh", "-c", _WATCH, "headrace-redshift", *words]
         stage = self.folder / "root"
@@ -370,7 +370,7 @@ def _walls_are_missing() -> bool:
     return bool(why)
 
 
-def _as_ordinary_user() -> list[str]:
+def as_ordinary_user() -> list[str]:
     """Return the command prefix with which root can run PostgreSQL. Raises WarehouseUnavailable."""
     unshare = shutil.which("unshare")
     if unshare is not None and sys.platform.startswith("linux"):
