@@ -54,6 +54,7 @@ LEAVES = ("state.py", "spark_versions.py", "errors.py", "limits.py")
 BACKGROUND = frozenset({
     ("aws/server/server.py", "Server._look_regularly"),
     ("aws/server.py", "Server._look_regularly"),
+    ("dashboard/sampler.py", "Sampler.step"),
     ("services/emr/announcements.py", "Announcer.step"),
     ("spark_submit/event_bounds.py", "EventLogBounds.step"),
 })  # fmt: skip
