@@ -20,6 +20,9 @@ from headrace.services.kinesis.queues.visibility import Place, VisibilityTimes
 from headrace.services.kinesis.state import Stream
 from headrace.store.losses import LogDamaged
 
+# Callers take the time before they wait for the lock: one may come a little later than one with a later time.
+_CLOCK_TOLERANCE_MS = 1_000
+
 
 class WrongRecord(Exception):
     """The record of a handle cannot be changed so; `code` is AWS's error code, the text its sentence."""
@@ -72,6 +75,8 @@ class Deliveries:
         self._visible: dict[bool, deque[Place]] = {False: deque(), True: deque()}
         self._in_flight = {False: 0, True: 0}
         self._receipts = 0
+        # The latest time that a caller passed, or, after a restart, at which a record is known to have been received.
+        self._latest_ms = 0
         self._new_first = False
         for place, entry in entries:
             self._load(place, entry)
@@ -83,6 +88,7 @@ class Deliveries:
             return
         part.entries[place[1]] = entry
         self._receipts = max(self._receipts, entry.receipt)
+        self._latest_ms = max(self._latest_ms, entry.first_ms)
         if entry.is_in_flight:
             self._in_flight[entry.is_dead] += 1
             self._times.add(entry.visible_ms, entry.receipt, [place])
@@ -202,6 +208,7 @@ class Deliveries:
 
     def _look_at_time(self, now_ms: int) -> None:
         """Make records visible whose time has come, and drop those that retention has deleted."""
+        self._follow_clock(now_ms)
         self._backlog.follow()
         self._show_due(now_ms)
         for part in self._backlog.parts.values():
@@ -210,6 +217,20 @@ class Deliveries:
                 for index in [index for index in part.entries if index < part.floor]:
                     self._drop(part, index)
         self._times.sweep(sum(self._in_flight.values()), self._is_current)
+
+    def _follow_clock(self, now_ms: int) -> None:
+        """Take the times of records in flight along when the clock goes back: none is hidden for longer."""
+        back_ms = self._latest_ms - now_ms
+        if back_ms <= _CLOCK_TOLERANCE_MS:
+            self._latest_ms = max(self._latest_ms, now_ms)
+            return
+        self._latest_ms = now_ms
+        for number, part in self._backlog.parts.items():
+            for index, entry in part.entries.items():
+                if entry.is_in_flight:
+                    entry.visible_ms -= back_ms
+                    self._changed.add((number, index))
+                    self._times.add(entry.visible_ms, entry.receipt, [(number, index)])
 
     def _show_due(self, now_ms: int) -> None:
         next_ms = self._times.next_ms
@@ -332,6 +353,7 @@ class Deliveries:
     def has_visible(self, now_ms: int, *, dead: bool = False) -> bool:
         """Whether a receive may return a record now. Quick, since every append asks."""
         with self._lock:
+            self._follow_clock(now_ms)
             next_ms = self._times.next_ms
             if self._visible[dead] or (next_ms is not None and next_ms <= now_ms):
                 return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -24,10 +25,11 @@ class WaitingReceive:
     Attributes:
         future: done when the receive is over; its result is what `render` makes of the outcome. A client that leaves
             cancels it.
-        deadline_ms: when it ends without a record.
+        wait_s: how long it waits.
+        deadline_s: the monotonic time at which it ends without a record; set when its wait begins.
     """
 
-    __slots__ = ("_render", "dead", "deadline_ms", "future", "limit", "visibility_ms")
+    __slots__ = ("_render", "dead", "deadline_s", "future", "limit", "visibility_ms", "wait_s")
 
     def __init__(
         self,
@@ -35,13 +37,14 @@ class WaitingReceive:
         *,
         limit: int,
         visibility_ms: int,
-        deadline_ms: int,
+        wait_s: float,
         dead: bool,
     ) -> None:
         self.future: Future[Any] = Future()
         self.limit = limit
         self.visibility_ms = visibility_ms
-        self.deadline_ms = deadline_ms
+        self.wait_s = wait_s
+        self.deadline_s = math.inf
         self.dead = dead
         self._render = render
 

@@ -79,7 +79,7 @@ def receive_of(
         render,
         limit=request.get("Limit", DEFAULT_LIMIT),
         visibility_ms=visibility_s * 1000,
-        deadline_ms=call.now_ms + request.get("WaitTimeSeconds", DEFAULT_WAIT_S) * 1000,
+        wait_s=request.get("WaitTimeSeconds", DEFAULT_WAIT_S),
         dead=RECEIVES[operation],
     )
 

@@ -71,6 +71,7 @@ class QueueWork:
 
     def wait(self, queue: OpenQueue, receive: WaitingReceive) -> None:
         """Let a receive wait for a record."""
+        receive.deadline_s = self._clock.monotonic_s() + receive.wait_s
         with queue.lock:
             queue.waiting.append(receive)
         # A record may have come since the receive looked.
@@ -92,7 +93,7 @@ class QueueWork:
                 self._serve(queue, now_ms, ended)
         if not self._store_round(ended):
             return RETRY_S
-        return self._due_in_s(self._clock.now_ms())
+        return self._due_in_s()
 
     def _serve(
         self, queue: OpenQueue, now_ms: int, ended: list[tuple[WaitingReceive, Outcome]]
@@ -106,7 +107,7 @@ class QueueWork:
             if receive.future.cancelled():
                 continue
             outcome = receive_now(queue, receive, now_ms)
-            if outcome == [] and receive.deadline_ms > now_ms:
+            if outcome == [] and receive.deadline_s > self._clock.monotonic_s():
                 kept.append(receive)
             elif receive.begin_end():
                 note_receive(queue, outcome, now_ms)
@@ -142,17 +143,19 @@ class QueueWork:
                 future.set_exception(failure)
         return failure is None
 
-    def _due_in_s(self, now_ms: int) -> float:
+    def _due_in_s(self) -> float:
         """Return in how many seconds a waiting receive ends, or may find a record that becomes visible again."""
-        due_ms = math.inf
+        now_ms, now_s, due_s = self._clock.now_ms(), self._clock.monotonic_s(), math.inf
         for queue in self._queues():
             if not queue.waiting:
                 continue
             with queue.lock:
-                deadlines_ms = [receive.deadline_ms for receive in queue.waiting]
+                waits_s = [receive.deadline_s - now_s for receive in queue.waiting]
             visible_ms = queue.deliveries.next_visible_ms
-            due_ms = min([due_ms, *deadlines_ms, math.inf if visible_ms is None else visible_ms])
-        return max(0.0, (due_ms - now_ms) / 1000)
+            if visible_ms is not None:
+                waits_s.append((visible_ms - now_ms) / 1000)
+            due_s = min([due_s, *waits_s])
+        return max(0.0, due_s)
 
 
 def receive_now(queue: OpenQueue, receive: WaitingReceive, now_ms: int) -> Outcome:

@@ -239,6 +239,30 @@ class TestVisibility:
         lab.clock.advance(1)
         assert len(lab.receive(queue)) == 1
 
+    def test_a_clock_that_goes_back_hides_no_record_for_longer(self, lab: QueueLab):
+        queue = lab.queue()
+        lab.put("a")
+        lab.receive(queue)
+        lab.clock.advance(-600)
+        assert lab.receive(queue) == []
+        lab.clock.advance(29)
+        assert texts_of(lab.receive(queue)) == ["a"]
+
+    def test_nor_does_one_that_goes_back_while_the_cloud_is_stopped(self, data_dir: Path):
+        clock = HandClock()
+        with InProcessCloud(data_dir, clock=clock) as cloud:
+            lab = QueueLab(cloud, clock)
+            lab.stream()
+            queue = lab.queue()
+            lab.put("a")
+            lab.receive(queue)
+        clock.advance(-600)
+        with InProcessCloud(data_dir, clock=clock) as cloud:
+            lab = QueueLab(cloud, clock)
+            assert lab.receive(queue) == []
+            lab.clock.advance(29)
+            assert texts_of(lab.receive(queue)) == ["a"]
+
     def test_no_time_at_all(self, lab: QueueLab):
         queue = lab.queue()
         lab.put("a")
