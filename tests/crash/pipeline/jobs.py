@@ -155,7 +155,15 @@ def check_jobs(
 
     The consumer still runs. Raises Broken.
     """
-    _wait(lambda: producer.acknowledged <= consumer.numbers, "every record received")
+    try:
+        _wait(lambda: producer.acknowledged <= consumer.numbers, "every record received")
+    except AssertionError as error:
+        missing = producer.acknowledged - consumer.numbers
+        queue = cloud.page("/_headrace/kinesis/queues")
+        raise Broken(
+            f"{error}: {len(missing)} are missing, such as {sorted(missing)[:5]}; the consumer"
+            f" {'runs' if consumer.thread.is_alive() else f'has ended: {consumer.failure!r}'}; the queue: {queue}"
+        ) from error
     stored = Counter(one.data["id"] for one in read_stream(cloud.port, STREAM))
     lost = producer.acknowledged - set(stored)
     if lost:
