@@ -138,17 +138,6 @@ def client_options(*, endpoint_url: str, region: str, aws: bool) -> dict[str, An
     return {"session": session, "region": region, "endpoint_url": endpoint_url}
 
 
-def quick_puts(client: Any, *, endpoint_url: str, region: str, aws: bool) -> Any:
-    """Return what puts records as `client` does, at less cost."""
-    from headrace.client.access import AwsAccess
-    from headrace.client.quick_puts import QuickPuts
-    from headrace.client.wire import Target, Wire
-
-    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
-    access = AwsAccess(**options)
-    return QuickPuts(client, Wire(access, Target.kinesis(access)))
-
-
 def fetch_page(endpoint_url: str, path: str) -> Any:
     """Return the JSON of a cloud's page below `/_headrace/`, asked with the keys that are at hand.
 
