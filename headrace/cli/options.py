@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import urllib.error
@@ -112,8 +113,9 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
         raise explain(error) from error
 
 
+@functools.cache
 def _plain_session() -> Any:
-    """Return a botocore session that knows nothing of the user's AWS configuration."""
+    """Return the botocore session that knows nothing of the user's AWS configuration. One reads a model once."""
     from botocore.session import Session
 
     # A variable is its name in the files, its name in the environment, its default and its conversion.

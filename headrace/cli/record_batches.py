@@ -119,12 +119,17 @@ class Putter:
 
     def finish(self) -> None:
         """Wait until the last batch is put. Raises as `put`."""
-        errors = {
-            self._first + place: error
-            for place, receipt in enumerate(self._receipts)
-            if (error := receipt.exception()) is not None
-        }
-        self._shards, self._unknown, self._receipts = self.shards, self.unknown, []
+        errors: dict[int, PutError] = {}
+        put: list[str] = []
+        for number, receipt in enumerate(self._receipts, self._first):
+            error = receipt.exception()
+            if error is None:
+                put.append(receipt.shard_id)
+            else:
+                errors[number] = error
+        self._receipts = []
+        self._shards.update(put)
+        self._unknown += sum(error.may_be_there for error in errors.values())
         if errors:
             raise self._failed(_describe(errors))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +104,12 @@ def test_json_without_a_field_names_the_option(stream: FakeStream) -> None:
     assert (code, said) == (1, line)
     code, said = run("-", "--key", "user", "--speed", "2x", stdin=JSON)
     assert "no field 'event_time': name one by --time, of page, user." in said
+
+
+def test_what_is_due_together_is_put_before_the_wait_for_the_next() -> None:
+    times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"]
+    paced = replay._pace_events(
+        [{"user": "u", "at": at} for at in times],
+        key="user", time_field="at", speed=1.0, lateness=None,
+    )  # fmt: skip
+    assert [record is None for record in itertools.islice(paced, 3)] == [False, False, True]
