@@ -29,6 +29,7 @@ _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"
     r"|decimal\(\d{1,2}, ?\d{1,2}\)|fixed\[\d{1,9}\]"
 )
+_SUFFIX = "--table-s3"
 
 
 @stored_as("s3tables_storage")
@@ -45,7 +46,7 @@ def keep_files(module: Any) -> None:
     delete_bucket, delete_namespace = backend.delete_table_bucket, backend.delete_namespace
 
     def create_storage(self: Any) -> Storage:
-        name = f"{module.random.uuid4()}--table-s3"
+        name = f"{module.random.uuid4()}{_SUFFIX}"
         if CURRENT.storage is not None:
             CURRENT.storage.create(name, account=self.account_id, region=self.region_name)
         return Storage(name)
@@ -73,7 +74,12 @@ def keep_files(module: Any) -> None:
             raise module.ConflictException("The namespace that you tried to delete is not empty.")
         delete_namespace(self, table_bucket_arn, namespace)
 
+    def name_by_id(self: Any) -> str:
+        """Return AWS's ARN of a table, which stays when the table is renamed."""
+        return f"{self.table_bucket_arn}/table/{self._bucket.name.removesuffix(_SUFFIX)}"
+
     table._create_underlying_bucket = create_storage
+    table.arn = property(name_by_id)
     backend.delete_table = delete_table
     backend.delete_table_bucket = delete_table_bucket
     backend.delete_namespace = delete_empty_namespace

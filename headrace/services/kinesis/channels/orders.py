@@ -203,7 +203,8 @@ class ChannelOrder:
         errors = ("s3:PutObject", f"{self.error_target.arn}/{self.error_key(now_ms, 'x')}")
         if not isinstance(target, TableTarget):
             return [("s3:PutObject", f"{target.arn}/{self.object_key(now_ms, 'x')}"), errors]
-        table = f"{target.bucket_arn}/table/{target.name}"
+        # Its ARN has an id that it gets when it is made.
+        table = target.arn or f"{target.bucket_arn}/table/*"
         return [
             ("glue:GetSchemaVersion", target.schema_arn),
             *((f"s3tables:{name}", target.bucket_arn) for name in _OF_TABLE_BUCKETS),
