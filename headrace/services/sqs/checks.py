@@ -142,7 +142,10 @@ _BOUNDS = {
 
 
 # Recorded.
-_ONE_ENCRYPTION = "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
+_ONE_ENCRYPTION = (
+    "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or"
+    " SQS SSE."
+)
 
 
 def _check_bounds(response: Any) -> None:
