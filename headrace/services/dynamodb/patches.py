@@ -260,14 +260,14 @@ def _answer_creation(create_table: Any) -> Any:
 
 
 def _as_asked(action: Any) -> Any:
-    """Answer the consumed capacity and the sizes of item collections only if the request asks for them (recorded)."""
+    """Answer the consumed capacity if the request asks for it, and no empty sizes of item collections (recorded)."""
 
     @functools.wraps(action)
     def act(self: Any) -> Any:
         answer = action(self)
         if self.body.get("ReturnConsumedCapacity") in (None, "NONE"):
             answer.result.pop("ConsumedCapacity", None)
-        if self.body.get("ReturnItemCollectionMetrics") in (None, "NONE"):
+        if not answer.result.get("ItemCollectionMetrics"):
             answer.result.pop("ItemCollectionMetrics", None)
         return answer
 
