@@ -39,7 +39,7 @@ from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
 from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
-from headrace.services.cloudwatch import alarm_actions, anomaly_detectors
+from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
@@ -98,7 +98,10 @@ PATCHES = Patches(
         "moto.batch.models": [batch.correct_environments, bound_loops],
         "moto.batch_simple.models": [bound_loops],
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
-        "moto.cloudwatch.responses": [anomaly_detectors.add_calls],
+        "moto.cloudwatch.responses": [
+            anomaly_detectors.add_calls,
+            metric_streams.add_calls,
+        ],
         "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
         "moto.codepipeline.models": [codepipeline.allow_system_tags],
@@ -188,6 +191,7 @@ PATCHES = Patches(
         events_patches.patch,
         logs_patches.patch,
         cloudwatch_patches.patch,
+        metric_streams.patch,
         ssm_patches.patch,
         sts_patches.patch,
     ],

@@ -150,7 +150,7 @@ class Session:
     def _folded(self, query: QueryPlan, *, follows: bool) -> Iterator[ResultRow]:
         """Return a query's rows as they come of the streams, by the fold; of tables each key's last one."""
         script = self._analysis.script()
-        fold, count = Fold(_needed(replace(script, queries=(*script.queries, query)), query)), 0
+        fold, count = Fold(replace(script, queries=(*script.queries, query)).needed_by([query])), 0
         latest: dict[str, ResultRow] = {}
         for part in self._read(sorted(_streams(fold.script))):
             if not part and not follows:
@@ -178,19 +178,6 @@ def _columns(relation: Relation) -> Iterator[str]:
         key = ("  PRIMARY KEY" if relation.is_table else "  KEY") if column.is_key else ""
         time = "  the event's time" if column.name == relation.timestamp else ""
         yield f"{column.name}  {column.type}{key}{time}"
-
-
-def _needed(script: Script, query: QueryPlan) -> Script:
-    """Return the script of one query and those whose rows it reads."""
-    needed, waiting = [query], [query]
-    while waiting:
-        names = {source.relation.name for source in waiting.pop().inputs()}
-        for other in script.queries:
-            if other.target is not None and other.target.name in names and other not in needed:
-                needed.insert(0, other)
-                waiting.append(other)
-    queries = tuple(one for one in script.queries if one in needed)
-    return replace(script, queries=queries)
 
 
 def _streams(script: Script) -> set[str]:

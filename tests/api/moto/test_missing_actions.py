@@ -21,11 +21,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     ("service", "call", "params", "name"),
     [
         # No function at all, of each protocol.
-        (
-            "cloudwatch", "put_metric_stream",
-            {"Name": "n", "FirehoseArn": "f" * 20, "RoleArn": "r" * 20, "OutputFormat": "json"},
-            "cloudwatch:PutMetricStream",
-        ),
+        ("cloudwatch", "get_metric_widget_image", {"MetricWidget": "{}"}, "cloudwatch:GetMetricWidgetImage"),
         ("glue", "get_classifiers", {}, "glue:GetClassifiers"),
         ("sns", "list_origination_numbers", {}, "sns:ListOriginationNumbers"),
         ("iam", "list_service_specific_credentials", {}, "iam:ListServiceSpecificCredentials"),

@@ -18,6 +18,7 @@ from headrace.services.cloudformation.resources.types import (
     batch,
     certificatemanager,
     cloudformation_stack,
+    cloudformation_stack_set,
     cloudformation_wait,
     cloudfront,
     cloudtrail,
@@ -79,6 +80,7 @@ from headrace.services.cloudformation.resources.types import (
 
 _CODED = (
     cloudformation_stack,
+    cloudformation_stack_set,
     cloudformation_wait,
     cloudwatch,
     dynamodb,

@@ -199,13 +199,6 @@ _PARTITION: dict[str, Source] = {
 }
 
 
-def _has_other_values(old: Properties, new: Properties) -> bool:
-    """Whether a partition's values change, which replaces it; its other settings change in place (documented)."""
-    return get_mapping(old, "PartitionInput").get("Values") != get_mapping(
-        new, "PartitionInput"
-    ).get("Values")
-
-
 def _partition_id(values: Values) -> str:
     """Return the parts of a partition's primary identifier; that its hash of the values is SHA-256 is assumed."""
     text = json.dumps(values.get("PartitionInput.Values"))
@@ -329,8 +322,6 @@ DECLARED = [
         ],
         delete=[Call("DeletePartition", _PARTITION)],
         attributes={"IdentifierPartitionInputValues": "@last"},
-        may_replace=frozenset({"PartitionInput"}),
-        replaced_if=_has_other_values,
     ),
     DeclaredType(
         "AWS::Glue::SecurityConfiguration",
