@@ -32,6 +32,7 @@ from headrace.pages.access import PageAccess
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report_file import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
+from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
 from headrace.spark_submit.history import HistoryOnDemand
@@ -46,6 +47,7 @@ class Parts:
         keys: the access keys that are accepted with `--auth`; None without `--auth`.
         report: stores what callers were denied.
         history: shows finished Spark jobs.
+        mqtt: IoT's devices.
         dashboard: the live page and its API.
     """
 
@@ -59,6 +61,7 @@ class Parts:
     report: ReportKeeper
     services: Services
     history: HistoryOnDemand
+    mqtt: Mqtt
     dashboard: Dashboard
     entrance: Entrance
 
@@ -97,6 +100,7 @@ def build_parts(
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
     )
+    mqtt = Mqtt(config, database=database, clock=clock, ids=ids, engine=engine, tls=tls)
     engine.connect(
         Connections(
             functions=services.lambda_.invoke_for_service,
@@ -106,6 +110,7 @@ def build_parts(
             warehouses=services.warehouses,
             executions=base.moto.executions,
             apis=apis.answer_call,
+            devices=mqtt.broker,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
         )
@@ -123,6 +128,7 @@ def build_parts(
         report=ReportKeeper(decisions, config.data_dir),
         services=services,
         history=history,
+        mqtt=mqtt,
         dashboard=dashboard,
         entrance=_build_entrance(
             base,
