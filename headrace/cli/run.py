@@ -20,7 +20,7 @@ import click
 from headrace.cli.access import access_warnings, check_access, how_to_use
 from headrace.cli.config_options import config_options
 from headrace.cli.detach import ephemeral_folder, start_in_background
-from headrace.cli.health_words import moto_progress
+from headrace.cli.health_words import devices_sentence, moto_progress
 from headrace.cli.interrupts import (
     INTERRUPTED,
     STOP_SIGNALS,
@@ -203,8 +203,7 @@ async def _start_devices(cloud: Cloud) -> str:
     except OSError as error:
         ports = f"{cloud.config.mqtt_port} and {cloud.config.mqtt_tls_port}"
         raise fail(f"Cannot listen for MQTT on {ports}: {error.strerror}.") from error
-    sentence = cloud.mqtt.sentence()
-    return f", {sentence}" if sentence else ""
+    return devices_sentence(cloud.mqtt.ports())
 
 
 async def _wait_until_loaded(cloud: Cloud, stop: asyncio.Event) -> str:

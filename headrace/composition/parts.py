@@ -137,6 +137,7 @@ def build_parts(
             decisions=decisions,
             history=history,
             is_started=is_started,
+            mqtt=mqtt.ports,
             dashboard=dashboard,
         ),
     )
@@ -211,6 +212,7 @@ def _build_entrance(
     decisions: Decisions,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
+    mqtt: Callable[[], dict[str, int] | None],
     dashboard: Dashboard,
 ) -> Entrance:
     config, gateway, authentication = base.config, base.gateway, base.authentication
@@ -234,6 +236,7 @@ def _build_entrance(
         guard=guard,
         history=history,
         is_started=is_started,
+        mqtt=mqtt,
         dashboard=dashboard,
     )
     return Entrance(

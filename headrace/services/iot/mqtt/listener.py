@@ -394,13 +394,15 @@ class Mqtt:
         if self.listener is not None:
             self.listener.stop()
 
-    def sentence(self) -> str:
-        """Return where devices connect, for people; empty when they cannot."""
+    def ports(self) -> dict[str, int] | None:
+        """Return `tls` and, when clients need no TLS, `plain`; nothing before `start`, None when it will not start."""
+        if not self._config.mqtt:
+            return None
         listener = self.listener
         if listener is None:
-            return ""
-        plain = "" if self._needs_certificate else f"mqtt://{self._config.host}:{listener.port}, "
-        return f"MQTT on {plain}mqtts://{self._config.host}:{listener.tls_port}"
+            return {}
+        plain = {} if self._needs_certificate else {"plain": listener.port}
+        return {"tls": listener.tls_port, **plain}
 
     def _changed(self) -> None:
         """IoT's certificates, policies or things may have changed. Moto's lock is held."""
