@@ -104,9 +104,7 @@ def _publish(sns: Any, topic: str, found: list[dict[str, Any]]) -> None:
             {
                 "Id": str(number),
                 "Message": json.dumps(alert),
-                "MessageAttributes": {
-                    "kind": {"DataType": "String", "StringValue": alert["kind"]}
-                },
+                "MessageAttributes": {"kind": {"DataType": "String", "StringValue": alert["kind"]}},
             }
             for number, alert in enumerate(part)
         ]

@@ -98,4 +98,9 @@ def row_after(seen: Seen, before: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _alert(kind: str, device: str, since_ms: int) -> dict[str, Any]:
-    return {"id": f"{kind}#{device}#{since_ms}", "kind": kind, "device": device, "since_ms": since_ms}
+    return {
+        "id": f"{kind}#{device}#{since_ms}",
+        "kind": kind,
+        "device": device,
+        "since_ms": since_ms,
+    }
