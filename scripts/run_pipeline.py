@@ -168,11 +168,7 @@ def process(run: Run, options: argparse.Namespace, progress: Progress) -> pd.Dat
     """Deploy, replay and check every stage, or its replacement on this cloud; return the job's windows."""
     deploy(run, progress)
     if run.pipeline == DEVICES:
-        rows = devices.play(run, options.devices, devices.MINUTES, progress)
-        devices.arrived(run, rows, progress)
-        found_sessions = devices.sessions(run, rows, progress)
-        devices.alerted(run, rows, progress)
-        return found_sessions
+        return devices.process(run, options.devices, progress)
     month = None if options.all else options.month
     events = replay(run, month, options.speed, progress, at_most=options.flights)
     found = enriched(run, len(events), progress)

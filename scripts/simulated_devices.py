@@ -111,8 +111,8 @@ def expected_alerts(rows: pd.DataFrame) -> set[str]:
     }
 
 
-def expected_sessions(rows: pd.DataFrame, watermark: pd.Timedelta) -> pd.DataFrame:
-    """Return the sessions that a run over all readings closes, in the columns and the order of the job's table."""
+def expected_sessions(rows: pd.DataFrame, closed: pd.Timestamp) -> pd.DataFrame:
+    """Return the sessions that have ended by `closed`, in the columns and the order of the job's table."""
     since = rows.groupby("device")["event_time"].diff()
     numbered = rows.assign(session=(since.isna() | (since > GAP)).cumsum())
     sessions = numbered.groupby(["device", "session"], as_index=False).agg(
@@ -123,7 +123,5 @@ def expected_sessions(rows: pd.DataFrame, watermark: pd.Timedelta) -> pd.DataFra
         max_celsius=("celsius", "max"),
     )
     sessions["session_end"] += GAP
-    closed = sessions[sessions["session_end"] <= rows["event_time"].max() - watermark]
-    return closed.drop(columns="session").sort_values(
-        ["device", "session_start"], ignore_index=True
-    )
+    ended = sessions[sessions["session_end"] <= closed]
+    return ended.drop(columns="session").sort_values(["device", "session_start"], ignore_index=True)

@@ -126,29 +126,52 @@ def _door(run: Run) -> tuple[str, int, ssl.SSLContext]:
     return address, port, context
 
 
-def play(run: Run, count: int, minutes: int, progress: Progress) -> pd.DataFrame:
-    """Let the devices live through their minutes; return all readings, each acknowledged."""
-    sent: list[tuple[str, dict[str, Any]]] = []
+def process(run: Run, count: int, progress: Progress) -> pd.DataFrame:
+    """Let devices live through an hour, and one more minute: check every stage; return the job's sessions.
+
+    The job runs twice: its first run leaves all sessions in the checkpoint, the second one, by newer readings, writes
+    those that have ended.
+    """
+    minutes = list(simulated.readings(count, MINUTES + 1, SEED))
     with Fleet(run, simulated.device_names(count), progress) as fleet:
-        task = progress.add_task("MQTT: readings, minute by minute", total=minutes)
-        for batch in simulated.readings(count, minutes, SEED):
-            fleet.publish(batch)
-            sent += batch
-            progress.advance(task)
+        hour = _play(fleet, minutes[:MINUTES], progress)
+        _arrived(run, simulated.table_of(hour), progress)
+        _run_job(run, "Spark: sessions of devices, the hour", progress)
+        hour_rows = simulated.table_of(hour)
+        rows = simulated.table_of(hour + _play(fleet, minutes[MINUTES:], progress))
         run.checks.append(
             Check(
                 "MQTT",
                 "readings acknowledged",
-                len(sent),
+                len(rows),
                 fleet.acknowledged,
                 f"{count:,} devices with a certificate, QoS 1",
             )
         )
-    return simulated.table_of(sent)
+    found, repeated = _arrived(run, rows, progress)
+    run.checks.append(
+        Check("IoT rule", "readings in Kinesis", len(rows), found, f"{repeated} repeated")
+    )
+    run.checks.append(Check("IoT rule", "error actions", 0, _waiting(run, "RuleErrorsQueueUrl")))
+    _alerted(run, rows, progress)
+    _run_job(run, "Spark: sessions of devices, a minute later", progress)
+    closed = hour_rows["event_time"].max() - pd.Timedelta(WATERMARK)
+    return _sessions(run, simulated.expected_sessions(rows, closed))
 
 
-def arrived(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
-    """Wait until every reading is in the stream, and look at what the rule made of it."""
+def _play(
+    fleet: Fleet, minutes: list[list[tuple[str, dict[str, Any]]]], progress: Progress
+) -> list[tuple[str, dict[str, Any]]]:
+    """Let the devices send minute by minute; return what they sent, each reading acknowledged."""
+    task = progress.add_task("MQTT: readings, minute by minute", total=len(minutes))
+    for batch in minutes:
+        fleet.publish(batch)
+        progress.advance(task)
+    return [reading for batch in minutes for reading in batch]
+
+
+def _arrived(run: Run, rows: pd.DataFrame, progress: Progress) -> tuple[int, int]:
+    """Wait until every reading is in the stream; return how many are there, and how many came again."""
     task = progress.add_task("IoT rule: readings in Kinesis", total=len(rows))
     kinesis, stream = run.client("kinesis"), run.output("devices", "TelemetryStreamName")
     found: Counter[tuple[str, int]] = Counter()
@@ -171,20 +194,10 @@ def arrived(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
             raise StageError(f"Only {len(found):,} of {len(rows):,} readings are in {stream}.")
         time.sleep(LOOK_EVERY_S)
     wanted = set(zip(rows["device"], rows["seq"], strict=True))
-    repeated = found.total() - len(found)
-    run.checks.append(
-        Check(
-            "IoT rule",
-            "readings in Kinesis",
-            len(wanted),
-            len(wanted & set(found)),
-            f"{repeated} repeated",
-        )
-    )
-    run.checks.append(Check("IoT rule", "error actions", 0, _waiting(run, "RuleErrorsQueueUrl")))
+    return len(wanted & set(found)), found.total() - len(found)
 
 
-def alerted(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
+def _alerted(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
     """Read the alerts until no more come, and compare them with pandas."""
     expected = simulated.expected_alerts(rows)
     task = progress.add_task("Lambda: alerts by SNS", total=len(expected))
@@ -213,13 +226,15 @@ def alerted(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
     run.checks.append(Check("Lambda", "failure reports", 0, _waiting(run, "FailureQueueUrl")))
 
 
-def sessions(run: Run, rows: pd.DataFrame, progress: Progress) -> pd.DataFrame:
-    """Run the Spark job, and compare its sessions with pandas."""
+def _run_job(run: Run, words: str, progress: Progress) -> None:
     stream = run.output("devices", "TelemetryStreamName")
     step_id = submit(run, "device_sessions", stream, "--watermark", WATERMARK)
-    wait_for_step(run, step_id, "Spark: sessions of devices", progress)
+    wait_for_step(run, step_id, words, progress)
+
+
+def _sessions(run: Run, expected: pd.DataFrame) -> pd.DataFrame:
+    """Compare the job's sessions with pandas; return them."""
     found = read_results(run, ["device", "session_start"])
-    expected = simulated.expected_sessions(rows, pd.Timedelta(WATERMARK))
     run.checks.append(Check("Spark", "sessions", len(expected), len(found)))
     run.checks.append(
         Check(
