@@ -52,7 +52,6 @@ JOBS = {
     "fleet_enrich": Job(required=("--planes",)),
     "airport_board": Job(),
     "cascades": Job(),
-    "device_sessions": Job(),
     "sketches": Job(),
     "speed_view": Job(),
     "replay": Job(),

@@ -16,7 +16,7 @@ from headrace.testing.reading import records_of
 from tests.support.server import ServerProcess, wait_until
 
 pytestmark = pytest.mark.crash
-KILLS, BEFORE_KILL = 2, 150
+BEFORE_KILL = 150
 ROLE = "arn:aws:iam::000000000000:role/r"
 
 
@@ -53,7 +53,7 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_what_is_acknowledged_is_in_the_stream(tmp_path: Path) -> None:
+def test_what_is_acknowledged_is_in_the_stream(tmp_path: Path, nightly: bool) -> None:
     port = free_port()
     options = ("--mqtt", "--mqtt-port", str(port), "--mqtt-tls-port", "0")
     acknowledged: set[int] = set()
@@ -75,7 +75,7 @@ def test_what_is_acknowledged_is_in_the_stream(tmp_path: Path) -> None:
         assert subscribed.wait(20)
         sleeper.disconnect()
         sleeper.loop_stop()
-        for _ in range(KILLS):
+        for _ in range(6 if nightly else 1):
             publisher = Publisher(port, "p")
 
             def enough(publisher: Publisher = publisher) -> bool:
