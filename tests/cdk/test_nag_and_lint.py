@@ -99,6 +99,7 @@ def test_the_delivery_to_an_iceberg_table_is_clean_too(tmp_path: Path) -> None:
     assert (code, output) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_devices_are_clean_too(tmp_path: Path) -> None:
     app = whole_app(tmp_path, pipeline="devices", leave_out="analytics")
     cdk.aws_s3.CfnBucket(app.node.find_child("headrace-devices"), "Bare")  # type: ignore[arg-type]
