@@ -35,6 +35,7 @@ from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
+from headrace.services.s3.object_store import TableStorage
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
 
@@ -107,6 +108,7 @@ def build_parts(
             control=gateway,
             guard=decisions,
             search=services.search,
+            storage=TableStorage(services.s3, clock),
             warehouses=services.warehouses,
             executions=base.moto.executions,
             apis=apis.answer_call,

@@ -120,7 +120,7 @@ class Session:
         finally:
             self._analysis.queries[:] = queries
         query, follows = script.queries[-1], statement.select.emit == "CHANGES"
-        fold, shown = Fold(_needed(script, query)), 0
+        fold, shown = Fold(script.needed_by([query])), 0
         for part in self._read(sorted(_streams(fold.script))):
             if not part and not follows:
                 break
@@ -144,19 +144,6 @@ def _columns(relation: Relation) -> Iterator[str]:
         key = ("  PRIMARY KEY" if relation.is_table else "  KEY") if column.is_key else ""
         time = "  the event's time" if column.name == relation.timestamp else ""
         yield f"{column.name}  {column.type}{key}{time}"
-
-
-def _needed(script: Script, query: QueryPlan) -> Script:
-    """Return the script of one query and those whose rows it reads."""
-    needed, waiting = [query], [query]
-    while waiting:
-        names = {source.relation.name for source in waiting.pop().inputs()}
-        for other in script.queries:
-            if other.target is not None and other.target.name in names and other not in needed:
-                needed.insert(0, other)
-                waiting.append(other)
-    queries = tuple(one for one in script.queries if one in needed)
-    return replace(script, queries=queries)
 
 
 def _streams(script: Script) -> set[str]:
