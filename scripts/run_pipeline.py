@@ -141,7 +141,10 @@ def begin(options: argparse.Namespace) -> Run | None:
     run = connect_to_aws(ELSEWHERE)
     run.pipeline = options.pipeline
     flights_put = FLIGHTS_A_YEAR if options.all else FLIGHTS_A_YEAR // 12
-    sentence = cost_sentence(min(flights_put, options.flights or flights_put))
+    if options.pipeline == DEVICES:
+        sentence = cost_sentence(options.devices * (devices.MINUTES + 1), DEVICES)
+    else:
+        sentence = cost_sentence(min(flights_put, options.flights or flights_put))
     return run if options.yes or may_spend(sentence) else None
 
 

@@ -122,6 +122,6 @@ def expected_sessions(rows: pd.DataFrame, closed: pd.Timestamp) -> pd.DataFrame:
         mean_celsius=("celsius", "mean"),
         max_celsius=("celsius", "max"),
     )
-    sessions["session_end"] += GAP
+    sessions = sessions.assign(session_end=sessions["session_end"] + GAP)
     ended = sessions[sessions["session_end"] <= closed]
     return ended.drop(columns="session").sort_values(["device", "session_start"], ignore_index=True)

@@ -54,15 +54,17 @@ def test_aws_rates_waiting_messages_and_a_restart(tmp_path: Path):
                 what="the message",
             )
         assert cloud.client("iot-data").get_retained_message(topic="kept")["payload"] == b"x"
+        wait_until(lambda: "asleep" not in names(cloud, connected=True), what="the goodbye")
         clock.advance(3601)
         with TestDevice(cloud, "other") as other:
             other.publish("unseen", "x")
         wait_until(lambda: "asleep" not in names(cloud), within_s=WITHIN_S, what="the expiry")
 
 
-def names(cloud: InProcessCloud) -> set[str]:
-    """Return the client ids whose sessions exist."""
-    return {session.client_id for session in cloud.cloud.mqtt.broker._sessions.values()}
+def names(cloud: InProcessCloud, *, connected: bool = False) -> set[str]:
+    """Return the client ids whose sessions exist, or only those of connected clients."""
+    sessions = list(cloud.cloud.mqtt.broker._sessions.values())
+    return {each.client_id for each in sessions if each.receiver is not None or not connected}
 
 
 def test_what_waits_for_one_client_is_bounded(caplog: pytest.LogCaptureFixture):
