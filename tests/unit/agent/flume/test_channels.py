@@ -24,11 +24,25 @@ def put(channel: MemoryChannel, bodies: list[bytes]) -> None:
 
 
 def open_channel(folder: Path, **bounds: int) -> FileChannel:
-    return FileChannel("c", folder, **{"capacity": 10_000, "transaction_capacity": 100, "keep_alive_s": 0, "segment_bytes": 2_000, "fsync": False, **bounds})  # type: ignore[arg-type]
+    return FileChannel(
+        "c",
+        folder,
+        **{
+            "capacity": 10_000,
+            "transaction_capacity": 100,
+            "keep_alive_s": 0,
+            "segment_bytes": 2_000,
+            "fsync": False,
+            **bounds,
+        },
+    )  # type: ignore[arg-type]
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["put", "take", "commit", "part", "rollback", "kill"]), st.integers(1, 40)), max_size=60
+    st.tuples(
+        st.sampled_from(["put", "take", "commit", "part", "rollback", "kill"]), st.integers(1, 40)
+    ),
+    max_size=60,
 )
 
 
@@ -105,7 +119,9 @@ def test_a_full_channel_counts_what_is_taken(tmp_path: Path) -> None:
         put(channel, [b"3"] * 3)
     channel.rollback(got)
     put(channel, [b"3"])
-    assert channel.take(9) == Taken(0, [Event({"n": "1"}, b"1"), Event({"n": "1"}, b"2"), Event({"n": "1"}, b"3")])
+    assert channel.take(9) == Taken(
+        0, [Event({"n": "1"}, b"1"), Event({"n": "1"}, b"2"), Event({"n": "1"}, b"3")]
+    )
 
 
 class Flaky:
@@ -128,7 +144,12 @@ class Flaky:
 def test_failover_goes_to_the_next_sink_and_back() -> None:
     log, clock = list[str](), FakeClock()
     first, second = Flaky("first", log), Flaky("second", log)
-    group = Group([_Member("f", first, 10), _Member("s", second, 5)], clock, most_penalty_ms=30_000, order="failover")
+    group = Group(
+        [_Member("f", first, 10), _Member("s", second, 5)],
+        clock,
+        most_penalty_ms=30_000,
+        order="failover",
+    )
     group.process(0)
     first.fails = True
     group.process(0)
@@ -145,7 +166,9 @@ def test_failover_goes_to_the_next_sink_and_back() -> None:
 def test_load_is_spread_and_passes_over_a_sink_that_fails() -> None:
     log = list[str]()
     sinks = [Flaky(name, log) for name in "abc"]
-    group = Group([_Member(s._name, s) for s in sinks], FakeClock(), most_penalty_ms=0, order="round_robin")
+    group = Group(
+        [_Member(s._name, s) for s in sinks], FakeClock(), most_penalty_ms=0, order="round_robin"
+    )
     sinks[1].fails = True
     for _ in range(6):
         group.process(0)
