@@ -47,7 +47,7 @@ def agent(
     region: str,
     aws: bool,
 ) -> None:
-    """Send events, as Kinesis Agent's CONFIGURATION (agent.json) or Flume's (a properties file) says.
+    """Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) or Flume's (properties) says.
 
     Without --aws everything goes to the local cloud, whatever endpoints and keys the file has.
     """
@@ -195,7 +195,8 @@ class _FlumeReach:
         from headrace.client import Producer
 
         return Producer(
-            stream, aggregate=self._aggregate, give_up_after_s=_GIVE_UP_S, max_buffered_records=200_000, **self._reach(options)
+            stream, aggregate=self._aggregate, give_up_after_s=_GIVE_UP_S,
+            max_buffered_records=200_000, **self._reach(options),
         )  # fmt: skip
 
     def client(self, service: str, options: CloudOptions) -> Any:

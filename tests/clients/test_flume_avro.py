@@ -49,7 +49,8 @@ def test_our_sink_sends_to_avro_s_server(tmp_path: Path) -> None:
     with subprocess.Popen(
         java("server", 0), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as server:
-        assert server.stdin is not None and server.stdout is not None
+        assert server.stdin is not None
+        assert server.stdout is not None
         port = int(server.stdout.readline())
         text = (
             "a.sources = s\na.channels = c\na.sinks = k\na.channels.c.type = memory\na.sources.s.channels = c\n"

@@ -5,6 +5,7 @@ Their keys are those of AWS's plugin for Flume (com.amazonaws.services.kinesis.f
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel, Taken
 from headrace.agent.flume.events import SinkFailed
 from headrace.agent.flume.intake import Counts
-from headrace.client import Producer, PutError, PutsFailed
+from headrace.client import Producer, PutError, PutsFailed, Receipt
 from headrace.client.wire import ServiceError, WireError
 
 _RECORDS, _BYTES = 500, 4 << 20
@@ -22,6 +23,7 @@ _FIREHOSE_RECORD_BYTES = 1_024_000
 _REFUSALS = (PutsFailed, PutError, BotoCoreError, ClientError, ServiceError, WireError, OSError)
 # Events of a block share their random key, which costs less, and leaves aggregates whole.
 _BLOCK = 500
+_IN_FLIGHT_BYTES = 4 << 20
 # Neighbours that were delivered, or were not.
 _Runs = list[tuple[int, int, bool]]
 
@@ -69,44 +71,54 @@ class KinesisSink:
         options = CloudOptions(section)
         self._make: Callable[[], Producer] = lambda: reach.producer(stream, options)
         self._producer: Producer | None = None
+        self._chance = random.Random()
 
     def process(self, timeout_s: float) -> bool:
-        """See `Sink.process`."""
+        """See `Sink.process`; what the channel has goes at once, in as many transactions."""
         taken = self.channel.take(self._batch, timeout_s)
         if taken is None:
             return False
+        sent: list[tuple[Taken, list[Receipt]]] = []
+        failure: BaseException | None = None
+        size = 0
         try:
-            producer = self._producer = self._producer or self._make()
+            self._producer = producer = self._producer or self._make()
         except _REFUSALS as error:
             self.channel.rollback(taken)
             raise SinkFailed(str(error)) from error
-        receipts: list[Any] = []
-        failure: BaseException | None = None
-        put = producer.put
         try:
-            if self._has_keys:
-                receipts.extend(put(event.body, event.headers.get("key")) for event in taken.events)
-            else:
-                for at in range(0, len(taken.events), _BLOCK):
-                    key = f"{taken.first + at:x}-{id(taken):x}"
-                    receipts.extend(
-                        put(event.body, key) for event in taken.events[at : at + _BLOCK]
-                    )
+            while taken is not None:
+                receipts: list[Receipt] = []
+                sent.append((taken, receipts))
+                size += self._put(producer, taken, receipts)
+                # A request to each shard costs a round trip, which the next transactions need not wait for.
+                taken = self.channel.take(self._batch) if size < _IN_FLIGHT_BYTES else None
             producer.flush()
-        except _REFUSALS as error:
-            failure = error
-        except ValueError as error:
-            # A body that no stream takes, such as one of more than 10 MiB.
+        except (*_REFUSALS, ValueError) as error:
+            # ValueError: a body that no stream takes, such as one of more than 10 MiB.
             failure = error
         if failure is None:
-            _settle(self, taken, [(0, len(taken.events), True)])
+            for whole, _ in sent:
+                _settle(self, whole, [(0, len(whole.events), True)])
             return True
-        done = [receipt.done() and receipt.exception() is None for receipt in receipts]
-        done += [False] * (len(taken.events) - len(done))
-        _settle(self, taken, _runs(done))
-        raise SinkFailed(
-            f"{failure}; {done.count(False)} of {len(done)} events stay in the channel"
-        ) from failure
+        left = 0
+        for whole, receipts in sent:
+            done = [receipt.done() and receipt.exception() is None for receipt in receipts]
+            done += [False] * (len(whole.events) - len(done))
+            left += done.count(False)
+            _settle(self, whole, _runs(done))
+        raise SinkFailed(f"{failure}; {left} events stay in the channel") from failure
+
+    def _put(self, producer: Producer, taken: Taken, receipts: list[Receipt]) -> int:
+        """Put events, note their receipts, and return their bytes."""
+        put, events = producer.put, taken.events
+        if self._has_keys:
+            receipts.extend(put(event.body, event.headers.get("key")) for event in events)
+        else:
+            for at in range(0, len(events), _BLOCK):
+                key = f"{self._chance.getrandbits(64):016x}"
+                receipts.extend(put(body, key) for _, body in events[at : at + _BLOCK])
+        return sum([len(body) for _, body in events])
 
     def close(self) -> None:
         """See `Sink.close`; nothing is held back."""

@@ -66,7 +66,8 @@ def read_message(
     if kept is None:
         return Event(headers, message)
     # The order of Flume's: each is put before what there is.
-    for name, before in (("hostname", f"{host} "), ("timestamp", f"{stamp} "), ("version", f"{version} " if version else ""),
+    for name, before in (("hostname", f"{host} "), ("timestamp", f"{stamp} "),
+                         ("version", f"{version} " if version else ""),
                          ("priority", f"<{level}>")):  # fmt: skip
         if name in kept:
             body = before + body

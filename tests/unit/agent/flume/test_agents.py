@@ -9,6 +9,7 @@ import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +17,15 @@ import pytest
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.properties import parse_properties
 from headrace.agent.flume.sources.syslog import kept_fields, read_message
+from headrace.client import PutError, PutsFailed
 from tests.support.server import wait_until
 from tests.unit.agent.flume.conftest import Flume
 
-ROLL = "a.sinks.k.type = file_roll\na.sinks.k.channel = c\na.sinks.k.sink.directory = {folder}\na.sinks.k.sink.rollInterval = 0\n"
+# ruff: noqa: E501 - lines of files.
+ROLL = (
+    "a.sinks.k.type = file_roll\na.sinks.k.channel = c\na.sinks.k.sink.directory = {folder}\n"
+    "a.sinks.k.sink.rollInterval = 0\n"
+)
 
 
 def conf(source: str, folder: Path, *, channel: str = "memory", more: str = "") -> str:
@@ -190,7 +196,7 @@ def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
         )
         assert agent.sinks["k"].counts.events == 250
         wait_until(lambda: len(lines_in(out)) == 250, what="all events arrive")
-        assert sorted(lines_in(out))[0] == "{key=value} 0"
+        assert min(lines_in(out)) == "{key=value} 0"
     finally:
         end()
 
@@ -230,7 +236,8 @@ class Bucket:
         if self.failures:
             self.failures -= 1
             raise OSError("away")
-        assert IfNoneMatch == "*" and Key not in self.objects
+        assert IfNoneMatch == "*"
+        assert Key not in self.objects
         self.objects[f"{Bucket}/{Key}"] = Body
 
 
@@ -253,6 +260,46 @@ def test_hdfs_writes_each_event_once_to_s3(flume: Flume, tmp_path: Path) -> None
     assert [len(body) for body in bodies] == [40, 40, 20]
     assert [int(n) for body in bodies for n in body] == list(range(100))
     assert all(re.fullmatch(r"b/p/logs/20\d\d/FlumeData\.\d+\.gz", key) for key in bucket.objects)
+
+
+class Stream:
+    """A producer whose stream refuses every third record the first time."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+        self.refused: set[bytes] = set()
+        self.fails = False
+
+    def producer(self, stream: str, options: Any) -> Any:
+        return self
+
+    def put(self, data: bytes, key: str) -> Any:
+        is_refused = int(data) % 3 == 0 and data not in self.refused
+        self.fails |= is_refused
+        (self.refused.add if is_refused else self.records.append)(data)
+        return SimpleNamespace(
+            done=lambda: True, exception=lambda: "refused" if is_refused else None
+        )
+
+    def flush(self) -> None:
+        if self.fails:
+            self.fails = False
+            raise PutsFailed(1, PutError("InternalFailure", "no"))
+
+    def close(self, timeout_s: float) -> None:
+        """Nothing."""
+
+
+def test_what_a_stream_refuses_stays_alone_in_the_channel(flume: Flume, tmp_path: Path) -> None:
+    stream = Stream()
+    text = conf("type = seq\ntotalEvents = 100", tmp_path / "out").replace(
+        ROLL.format(folder=tmp_path / "out"), ""
+    )
+    flume.run(
+        f"{text}a.sinks.k.type = kinesis\na.sinks.k.channel = c\na.sinks.k.streamName = s\n",
+        reach=stream,
+    )
+    assert sorted(map(int, stream.records)) == list(range(100))
 
 
 @pytest.mark.parametrize(

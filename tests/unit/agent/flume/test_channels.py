@@ -84,7 +84,8 @@ def test_a_file_channel_keeps_what_was_not_committed(steps: list[tuple[str, int]
             left += [event.body for event in got.events]
             channel.commit(got)
         assert sorted(left, key=int) == left
-        assert set(left) == alive and len(left) == len(alive)
+        assert set(left) == alive
+        assert len(left) == len(alive)
         channel.close()
     finally:
         shutil.rmtree(folder)
@@ -172,4 +173,5 @@ def test_load_is_spread_and_passes_over_a_sink_that_fails() -> None:
     sinks[1].fails = True
     for _ in range(6):
         group.process(0)
-    assert set(log) == {"a", "c"} and len(log) == 6
+    assert set(log) == {"a", "c"}
+    assert len(log) == 6
