@@ -122,12 +122,17 @@ def schema_of(name: str) -> dict[str, Any]:
             {".".join(path) for path in paths if member == "readOnlyProperties" or len(path) == 1}
         )
 
+    fixed: list[str] = schema.get("createOnlyProperties") or []
+    inside = [pointer.removeprefix("/properties/") for pointer in fixed]
+    # A nested property of which the parent replaces the resource as a whole adds nothing.
+    inside = sorted(path for path in inside if "/" in path and path.split("/")[0] not in inside)
     identifier: list[str] = schema.get("primaryIdentifier") or []
     is_given = not set(identifier) & set(schema.get("readOnlyProperties") or [])
     needed = {
         "required": sorted(schema.get("required") or []),
         "primary": [path.removeprefix("/properties/") for path in identifier],
         "identifier": sorted(path.rpartition("/")[2] for path in identifier) if is_given else [],
+        **({"createOnlyInside": inside} if inside else {}),
     }
     if name not in DECLARED_TYPES:
         return needed

@@ -29,6 +29,19 @@ _MAX_PORT = 65_535
 _REGION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
+@dataclass(frozen=True, slots=True)
+class LayerFolder:
+    """A folder on this machine that stands in for a Lambda layer.
+
+    Attributes:
+        arn: of the version, or of the layer for all its versions; it may have wildcards.
+        folder: what is in `/opt` on AWS, such as a folder `python`.
+    """
+
+    arn: str
+    folder: Path
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """What a field of `Config` says beside its name, type and default.
@@ -110,6 +123,21 @@ def _split_names(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for text in texts for name in text.replace(",", " ").split())
 
 
+def _parse_layers(texts: tuple[str, ...]) -> tuple[LayerFolder, ...]:
+    layers: list[LayerFolder] = []
+    for text in texts:
+        arn, equals, folder = text.partition("=")
+        if not equals or not arn.startswith("arn:") or ":layer:" not in arn:
+            raise ValueError(
+                f"--layer takes ARN=FOLDER, with the ARN of a Lambda layer, not {text!r}."
+            )
+        path = Path(folder).expanduser().resolve()
+        if not path.is_dir():
+            raise ValueError(f"--layer: there is no folder {folder!r}.")
+        layers.append(LayerFolder(arn, path))
+    return tuple(layers)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The settings that a cloud is started with: the folder of all its state, and what each `help` says."""
@@ -189,6 +217,19 @@ class Config:
             help="A folder that Lambda functions may read and write, beside their own /tmp.",
             flag="--function-folder",
             variable="HEADRACE_FUNCTION_FOLDERS",
+        ),
+    ] = ()
+    layers: Annotated[
+        tuple[LayerFolder, ...],
+        Setting(
+            help=(
+                "The content of a Lambda layer, which another account may own; in the ARN, * stands for any text. May"
+                " be repeated."
+            ),
+            flag="--layer",
+            variable="HEADRACE_LAYERS",
+            metavar="ARN=FOLDER",
+            convert=_parse_layers,
         ),
     ] = ()
     log_group_events: Annotated[

@@ -81,6 +81,13 @@ class Run:
         # On AWS the region may be in AWS_REGION, which boto3 does not read.
         return make(service, **{"region_name": self.region, **self.target.client_options()})
 
+    def producer_options(self) -> dict[str, Any]:
+        """Return what a Producer takes to reach the cloud."""
+        options = self.target.client_options()
+        where = {"region": self.region, "endpoint_url": options.pop("endpoint_url", None)}
+        options.pop("region_name", None)
+        return {**where, "session": boto3.Session(**options)}
+
     def output(self, stack: str, name: str) -> str:
         """Return an output of a deployed stack."""
         return self.outputs[f"headrace-{stack}"][name]

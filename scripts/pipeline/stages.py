@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 from rich.progress import Progress
 
 from headrace.cli import flights
-from headrace.cli.record_batches import Putter
+from headrace.cli.record_batches import PRODUCER_OPTIONS, Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
+from headrace.client import Producer
 from headrace.services.firehose.aggregates import split_aggregate
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
@@ -124,7 +125,11 @@ def replay(
     """Put the first `at_most` flights into the stream."""
     events = list(itertools.islice(flights.iter_events(month), at_most))
     task = progress.add_task("replaying flights", total=len(events))
-    putter = Putter(run.client("kinesis"), run.output("ingest", "FlightsStreamName"))
+    putter = Putter(
+        Producer(
+            run.output("ingest", "FlightsStreamName"), **PRODUCER_OPTIONS, **run.producer_options()
+        )
+    )
     replay_events(
         putter,
         events,

@@ -201,8 +201,10 @@ class LambdaLab:
         endpoint_url: str = "http://127.0.0.1:4566",
         folders: Sequence[Path] | None = None,
         clock: Clock | None = None,
+        **config: Any,
     ) -> None:
         self.clock = clock or SystemClock()
+        self.config = config
         self.data_dir = data_dir
         # Where functions may leave things.
         self.place = data_dir.parent
@@ -224,7 +226,7 @@ class LambdaLab:
         clock, ids = self.clock, Ids()
         self.database = Database(self.data_dir / "state.sqlite")
         self.supervisor = Supervisor(clock)
-        config = Config(data_dir=self.data_dir, function_folders=self.folders)
+        config = Config(data_dir=self.data_dir, function_folders=self.folders, **self.config)
         self.lambda_ = build_lambda(
             data_dir=self.data_dir,
             clock=clock,

@@ -17,6 +17,7 @@ from headrace.moto.storage.changes import CHANGES
 def patch() -> None:
     """Replace moto's methods, once."""
     import moto.core.responses
+    import moto.core.serialize
     from moto.core.base_backend import AccountSpecificBackend
     from moto.core.common_models import BaseModel
 
@@ -32,6 +33,9 @@ def patch() -> None:
     shared.gen_amzn_requestid_long = _request_id
     shared.BaseResponse.call_action = _name_action(shared.BaseResponse.call_action)
     shared.camelcase_to_underscores = functools.lru_cache(4096)(shared.camelcase_to_underscores)
+    serializers: Any = moto.core.serialize.ResponseSerializer
+    serializers.get_value = _remember_keys(serializers.get_value)
+    serializers._serialize_type_structure = _skip_absent(serializers._serialize_type_structure)
 
 
 def _name_action(call_action: Any) -> Any:
@@ -55,6 +59,106 @@ def _request_id(headers: dict[str, Any] | None = None) -> str:
     if isinstance(headers, dict):
         headers["x-amzn-requestid"] = made
     return made
+
+
+class _Keys:
+    """The names under which objects of one class may hold a member of an answer, in moto's order of preference."""
+
+    def __init__(self, names: list[str], kind: type) -> None:
+        self.names = names
+        # moto takes a dot for a path into the object.
+        self.is_plain = kind is dict and not any("." in name for name in names)
+
+
+_MISSING: Any = object()
+
+
+def _remember_keys(get_value: Any) -> Any:
+    """Return get_value with the names that it tries for a member made once for each class, not for every value."""
+    from moto.core.serialize import XFormedAttributePicker
+    from moto.core.utils import get_value as value_of
+
+    @functools.wraps(get_value)
+    def get(self: Any, value: Any, key: str, shape: Any) -> Any:
+        kind = type(value)
+        is_usual = type(self._value_picker) is XFormedAttributePicker
+        if shape is None or not is_usual or hasattr(kind, "__getattr__"):
+            return get_value(self, value, key, shape)
+        keys = _keys_of(self, value, key, shape)
+        picked = None
+        for name in keys.names:
+            held = value.get(name, _MISSING) if keys.is_plain else value_of(value, name, _MISSING)
+            if held is not _MISSING:
+                picked = held
+                break
+        if self._value_picker.response_transformers:
+            path = f"{'.'.join(self.path)}.{key}"
+            for ending, transform in self._value_picker.response_transformers.items():
+                if path.endswith(ending):
+                    return transform(picked)
+        return picked
+
+    return get
+
+
+def _keys_of(serializer: Any, value: Any, key: str, shape: Any) -> _Keys:
+    from moto.core.serialize import AttributePickerContext
+
+    kind = type(value)
+    known = shape.__dict__.setdefault("headrace_keys", {})
+    # A member has other names before its structure tells it its parent.
+    case = (kind, key, "parent" in shape.__dict__)
+    keys = known.get(case)
+    if keys is None:
+        model = serializer.operation_model
+        key_context = AttributePickerContext(value, key, shape, model, model.service_model)
+        names = list(serializer._value_picker.get_possible_keys(key_context))
+        keys = known[case] = _Keys(names, kind)
+    return keys
+
+
+def _skip_absent(write_structure: Any) -> Any:
+    """Return the writer of structures, which does not look for members that no key of a dictionary can stand for.
+
+    Most values of DynamoDB's items have one of ten members.
+    """
+    from moto.core.serialize import XFormedAttributePicker
+
+    @functools.wraps(write_structure)
+    def write(self: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
+        picker = self._value_picker
+        if (
+            type(value) is not dict
+            or 2 * len(value) > len(shape.members)
+            or type(picker) is not XFormedAttributePicker
+            or picker.response_transformers
+        ):
+            write_structure(self, serialized, value, shape, key)
+            return
+        members = shape.__dict__.get("headrace_members")
+        if members is None:
+            write_structure(self, serialized, value, shape, key)
+            shape.__dict__["headrace_members"] = _members_by_name(self, shape)
+            return
+        present = {member for name in value for member in members.get(name, ())}
+        written = self.MAP_TYPE() if key else serialized
+        for member, member_shape in shape.members.items():
+            if member in present:
+                self._serialize_structure_member(written, value, member_shape, member)
+        if key:
+            self._default_serialize(serialized, written, shape, key)
+
+    return write
+
+
+def _members_by_name(serializer: Any, shape: Any) -> dict[str, list[str]]:
+    """Return the members of a structure that a name of a dictionary may stand for, or start the path of."""
+    members: dict[str, list[str]] = {}
+    for member, member_shape in shape.members.items():
+        for name in _keys_of(serializer, {}, member, member_shape).names:
+            for start in {name, name.partition(".")[0]}:
+                members.setdefault(start, []).append(member)
+    return members
 
 
 def _make_untracked(kind: Any, *_: Any, **__: Any) -> Any:

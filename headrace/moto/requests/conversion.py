@@ -25,6 +25,8 @@ from headrace.moto.storage.journal import Entry
 SCOPE_TO_HOST = {
     "ecr": "api.ecr",
     "cloudwatch": "monitoring",
+    # Both of its APIs answer there: the second one (sesv2) has the same scope, and paths of its own.
+    "ses": "email",
     "stepfunctions": "states",
     "dynamodbstreams": "streams.dynamodb",
     "iotdata": "data-ats.iot",
@@ -160,7 +162,31 @@ def moto_request(
         environ["CONTENT_TYPE"] = content_type
     # Not populated: the environment would refer to the request, and this cycle would hold the body until the garbage
     # collector runs.
-    return Request(environ, populate_request=False)
+    request = Request(environ, populate_request=False)
+    # werkzeug's cached properties, filled with what it would compute from the whole environment at every request.
+    kept = request.__dict__
+    kept["root_url"] = _root_url(netloc)
+    content_type = environ.get("CONTENT_TYPE", "")
+    if "form" not in content_type and "HTTP_CONTENT_ENCODING" not in environ:
+        kept["form"] = kept["files"] = _no_fields()
+        kept["_cached_data"] = body
+    return request
+
+
+@functools.lru_cache(64)
+def _root_url(netloc: str) -> str:
+    from moto.core.request import Request
+
+    environ: dict[str, Any] = {"HTTP_HOST": netloc, "SCRIPT_NAME": "", "wsgi.url_scheme": "http"}
+    environ |= {"SERVER_NAME": "127.0.0.1", "SERVER_PORT": "80", "REQUEST_METHOD": "GET"}
+    return str(Request(environ, populate_request=False).root_url)
+
+
+@functools.cache
+def _no_fields() -> Any:
+    from werkzeug.datastructures import ImmutableMultiDict
+
+    return ImmutableMultiDict()
 
 
 def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:

@@ -44,6 +44,7 @@ from headrace.services.lambda_.mappings.trace import Trace
 from headrace.services.lambda_.mappings.transitions import Transitions
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
+from headrace.services.lambda_.packages.public_layers import PublicLayers
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
 from headrace.services.lambda_.runtime.environment import trust_the_machine
@@ -135,7 +136,7 @@ def build_lambda(
     )
     parts = Parts(
         functions=functions,
-        layers=LayerStore(database),
+        layers=LayerStore(database, PublicLayers(config.layers, code)),
         signing=CodeSigning(database),
         code=code,
         pools=pools,

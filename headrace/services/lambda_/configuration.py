@@ -260,7 +260,7 @@ def find_layers(
             )
     versions: list[LayerVersion] = []
     for arn in arns:
-        layer = layers.find(arn)
+        layer = layers.resolve(arn, account)
         if layer is None:
             raise invalid_parameter(f"Layer version {arn} does not exist.")
         if arn.split(":")[4] != account and not _shares(layer, account):

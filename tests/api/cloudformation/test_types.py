@@ -19,6 +19,10 @@ def test_types_that_are_here_are_described_and_listed(cfn: Any) -> None:
     # CDK asks for these before it patches a resource.
     assert "/properties/QueueName" in schema["createOnlyProperties"]
     assert "/properties/VisibilityTimeout" not in schema["createOnlyProperties"]
+    partition = cfn.describe_type(Type="RESOURCE", TypeName="AWS::Glue::Partition")
+    fixed = json.loads(partition["Schema"])["createOnlyProperties"]
+    assert "/properties/PartitionInput/Values" in fixed
+    assert "/properties/PartitionInput" not in fixed
     assert cfn.describe_type(Arn=QUEUE_ARN)["TypeName"] == "AWS::SQS::Queue"
     (version,) = cfn.list_type_versions(Arn=QUEUE_ARN)["TypeVersionSummaries"]
     assert version["IsDefaultVersion"]

@@ -325,3 +325,41 @@ def test_a_pool_without_a_name_keeps_the_one_that_it_got(cloud: InProcessCloud, 
     assert [name.rpartition("-")[0] for name in before] == ["s-Pool", "s-Client", "s-Guests"]
     assert change(cfn, **resources(2, guests=False)) == "UPDATE_COMPLETE"
     assert names() == before
+
+
+CHECK = {"Type": "HTTP", "FullyQualifiedDomainName": "example.com", "RequestInterval": 30}
+CONNECTION = {"ConnectionType": "NETWORK", "Name": "a", "Description": "a"}
+TABLE = {"Name": "a", "Description": "a"}
+DATABASE = {"D": of("Glue::Database", CatalogId="000000000000", DatabaseInput={"Name": "inside"})}
+
+
+@pytest.mark.parametrize(
+    ("kind", "others", "name", "value", "kept", "fixed"),
+    [
+        ("Route53::HealthCheck", {}, "HealthCheckConfig", CHECK,
+         {"FullyQualifiedDomainName": "example.org"}, {"RequestInterval": 10}),
+        ("Glue::Connection", {"CatalogId": "000000000000"}, "ConnectionInput", CONNECTION,
+         {"Description": "b"}, {"Name": "b"}),
+        ("Glue::Table", {"CatalogId": "000000000000", "DatabaseName": {"Ref": "D"}}, "TableInput",
+         TABLE, {"Description": "b"}, {"Name": "b"}),
+    ],
+)  # fmt: skip
+def test_nested_properties_replace_where_aws_says_so(
+    cfn: Any,
+    kind: str,
+    others: dict[str, Any],
+    name: str,
+    value: dict[str, Any],
+    kept: dict[str, Any],
+    fixed: dict[str, Any],
+) -> None:
+    def resources(**members: Any) -> dict[str, Any]:
+        made = {"R": of(kind, **others, **{name: {**value, **members}})}
+        return {**made, **DATABASE} if "D" in str(others) else made
+
+    assert create(cfn, template(**resources())) == "CREATE_COMPLETE"
+    first = physical(cfn, "R")
+    assert change(cfn, **resources(**kept)) == "UPDATE_COMPLETE"
+    assert physical(cfn, "R") == first
+    assert change(cfn, **resources(**kept, **fixed)) == "UPDATE_COMPLETE"
+    assert physical(cfn, "R") != first

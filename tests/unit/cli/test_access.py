@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from headrace.cli.commands import headrace
 from headrace.cli.config_options import config_options
-from headrace.core.config import Config
+from headrace.core.config import Config, LayerFolder
 
 
 def taken(*arguments: str, **environment: str) -> dict[str, Any]:
@@ -38,6 +38,14 @@ def test_origins_and_hosts_are_listed_by_flags_or_by_the_environment():
     assert variables["allow_hosts"] == ("c", "d")
 
 
+def test_layers_are_folders_by_arn(tmp_path: Path):
+    arn = "arn:aws:lambda:us-east-1:123456789012:layer:Extras"
+    expected = (LayerFolder(arn, tmp_path), LayerFolder(f"{arn}:7", tmp_path))
+    texts = [f"{arn}={tmp_path}", f"{arn}:7={tmp_path}"]
+    assert taken("--layer", texts[0], "--layer", texts[1])["layers"] == expected
+    assert taken(HEADRACE_LAYERS=" ".join(texts))["layers"] == expected
+
+
 def test_every_setting_of_a_cloud_has_an_option_with_its_default():
     defaults = Config(data_dir=Path("d"))
     assert Config(data_dir=Path("d"), **taken()) == defaults
@@ -55,6 +63,11 @@ def test_every_setting_of_a_cloud_has_an_option_with_its_default():
             ["--host", "0.0.0.0"],
             "On 0.0.0.0 everybody who reaches this machine could run code as you: start with --auth",
         ),
+        (
+            ["--layer", "extras=/tmp"],
+            "--layer takes ARN=FOLDER, with the ARN of a Lambda layer, not",
+        ),
+        (["--layer", "arn:aws:lambda:us-east-1:1:layer:a=/no/such"], "--layer: there is no folder"),
         (["--host", "::"], "On :: everybody who reaches this machine"),
         (["--host", "198.51.100.7"], "On 198.51.100.7 everybody who reaches"),
         (["--host", "no.such.host.invalid"], "Cannot listen on no.such.host.invalid: "),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -52,3 +53,59 @@ def test_an_expression_that_nests_too_deeply_is_refused(lab: MotoLab, expression
             FilterExpression=expression,
             ExpressionAttributeValues={":v": {"N": "1"}},
         )
+
+
+UPDATES = (
+    "SET a = :x",
+    "SET a = a + :n, b.c[1] = if_not_exists(#m, :x) REMOVE e, f[0]",
+    "SET #m = list_append(:l, #m) ADD g :n DELETE h :s",
+    "SET a = :missing",
+    "SET a = :x SET b = :x",
+    "SET k = :x",
+    "SET #m.a = :x, #m = :x",
+    "ADD a :x",
+)
+
+
+@pytest.mark.parametrize("expression", UPDATES)
+def test_a_tree_is_visited_as_moto_visits_it(lab: MotoLab, expression: str) -> None:
+    lab.client("dynamodb").list_tables()
+    from moto.dynamodb.models.dynamo_type import DynamoType, Item
+    from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser
+    from moto.dynamodb.parsing.expressions import UpdateExpressionParser
+    from moto.dynamodb.parsing.validators import UpdateExpressionValidator
+
+    attrs = {"k": {"S": "1"}, "a": {"N": "1"}, "b": {"M": {"c": {"L": [{"S": "0"}, {"S": "1"}]}}}}
+    attrs |= {"mm": {"L": [{"S": "y"}]}, "f": {"L": [{"S": "y"}]}, "h": {"SS": ["p", "q"]}}
+    values = {":x": {"S": "x"}, ":n": {"N": "2"}, ":l": {"L": [{"S": "z"}]}, ":s": {"SS": ["p"]}}
+
+    def validated() -> Any:
+        validator = UpdateExpressionValidator(
+            UpdateExpressionParser.make(expression),
+            expression_attribute_names={"#m": "mm"},
+            expression_attribute_values=values,
+            item=cast("Any", Item)(DynamoType({"S": "1"}), None, attrs),
+            table=cast(
+                "Any", SimpleNamespace(table_key_attrs=["k"], attr=[], attribute_keys=["k"])
+            ),
+        )
+        try:
+            return repr(_tree(validator.validate()))
+        except Exception as error:  # noqa: BLE001 - both ways must fail alike
+            return type(error), str(error)
+
+    traverser: Any = DepthFirstTraverser
+    quick = [validated(), validated()]
+    visit = traverser.traverse_node_recursively
+    traverser.traverse_node_recursively = visit.__wrapped__
+    try:
+        assert quick == [validated()] * 2
+    finally:
+        traverser.traverse_node_recursively = visit
+
+
+def _tree(node: Any) -> Any:
+    held = {name: value for name, value in vars(node).items() if name not in ("parent", "children")}
+    children = [_tree(c) if hasattr(c, "children") else c for c in node.children or ()]
+    shown = {name: getattr(value, "__dict__", value) for name, value in held.items()}
+    return type(node).__name__, shown, children

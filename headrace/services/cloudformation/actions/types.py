@@ -145,7 +145,9 @@ def _schema(kind: ResourceType) -> TypeSchema:
     known: dict[str, Any] = schemas().get(kind.name, {})
     read_only = [name.replace(".", "/") for name in known.get("readOnly", ())]
     names = sorted({*kind.properties, *(name for name in read_only if "/" not in name)})
-    fixed = sorted(kind.replace_on) if kind.update is not None else sorted(kind.properties)
+    fixed = sorted(kind.properties)
+    if kind.update is not None:
+        fixed = sorted({*kind.replace_on, *known.get("createOnlyInside", ())})
     identifier = list(known.get("identifier", ())) or list(kind.named_by[:1])
     return {
         "typeName": kind.name,

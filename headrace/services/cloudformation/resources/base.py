@@ -17,6 +17,7 @@ from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, Fun
 from headrace.core.values import get_list
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.property_types import mistaken
+from headrace.services.cloudformation.resources.schemas import list_names
 from headrace.services.cloudformation.signals import Signals
 
 Properties = dict[str, Any]
@@ -184,6 +185,19 @@ class ReadableType(Protocol):
         ...
 
 
+def value_at(value: Any, path: str) -> Any:
+    """Return the value at a path such as `Code.0.S3Bucket`; None when there is none."""
+    for key in path.split("."):
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            value = items[int(key)] if key.isdigit() and int(key) < len(items) else None
+        elif isinstance(value, Mapping):
+            value = cast("Mapping[str, Any]", value).get(key)
+        else:
+            return None
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceType:
     """A resource type.
@@ -242,7 +256,22 @@ class ResourceType:
     def is_replaced(self, changed: Iterable[str], old: Properties, new: Properties) -> bool:
         """Whether these changes replace the resource."""
         by_name = any(self.replaces(name) for name in changed)
-        return by_name or (self.replaced_if is not None and self.replaced_if(old, new))
+        return (
+            by_name
+            or any(value_at(old, path) != value_at(new, path) for path in self._fixed_inside)
+            or (self.replaced_if is not None and self.replaced_if(old, new))
+        )
+
+    def may_be_replaced(self, property_name: str) -> bool:
+        """Whether some changes of the property replace the resource, and others do not."""
+        return property_name in self.may_replace or any(
+            path.startswith(f"{property_name}.") for path in self._fixed_inside
+        )
+
+    @property
+    def _fixed_inside(self) -> list[str]:
+        """The paths of nested properties whose change replaces the resource."""
+        return [path.replace("/", ".") for path in list_names(self.name, "createOnlyInside")]
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
         """Raise ResourceFailed for missing or unknown properties."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.base import Context, Properties
+from headrace.services.cloudformation.resources.base import Context, Properties, value_at
 from headrace.services.cloudformation.resources.schemas import schemas
 from headrace.services.cloudformation.resources.values_to_api import tags_of
 
@@ -205,16 +205,3 @@ class DeclaredType:
     def calls(self) -> list[Call]:
         """Return every call that takes properties."""
         return [*self.create, *self.update]
-
-
-def value_at(value: Any, path: str) -> Any:
-    """Return the value at a path such as `Code.0.S3Bucket`; None when there is none."""
-    for key in path.split("."):
-        if isinstance(value, list):
-            items = cast("list[Any]", value)
-            value = items[int(key)] if key.isdigit() and int(key) < len(items) else None
-        elif isinstance(value, Mapping):
-            value = cast("Mapping[str, Any]", value).get(key)
-        else:
-            return None
-    return value

@@ -8,13 +8,13 @@ from typing import Any, cast
 from headrace.aws.calls.model import service_model
 from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import value_at
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     ComputedProperty,
     DeclaredType,
     Source,
     Values,
-    value_at,
 )
 
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")

@@ -14,8 +14,12 @@ from urllib.parse import unquote
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import operation_model
-from headrace.services.cloudformation.resources.base import Context, Properties, ResourceResult
-from headrace.services.cloudformation.resources.declaration import value_at
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    value_at,
+)
 
 Source = str | Callable[[Any], Any]
 """Where a value stands in a call's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,

@@ -18,8 +18,10 @@ _NAMES = Path(__file__).with_name("aws_types.json")
 def schemas() -> dict[str, dict[str, list[str]]]:
     """Return the schemas: type -> names of properties.
 
-    All types have `required`, `primary` (the properties that identify a resource) and `identifier` (the same, if none
-    of them is read-only); declared types also have `properties`, `createOnly` and `readOnly`.
+    All types have `required`, `primary` (the properties that identify a resource), `identifier` (the same, if none
+    of them is read-only), and `createOnlyInside`: the paths, with slashes, of nested properties whose change replaces
+    the resource, where a change of another part of their parent does not; declared types also have
+    `properties`, `createOnly` and `readOnly`.
     """
     return json.loads(_FILE.read_text())
 

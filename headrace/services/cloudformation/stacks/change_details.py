@@ -124,7 +124,7 @@ def remove_values(change: Change) -> Change:
 def _recreation(kind: ResourceType, name: str) -> str:
     if kind.replaces(name):
         return "Always"
-    return "Conditionally" if name in kind.may_replace else "Never"
+    return "Conditionally" if kind.may_be_replaced(name) else "Never"
 
 
 def _target(

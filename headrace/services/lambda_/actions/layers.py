@@ -115,7 +115,7 @@ def get_layer_version(
     lambda_: Lambda, call: Call, request: GetLayerVersionInput
 ) -> GetLayerVersionOutput:
     """Return one version of a layer."""
-    return _get(lambda_, version_arn(call, request["LayerName"], request["VersionNumber"]))
+    return _get(lambda_, call, version_arn(call, request["LayerName"], request["VersionNumber"]))
 
 
 @operation("GetLayerVersionByArn")
@@ -123,11 +123,11 @@ def get_layer_version_by_arn(
     lambda_: Lambda, call: Call, request: GetLayerVersionByArnInput
 ) -> GetLayerVersionByArnOutput:
     """Return one version of a layer."""
-    return _get(lambda_, request["Arn"])
+    return _get(lambda_, call, request["Arn"])
 
 
-def _get(lambda_: Lambda, arn: str) -> GetLayerVersionOutput:
-    version = lambda_.layers.find(arn)
+def _get(lambda_: Lambda, call: Call, arn: str) -> GetLayerVersionOutput:
+    version = lambda_.layers.resolve(arn, call.account)
     if version is None:
         raise not_found("The resource you requested does not exist.")
     return _render_version(lambda_, version)

@@ -142,11 +142,11 @@ class CodeStore:
             return self._add_bytes(source["ZipFile"])
         bucket, key = source.get("S3Bucket"), source.get("S3Key")
         if bucket in LOCAL_BUCKETS and key:
-            return _open_folder(key)
+            return open_folder(key)
         if not bucket or not key:
             raise invalid_parameter("Please provide a source for function code.")
         try:
-            return self._add_file(self._objects.file(bucket, key))
+            return self.add_file(self._objects.file(bucket, key))
         except BucketNotFound:
             raise invalid_parameter(
                 "Error occurred while GetObject. S3 Error Code: NoSuchBucket. "
@@ -165,7 +165,8 @@ class CodeStore:
         scratch.write_bytes(content)
         return self._store(scratch, hashlib.sha256(content).hexdigest())
 
-    def _add_file(self, file: Path) -> Package:
+    def add_file(self, file: Path) -> Package:
+        """Store a copy of a zip file on this machine. Raises UnsafeArchive and UnzippedTooLarge."""
         digest = hashlib.sha256()
         scratch = self._create_scratch_path()
         # Copy the file while hashing it, because the object may be replaced at any moment.
@@ -234,7 +235,7 @@ class CodeStore:
         return Package(digest, 0).code_sha256
 
 
-def _open_folder(key: str) -> Package:
+def open_folder(key: str) -> Package:
     """Return a folder on this machine as a package. Raises AwsError."""
     folder = Path(key).expanduser()
     if not folder.is_absolute() or not folder.is_dir():

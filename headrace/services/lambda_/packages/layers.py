@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from headrace.services.lambda_.names import build_layer_arn, format_lambda_time
 from headrace.services.lambda_.packages.code import Package
+from headrace.services.lambda_.packages.public_layers import PublicLayers, refuse_foreign
 from headrace.services.lambda_.state import LayerDescription, LayerVersion
 from headrace.store.database import Database
 
@@ -14,10 +15,11 @@ from headrace.store.database import Database
 class LayerStore:
     """Stores all layer versions, as AWS's LayerVersionsListItem plus the package's digest. Thread-safe."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, public: PublicLayers) -> None:
         self._documents = database.documents("lambda_layers")
         self._counters = database.documents("lambda_layer_counters")
         self._database = database
+        self._public = public
         self._lock = threading.Lock()
 
     def publish(
@@ -53,6 +55,32 @@ class LayerStore:
         if not number.isdigit():
             return None
         return self._documents.get(f"{layer}:{int(number):010d}")
+
+    def resolve(self, arn: str, account: str) -> LayerVersion | None:
+        """Return the version that a user of this account gets: the stored one, or what stands in for it.
+
+        A folder that `headrace up --layer` names comes first. Raises AwsError for another account's layer that
+        headrace does not have.
+        """
+        package = self._public.find_folder(arn)
+        if package is None:
+            version = self.find(arn)
+            if version is not None or arn.split(":")[4] == account:
+                return version
+            package = self._public.find_powertools(arn)
+        if package is None:
+            raise refuse_foreign(arn)
+        layer, _, number = arn.rpartition(":")
+        return {
+            "LayerArn": layer,
+            "LayerVersionArn": arn,
+            "Version": int(number),
+            "CreatedDate": format_lambda_time(0),
+            "Description": "",
+            "digest": package.digest,
+            "size_bytes": package.size_bytes,
+            "policy": {"public": {"Principal": "*"}},
+        }
 
     def change(self, arn: str, change: Callable[[LayerVersion], None]) -> LayerVersion | None:
         """Apply `change` to a version, store and return the result, or return None if the version is missing.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources.base import Properties
+from headrace.services.cloudformation.resources.base import Properties, value_at
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
     declare_sources,
-    value_at,
 )
 from headrace.services.cloudformation.resources.declared_calls import input_of
 

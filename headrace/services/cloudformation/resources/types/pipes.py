@@ -7,13 +7,13 @@ from datetime import datetime
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import value_at
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     ComputedProperty,
     DeclaredType,
     Values,
     declare_sources,
-    value_at,
 )
 
 _NAME = {"Name": "@id"}
