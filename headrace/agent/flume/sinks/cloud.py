@@ -19,7 +19,6 @@ from headrace.client import Producer, PutError, PutsFailed, Receipt
 from headrace.client.wire import ServiceError, WireError
 
 _RECORDS, _BYTES = 500, 4 << 20
-_FIREHOSE_RECORD_BYTES = 1_024_000
 _REFUSALS = (PutsFailed, PutError, BotoCoreError, ClientError, ServiceError, WireError, OSError)
 # Events of a block share their random key, which costs less, and leaves aggregates whole.
 _BLOCK = 500

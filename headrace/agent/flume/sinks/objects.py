@@ -11,7 +11,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import logging
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,7 +37,6 @@ _CODECS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "default": (".deflate", zlib.compress),
 }
 _MOST_OBJECT_BYTES = 512 << 20
-_LOG = logging.getLogger("headrace.agent")
 
 
 @dataclass(slots=True)
