@@ -62,7 +62,7 @@ class Producer:
         aggregate_records: int = 1 << 32,
         rate_share: float | None = None,
         when_full: Literal["block", "drop", "raise"] = "block",
-        max_buffered_records: int = 100_000,
+        max_buffered_records: int = 20_000,
         max_buffered_bytes: int = 64 << 20,
         give_up_after_s: float | None = 30.0,
         stop_at_failure: bool = False,
