@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 from headrace.sql.expressions import Call, Column, Expression, walk
 from headrace.sql.functions import FUNCTIONS
@@ -292,8 +291,9 @@ class _Compiler:
         ]
         if not calls:
             return [], query.outputs
-        array = cast(Call, calls[0]).arguments[0]
-        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(text.write(array))}).alias("_position", "_element"))'
+        # What the function explodes: Spark's own writes it as explode(array).
+        array = text.write(calls[0]).removeprefix("explode(").removesuffix(")")
+        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(array)}).alias("_position", "_element"))'
         outputs = tuple(
             replace(
                 one,

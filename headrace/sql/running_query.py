@@ -338,6 +338,8 @@ def _aggregate(aggregate: Aggregate, rows: list[tuple[Any, ...]]) -> Any:
     rest = rows[-1][1:] if rows else ()
     function = FUNCTIONS[aggregate.call.name]
     try:
+        if function.takes_rows:
+            return function.python(rows)
         return function.python(first, *rest)
     except (ArithmeticError, TypeError, ValueError):
         return None
@@ -374,4 +376,10 @@ def _table_function(query: QueryPlan) -> tuple[Evaluator | None, list[tuple[Any,
         return None, outputs
     call = calls[0]
     assert isinstance(call, Call)
-    return evaluator(call.arguments[0]), outputs
+    array, function = evaluator(call.arguments[0]), FUNCTIONS[call.name]
+
+    def elements(row: Any) -> Any:
+        value = array(row)
+        return None if value is None else function.python(value)
+
+    return elements, outputs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from zoneinfo import available_timezones
 
 from headrace.sql import java_times
 from headrace.sql.errors import Place, SqlError
@@ -25,11 +26,15 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, Function, find_function
+from headrace.sql.function import Function
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, find_function
+from headrace.sql.functions_text import ENCODINGS
+from headrace.sql.functions_times import DATE_UNITS, UNITS
 from headrace.sql.plan import ROWTIME, Input
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
+    DATE,
     DOUBLE,
     NULL,
     STRING,
@@ -42,15 +47,15 @@ from headrace.sql.types import (
 
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
-    "A": "an ARRAY", "M": "a MAP", "L": "a lambda function, such as x => x + 1",
+    "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE",
+    "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
-_PATTERNS = {
-    "FORMAT_TIMESTAMP": 1,
-    "PARSE_TIMESTAMP": 1,
-    "TIMESTAMPTOSTRING": 1,
-    "STRINGTOTIMESTAMP": 1,
-}
+_PATTERNS = frozenset({
+    "FORMAT_TIMESTAMP", "PARSE_TIMESTAMP", "TIMESTAMPTOSTRING", "STRINGTOTIMESTAMP", "FORMAT_DATE", "PARSE_DATE",
+    "DATETOSTRING", "STRINGTODATE",
+})  # fmt: skip
+_WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS)}
 
 
 @dataclass(frozen=True)
@@ -339,6 +344,10 @@ def _argument(
     letter = function.parameter(index)
     if letter == "L":
         return _lambda(function, argument, before, scope)
+    if letter in _WORDS:
+        return _word(argument, _WORDS[letter]), STRING
+    if letter == "K" and not isinstance(argument, Literal):
+        raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.place)
     resolved, type_ = resolve(argument, scope)
     if not _fits(letter, type_):
         raise SqlError(
@@ -349,7 +358,7 @@ def _argument(
 
 
 def _fits(letter: str, type_: SqlType) -> bool:
-    if type_ == NULL or letter == "*":
+    if type_ == NULL or letter in "*K":
         return type_.name != "INTERVAL"
     return {
         "S": type_ == STRING,
@@ -359,6 +368,8 @@ def _fits(letter: str, type_: SqlType) -> bool:
         "T": type_ == TIMESTAMP,
         "X": type_.name == "BYTES",
         "A": type_.name == "ARRAY",
+        "C": type_.name in ("ARRAY", "MAP"),
+        "D": type_ == DATE,
         "M": type_.name == "MAP",
     }[letter]
 
@@ -369,26 +380,49 @@ def _lambda(
     """Return a lambda function, resolved; its type is its result's."""
     if not isinstance(argument, Lambda):
         raise SqlError(f"the last argument of {function.name} is {_LETTERS['L']}", argument.place)
-    element = before[0].of[0] if before[0].of else NULL
-    types = (before[1], element) if function.name == "REDUCE" else (element,)
+    # Of an array its elements, of a map its keys and values.
+    types = before[0].of or (NULL,)
+    if function.name == "REDUCE":
+        types = (before[1], *types)
     if len(types) != len(argument.parameters):
         raise SqlError(f"{function.name}'s function has {len(types)} parameters", argument.place)
     names = {name.lower(): type_ for name, type_ in zip(argument.parameters, types, strict=False)}
     body, type_ = resolve(argument.body, replace(scope, parameters={**scope.parameters, **names}))
     if function.name == "FILTER" and type_ != BOOLEAN:
         raise SqlError(f"FILTER's function is a condition, not {type_}", argument.body.place)
+    if function.name == "REDUCE" and common(before[1], type_) is None:
+        raise SqlError(
+            f"REDUCE's function gives {type_}, and starts with {before[1]}", argument.body.place
+        )
     return replace(argument, body=body), type_
 
 
+def _word(argument: Expression, words: frozenset[str]) -> Literal:
+    """Return a unit or an encoding, which may stand as a name or as a text."""
+    value = argument.value if isinstance(argument, Literal) else None
+    word = argument.name if isinstance(argument, Column) and argument.relation is None else value
+    match = next((one for one in words if one.lower() == str(word).lower()), None)
+    if match is None:
+        raise SqlError(f"{word} is none of {', '.join(sorted(words))}", argument.place)
+    return Literal(match, STRING, place=argument.place)
+
+
 def _check_pattern(function: Function, arguments: list[Expression]) -> None:
-    """Refuse a time's pattern that Spark's and the runner's readers do not know alike."""
-    index = _PATTERNS.get(function.name)
-    if index is None:
+    """Refuse a time's pattern that Spark's and the runner's readers do not know alike, and an unknown zone."""
+    zones = arguments[2:] if function.name in _PATTERNS else ()
+    for zone in arguments[1:] if function.name == "CONVERT_TZ" else zones:
+        if not isinstance(zone, Literal) or str(zone.value) not in available_timezones():
+            raise SqlError("a time zone is a text such as 'UTC' or 'Europe/London'", zone.place)
+    if function.name not in _PATTERNS:
         return
-    pattern = arguments[index]
+    pattern = arguments[1]
     if not isinstance(pattern, Literal):
         raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
     check_pattern(str(pattern.value), pattern.place)
+    if zones and any(
+        is_run and text[0] in "XZ" for is_run, text in java_times.pieces(str(pattern.value))
+    ):
+        raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
 
 
 def check_pattern(pattern: str, place: Place) -> None:
