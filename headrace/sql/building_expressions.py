@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lark import Token
@@ -16,12 +17,14 @@ from headrace.sql.expressions import (
     Column,
     Expression,
     Field,
+    Frame,
     Interval,
     Item,
     Lambda,
     Literal,
     Map,
     Operation,
+    Over,
     Struct,
     Tick,
 )
@@ -39,6 +42,8 @@ from headrace.sql.types import (
 )
 
 MOST_TYPE_LEVELS = 20
+# A window of rows is kept between micro-batches.
+MOST_ROWS = 100_000
 LONGEST_MS = 36_500 * 86_400_000
 _UNITS_MS = {
     "MILLISECOND": 1,
@@ -286,6 +291,25 @@ class ExpressionBuilder:
         self, meta: Meta, name: Name, _word: Token, argument: Expression
     ) -> Expression:
         return Call(name.upper(), (argument,), distinct=True, place=place_of(meta))
+
+    # Sliding windows.
+
+    def build_range_preceding(self, _meta: Meta, interval: Interval) -> Frame:
+        return Frame(range_ms=interval.duration_ms)
+
+    def build_rows_preceding(self, meta: Meta, count: Token) -> Frame:
+        return Frame(rows=number(count, "ROWS", place_of(meta), MOST_ROWS))
+
+    def build_frame(
+        self, _meta: Meta, partition: tuple[Expression, ...] | None, frame: Frame
+    ) -> Frame:
+        return replace(frame, partition=partition or ())
+
+    def build_over(self, _meta: Meta, frame: Frame | Name) -> Frame:
+        return frame if isinstance(frame, Frame) else Frame(name=frame)
+
+    def build_over_call(self, meta: Meta, call: Call, frame: Frame) -> Expression:
+        return Over(call, frame, place=place_of(meta))
 
     def build_lambda_function(self, meta: Meta, *parts: Any) -> Expression:
         *names, body = parts

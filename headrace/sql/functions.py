@@ -473,7 +473,7 @@ _TABLE: tuple[Function, ...] = (
     *TIME_FUNCTIONS,
 )  # fmt: skip
 
-_SYNONYMS = {
+SYNONYMS = {
     "CEILING": "CEIL",
     "UPPER": "UCASE",
     "LOWER": "LCASE",
@@ -483,6 +483,11 @@ _SYNONYMS = {
     "SUBSTR": "SUBSTRING",
     "STDDEV_SAMPLE": "STDDEV_SAMP",
 }
+# What Spark computes over a window of rows in one call.
+SLIDING_FUNCTIONS = frozenset({
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP", "STDDEV_POP", "VAR_SAMP", "VAR_POP", "FIRST_VALUE",
+    "LAST_VALUE",
+})  # fmt: skip
 FUNCTIONS = {function.name: function for function in _TABLE}
 # What KSQL or Kinesis Analytics has and this has not, with the reason for those that never can be.
 NOT_BUILT = {
@@ -526,4 +531,4 @@ def _reduce(items: Any, start: Any, function: Callable[..., Any]) -> Any:
 def find_function(name: str) -> Function | None:
     """Return the function that SQL calls `name`; None if there is none."""
     upper = name.upper()
-    return FUNCTIONS.get(_SYNONYMS.get(upper, upper))
+    return FUNCTIONS.get(SYNONYMS.get(upper, upper))

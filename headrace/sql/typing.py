@@ -23,11 +23,12 @@ from headrace.sql.expressions import (
     Literal,
     Map,
     Operation,
+    Over,
     Struct,
     Tick,
 )
 from headrace.sql.function import Function
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, find_function
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
 from headrace.sql.functions_text import ENCODINGS
 from headrace.sql.functions_times import DATE_UNITS, UNITS
 from headrace.sql.plan import ROWTIME, Input
@@ -110,6 +111,8 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             values, types = _all(expression.values, scope)
             type_ = map_of(_one_type(keys, key_types), _one_type(values, types))
             return replace(expression, keys=keys, values=values), type_
+        case Over():
+            return _over(expression, scope)
         case Tick():
             of, type_ = resolve(expression.of, scope)
             if type_ != TIMESTAMP:
@@ -117,6 +120,16 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return replace(expression, of=of), TIMESTAMP
         case _:
             raise SqlError("a lambda function is an argument of a function", expression.place)
+
+
+def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
+    call, type_ = resolve(over.call, scope)
+    assert isinstance(call, Call)
+    if call.name not in SLIDING_FUNCTIONS:
+        names = ", ".join(sorted(SLIDING_FUNCTIONS))
+        raise SqlError(f"{call.name} has no sliding window; there are {names}", over.place)
+    partition, _ = _all(over.frame.partition, scope)
+    return replace(over, call=call, frame=replace(over.frame, partition=partition)), type_
 
 
 def condition(expression: Expression, scope: Scope, what: str) -> Expression:
