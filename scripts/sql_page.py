@@ -39,20 +39,25 @@ def page() -> str:
     lines = [
         "# Streaming SQL: what there is",
         "",
-        "`python -m scripts.sql_page` writes this page from the code: each statement below was given to the compiler, and its",
-        "sentence stands here. [sql.md](sql.md) says how to use it.",
+        "`python -m scripts.sql_page` writes this page from the code: each statement below was given to the compiler,",
+        "and its sentence stands here. [sql.md](sql.md) says how to use it.",
         "",
         *_statements(),
         "",
         "## Functions",
         "",
-        f"{count} facts of ksqlDB's published query-validation tests and reference hold in the runner without Spark, and in the",
-        "compiled job on Spark 3.5, 4.0 and 4.1 (`tests/unit/sql/ksql_facts.yaml`):",
+        f"{count} facts of ksqlDB's reference and published query-validation tests hold in the runner without Spark,",
+        "and in the compiled job on Spark 3.5, 4.0 and 4.1 (`tests/unit/sql/ksql_facts.yaml`):",
         f"{', '.join(f'{name} {len(values)}' for name, values in facts.items())}.",
         "",
     ]
     for kind, title in (("scalar", "Scalar"), ("aggregate", "Aggregate"), ("table", "Table")):
-        lines += [f"### {title} functions", "", "| function | result | also called |", "|---|---|---|"]
+        lines += [
+            f"### {title} functions",
+            "",
+            "| function | result | also called |",
+            "|---|---|---|",
+        ]
         functions = sorted((f for f in FUNCTIONS.values() if f.kind == kind), key=lambda f: f.name)
         lines += [_function(function) for function in functions]
         lines.append("")
@@ -72,7 +77,9 @@ def _function(function: Function) -> str:
         if letter in "?+":
             continue
         word = _LETTERS[letter]
-        words.append(f"[{word}]" if following == "?" else f"{word}, .." if following == "+" else word)
+        words.append(
+            f"[{word}]" if following == "?" else f"{word}, .." if following == "+" else word
+        )
     result = function.result if isinstance(function.result, SqlType) else "as its arguments"
     others = ", ".join(sorted(name for name, of in SYNONYMS.items() if of == function.name))
     return f"| {function.name}({', '.join(words)}) | {result} | {others} |"
@@ -82,13 +89,21 @@ def _statements() -> Iterator[str]:
     sections: list[dict[str, Any]] = yaml.safe_load(STATEMENTS.read_text(encoding="utf-8"))
     for section in sections:
         dialect = KINESIS_ANALYTICS if section.get("dialect") == KINESIS_ANALYTICS else KSQL
-        rows = [(one, _outcome(section["setup"], one["text"], dialect)) for one in section["statements"]]
+        rows = [
+            (one, _outcome(section["setup"], one["text"], dialect)) for one in section["statements"]
+        ]
         runs = sum(outcome == "runs" for _, outcome in rows)
-        yield from (f"## {section['title']}", "", f"{section['about']} {runs} of {len(rows)} run.", "")
+        yield from (
+            f"## {section['title']}",
+            "",
+            f"{section['about']} {runs} of {len(rows)} run.",
+            "",
+        )
         yield from ("| what | example | |", "|---|---|---|")
         for one, outcome in rows:
             example = " ".join(one["text"].split()).replace("|", "\\|")
-            yield f"| {one['what']} | `{example}` | {outcome.replace('|', '\\|')} |"
+            sentence = outcome.replace("|", "\\|")
+            yield f"| {one['what']} | `{example}` | {sentence} |"
         yield ""
 
 
@@ -101,7 +116,9 @@ def _outcome(setup: str, text: str, dialect: str) -> str:
         for statement in parse(text):
             analysis.take(statement)
     except SqlError as error:
-        return "at the prompt" if "is for the prompt" in error.message else f"refused: {error.message}"
+        return (
+            "at the prompt" if "is for the prompt" in error.message else f"refused: {error.message}"
+        )
     return "runs"
 
 

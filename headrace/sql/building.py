@@ -196,6 +196,16 @@ class Builder(ExpressionBuilder):
         )
         return Select(tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses)
 
+    def build_frame_of_stagger(self, _meta: Meta, *_: Any) -> None:
+        return None
+
+    def build_windowed_by(self, meta: Meta, kind: Token, _frame: None) -> None:
+        raise SqlError(
+            f"WINDOWED BY {kind}: Spark's windows begin at fixed times, not at each key's first row; "
+            "GROUP BY the keys and STEP(ROWTIME BY INTERVAL ..), or KSQL's WINDOW SESSION",
+            place_of(meta),
+        )
+
     def build_named_windows(self, _meta: Meta, *frames: tuple[str, Frame]) -> dict[str, Frame]:
         return dict(frames)
 
@@ -204,7 +214,17 @@ class Builder(ExpressionBuilder):
 
     def build_from_clause(self, _meta: Meta, source: RelationName, *rest: Any) -> dict[str, Any]:
         joins = tuple(part for part in rest if isinstance(part, Join))
-        names = ("window", "where", "group_by", "partition_by", "having", "emit", "limit", "frames")
+        names = (
+            "window",
+            "where",
+            "windowed_by",
+            "group_by",
+            "partition_by",
+            "having",
+            "emit",
+            "limit",
+            "frames",
+        )
         clauses = dict(zip(names, rest[len(joins) :], strict=True))
         present = {name: value for name, value in clauses.items() if value is not None}
         return {"source": source, "joins": joins, **present}

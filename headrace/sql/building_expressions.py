@@ -201,6 +201,20 @@ class ExpressionBuilder:
         operation = Operation("LIKE", (part, pattern, *character), place=place_of(meta))
         return self._perhaps_not(meta, word, operation)
 
+    def build_similar(
+        self, meta: Meta, part: Expression, word: Token | None, token: Token
+    ) -> Expression:
+        pattern = unquote(token)
+        if set(pattern) & set("|*+?{}()[]"):
+            raise SqlError(
+                "SIMILAR TO takes % and _ here; REGEXP_EXTRACT('..', text) IS NOT NULL takes an expression",
+                place_of(meta),
+            )
+        literal = Literal(pattern, STRING, place=place_of(meta))
+        return self._perhaps_not(
+            meta, word, Operation("LIKE", (part, literal), place=place_of(meta))
+        )
+
     def build_between(
         self, meta: Meta, part: Expression, word: Token | None, low: Expression, high: Expression
     ) -> Expression:
@@ -283,6 +297,14 @@ class ExpressionBuilder:
 
     def build_call(self, meta: Meta, name: Name, *arguments: Expression) -> Expression:
         return Call(name.upper(), arguments, place=place_of(meta))
+
+    def build_substring_from(
+        self, meta: Meta, name: Name, of: Expression, *bounds: Expression | None
+    ) -> Expression:
+        if name.upper() != "SUBSTRING":
+            raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
+        arguments = (of, *(bound for bound in bounds if bound is not None))
+        return Call("SUBSTRING", arguments, place=place_of(meta))
 
     def build_call_star(self, meta: Meta, name: Name) -> Expression:
         return Call(name.upper(), (), star=True, place=place_of(meta))

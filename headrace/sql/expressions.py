@@ -112,7 +112,7 @@ class Call(Expression):
 
 @dataclass(frozen=True)
 class Frame:
-    """A sliding window: the row, and of the same `partition` those up to `range_ms` before it, or the last `rows`.
+    """A sliding window: the row, and of the same `partition` those less than `range_ms` before it, or the last `rows`.
 
     `name` is a WINDOW clause's, which has the rest.
     """

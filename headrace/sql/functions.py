@@ -516,6 +516,7 @@ NOT_BUILT = {
          "COLUMN_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
         "it makes columns of a text at run time; REGEXP_EXTRACT or SPLIT makes each one",
     ),
+    "REGEX_REPLACE": "REGEXP_REPLACE(text, pattern, new) replaces every match",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
     **dict.fromkeys(("LAG", "EXP_AVG"), "Spark looks at no earlier rows of a stream one by one; use a sliding window"),
 }  # fmt: skip

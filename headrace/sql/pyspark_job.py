@@ -213,7 +213,9 @@ class _Compiler:
                     f"row_number() OVER ({by}ORDER BY _rowtime DESC, _order DESC) <= {frame.rows}"
                 )
             else:
-                interval = f"INTERVAL '{frame.range_ms / 1000:.3f}' SECOND"
+                # A row as old as the window is long is out of it, as AWS's guide counts.
+                micros = frame.range_ms * 1000 - 1
+                interval = f"INTERVAL '{micros // 1_000_000}.{micros % 1_000_000:06}' SECOND"
                 order, reach = "_rowtime", f"RANGE BETWEEN {interval} PRECEDING AND CURRENT ROW"
                 keeps.append(f"max(_rowtime) OVER () - _rowtime <= {interval}")
             call = text.write(one.over.call)

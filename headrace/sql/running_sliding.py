@@ -76,14 +76,15 @@ class RunningSliding(RunningQuery):
         if frame.range_ms is None:
             place = own.index(row)
             return own[max(place - (frame.rows or 0), 0) : place + 1]
+        # A row as old as the window is long is out of it, as AWS's guide counts.
         first = row.row.time - timedelta(milliseconds=frame.range_ms)
-        return [one for one in own if first <= one.row.time <= row.row.time]
+        return [one for one in own if first < one.row.time <= row.row.time]
 
     def _is_needed(self, rows: list[_Kept], row: _Kept) -> bool:
         for index, sliding in enumerate(self.query.sliding):
             frame = sliding.over.frame
             if frame.range_ms is not None:
-                if rows[-1].row.time - row.row.time <= timedelta(milliseconds=frame.range_ms):
+                if rows[-1].row.time - row.row.time < timedelta(milliseconds=frame.range_ms):
                     return True
             else:
                 own = [one for one in rows if one.partitions[index] == row.partitions[index]]
