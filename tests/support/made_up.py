@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import json
 import re
+import sys
 import threading
+import time
 import types
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +28,11 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import operation_model
 from headrace.aws.gateway.dispatch import Gateway
+from headrace.moto.dropped_members import TRIED_FILE
 from headrace.moto.storage.changes import CHANGES
 from headrace.moto.storage.pickles import backends_of
+from headrace.services.iam.fidelity import moto_tables
+from tests.support.cloud import InProcessCloud
 from tests.support.read_back import _leaves
 from tests.support.read_whole import Recorded, is_write, unread
 
@@ -41,6 +47,8 @@ _TEXTS = (
 _LEVELS = 5
 # Their state is journalled, and cannot be taken back.
 _JOURNALLED = frozenset({"lakeformation"})
+# A key of a map, and what is below it.
+_MADE_UP_KEY = re.compile(r"\.[vV]?(?:alue)?-?\d+(?:\..*)?$")
 # They answer once, or change nothing that a read shows.
 _TOKENS = re.compile("token|dryrun|requestid", re.IGNORECASE)
 
@@ -217,7 +225,7 @@ class Trials:
         # What the example itself gives is read back after the deployment.
         missing = [path for path in missing if path in chosen or path.startswith(own)]
         if missing:
-            self.unseen[name] = missing
+            self.unseen[name] = sorted({_MADE_UP_KEY.sub("", path) for path in missing})
         if missing and self.learns:
             self._learn_dropped(name, recorded, run, cloud, chosen, values)
 
@@ -230,23 +238,26 @@ class Trials:
         chosen: list[str],
         values: Mapping[str, Any],
     ) -> None:
-        def memory_after(params: dict[str, Any]) -> Counter[str]:
+        def memory_after(params: dict[str, Any]) -> Counter[str] | None:
             services: set[str] = set()
             with taken_back(cloud, services), contextlib.suppress(AwsError):
                 run(params)
-                return Counter(leaf for one in services for leaf in leaves(one))
-            return Counter()
+                return Counter(leaf for one in services for leaf in leaves(one)) or None
+            return None
 
         before = memory_after(copy.deepcopy(recorded.params))
         for path in chosen:
             own = [one for one in self.unseen[name] if one == path or one.startswith(f"{path}.")]
-            if not own:
-                continue
             params = copy.deepcopy(recorded.params)
             put(params, path, copy.deepcopy(values[path]))
-            more = memory_after(params) - before
-            given = dict(_leaves({path.rpartition(".")[2]: values[path]}))
-            outer = path.rpartition(".")[0]
+            after = memory_after(params) if own else None
+            if before is None or after is None:
+                continue  # it cannot be told
+            more, outer = after - before, path.rpartition(".")[0]
+            given = {
+                _MADE_UP_KEY.sub("", place): value
+                for place, value in _leaves({path.rpartition(".")[2]: values[path]})
+            }
             for one in own:
                 value = given.get(one[len(outer) + 1 :] if outer else one)
                 if not _is_in(value, more, list(given.values())):
@@ -278,8 +289,7 @@ def leaves(package: str) -> Iterator[str]:
             left += one
         elif isinstance(one, datetime):
             yield one.isoformat()
-        elif hasattr(one, "__dict__"):
-            left += vars(one).values()
+        left += getattr(one, "__dict__", {}).values()
 
 
 @contextlib.contextmanager
@@ -305,3 +315,104 @@ def taken_back(cloud: Any, services: set[str] | None = None) -> Iterator[None]:
             if kept.must_load_again:
                 cloud.cloud.moto._load()
                 kept.must_load_again = False
+
+
+# What has an effect that leaves no mark of its own in moto's memory, or none beside another member.
+_HAVE_EFFECTS: dict[str, dict[str, str]] = {
+    "apigateway CreateDeployment": dict.fromkeys(
+        ("cacheClusterEnabled", "cacheClusterSize", "stageName", "tracingEnabled", "variables"),
+        "a setting of the stage of stageName",
+    ),
+    "apigateway PutRestApi": dict.fromkeys(
+        ("failOnWarnings", "mode", "parameters"), "says how the body is taken"
+    ),
+    "autoscaling CreateLaunchConfiguration": {
+        "InstanceId": "the instance whose settings are taken",
+        "UserData": "shown decoded",
+    },
+    "ec2 CreateSubnet": {"AvailabilityZoneId": "the zone by its other name"},
+    "glue CreateTable": {"Name": "the name of its TableInput goes first"},
+    "iot CreateThing": {"attributePayload.merge": "says how the attributes are taken"},
+    "rds CreateDBCluster": {"EnableHttpEndpoint": "of Aurora Serverless alone"},
+    "redshift CreateCluster": {"NumberOfNodes": "of a multi-node cluster alone"},
+    "s3tables CreateTable": {"metadata": "in the metadata file: test_s3tables.py reads it"},
+    "secretsmanager CreateSecret": {
+        "SecretBinary": "tests of secrets read it: SecretString goes first"
+    },
+    "stepfunctions CreateStateMachine": {"publish": "makes a version: tests of versions see it"},
+}
+# The tables of moto's services declare whole members only.
+_INSIDE = "dropped by moto inside a member that it takes"
+_ELSEWHERE = "kept: the reads that fit do not show it, or by another name"
+
+
+def effect_of(name: str, path: str) -> str:
+    """Return why a member that leaves no mark is not dropped; "" for one that is."""
+    for start, reason in _HAVE_EFFECTS.get(name, {}).items():
+        if path == start or path.startswith(f"{start}."):
+            return reason
+    return "the count of what is beside it" if path.endswith(".Quantity") else ""
+
+
+def write(results: list[Trials]) -> None:
+    """Write `made_up_refused.json`, `not_shown.json` and moto's `tried_members.json`."""
+    refused: dict[str, list[str]] = {}
+    shown = {name: dict(reasons) for name, reasons in _HAVE_EFFECTS.items()}
+    dropped: dict[str, dict[str, list[str]]] = {}
+    for trials in results:
+        for name, paths in trials.refused.items():
+            # Two examples may give a call other members, beside which others are refused.
+            if paths:
+                refused[name] = sorted({*refused.get(name, []), *paths})
+        for name, paths in trials.unseen.items():
+            for path in paths:
+                reason = effect_of(name, path)
+                if not reason and path in trials.dropped.get(name, []) and "." in path:
+                    shown.setdefault(name, {})[path] = _INSIDE
+                elif not reason and path in trials.dropped.get(name, []):
+                    service, operation = name.split()
+                    members = dropped.setdefault(service, {}).setdefault(operation, [])
+                    members += [path] if path not in members else []
+                else:
+                    shown.setdefault(name, {})[path] = reason or _ELSEWHERE
+    for file, found in (
+        (REFUSED_FILE, refused),
+        (REFUSED_FILE.with_name("not_shown.json"), shown),
+        (TRIED_FILE, dropped),
+    ):
+        file.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n")
+
+
+def main() -> None:
+    """Try every call of the examples' stacks, member by member, and write what comes of it: ten minutes."""
+    import tempfile
+
+    import pytest
+
+    from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+
+    TRIED_FILE.write_text("{}\n")
+    results: list[Trials] = []
+    for group, example in EXAMPLES.items():
+        trials, patches = Trials({}, moto_tables(), learns=True), pytest.MonkeyPatch()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            InProcessCloud(Path(folder) / "data") as cloud,
+        ):
+            trials.watch(patches, cloud)
+            cfn, body = cloud.client("cloudformation"), {"Resources": example["resources"]}
+            cfn.create_stack(StackName=group, TemplateBody=json.dumps(body), **NAMED)
+            while (status := _status_of(cfn, group)).endswith("IN_PROGRESS"):
+                time.sleep(0.2)
+            patches.undo()
+        sys.stdout.write(f"{group} {status} {len(trials.done)} calls\n")
+        results.append(trials)
+    write(results)
+
+
+def _status_of(cfn: Any, name: str) -> str:
+    return str(cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"])
+
+
+if __name__ == "__main__":
+    main()
