@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import urllib.error
@@ -112,8 +113,9 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
         raise explain(error) from error
 
 
+@functools.cache
 def _plain_session() -> Any:
-    """Return a botocore session that knows nothing of the user's AWS configuration."""
+    """Return the botocore session that knows nothing of the user's AWS configuration. One reads a model once."""
     from botocore.session import Session
 
     # A variable is its name in the files, its name in the environment, its default and its conversion.
@@ -136,17 +138,6 @@ def client_options(*, endpoint_url: str, region: str, aws: bool) -> dict[str, An
     keys = find_keys() or Keys("test", "test")
     session.set_credentials(keys.access_key, keys.secret, keys.token)
     return {"session": session, "region": region, "endpoint_url": endpoint_url}
-
-
-def quick_puts(client: Any, *, endpoint_url: str, region: str, aws: bool) -> Any:
-    """Return what puts records as `client` does, at less cost."""
-    from headrace.client.access import AwsAccess
-    from headrace.client.quick_puts import QuickPuts
-    from headrace.client.wire import Target, Wire
-
-    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
-    access = AwsAccess(**options)
-    return QuickPuts(client, Wire(access, Target.kinesis(access)))
 
 
 def fetch_page(endpoint_url: str, path: str) -> Any:

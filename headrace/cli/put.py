@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import select
-import signal
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import click
 
-from headrace.cli.interrupts import INTERRUPTED, StopSignals
-from headrace.cli.options import client, endpoint_option, fail, quick_puts, sentence
-from headrace.cli.record_batches import LONGEST_DATA_BYTES, PutFailed, Putter, batches, check_stream
-from headrace.cli.stream_names import suggest_stream
+from headrace.cli.interrupts import INTERRUPTED
+from headrace.cli.options import client, endpoint_option, fail, sentence
+from headrace.cli.record_batches import (
+    LONGEST_DATA_BYTES,
+    PutFailed,
+    batches,
+    open_putter,
+    put_all,
+)
 
 # Yields the lines of a byte stream as they come, for a command that must not wait for the end of its input.
 
@@ -84,50 +88,20 @@ def put(
 ) -> None:
     """Put DATA, or each line of standard input as it comes, into STREAM."""
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    if data is None:
-        check_stream(kinesis, stream)
-    quick = quick_puts(kinesis, endpoint_url=endpoint_url, region=region, aws=aws)
-    putter = Putter(quick, stream)
+    putter = open_putter(kinesis, stream, endpoint_url=endpoint_url, region=region, aws=aws)
     # The bytes as they were typed, in any locale.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)
     try:
-        _put_all(putter, batches(records))
+        put_all(putter, batches(records), at_once=True)
     except KeyboardInterrupt:
-        _say_interrupted(putter)
+        click.echo(f"interrupted: {putter.summary()}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     except (PutFailed, LineTooLong) as error:
-        hint = suggest_stream(error.__cause__, kinesis, stream)
-        raise fail(f"{error}; {putter.summary()}{hint or '.'}") from error
+        raise fail(f"{error}; {putter.summary()}.") from error
     except OSError as error:
         reason = sentence(error).removesuffix(".")
         raise fail(f"standard input cannot be read: {reason}; {putter.summary()}.") from error
     click.echo(putter.summary())
-
-
-def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
-    """Put all batches. After Ctrl-C the current request is still awaited, so that its records are counted."""
-
-    def leave() -> None:
-        _say_interrupted(putter)
-        os._exit(INTERRUPTED)
-
-    with StopSignals(signal.SIGINT, again=leave) as asked:
-        asked.call_when_asked(putter.stop)
-        while not asked:
-            with asked.raising():
-                batch = next(groups, None)
-            if batch is None:
-                return
-            try:
-                putter.put(batch)
-            except PutFailed:
-                if not asked:
-                    raise
-    raise KeyboardInterrupt
-
-
-def _say_interrupted(putter: Putter) -> None:
-    click.echo(f"interrupted: {putter.summary()}", err=True)
 
 
 def _lines() -> Iterator[bytes | None]:

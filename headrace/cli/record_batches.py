@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import threading
+import logging
+import os
+import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from headrace.cli.options import error_text, explain
+import click
+
+from headrace.cli.interrupts import INTERRUPTED, StopSignals
+from headrace.cli.options import client_options, explain
 from headrace.cli.stream_names import explain_stream
-from headrace.core.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from headrace.client.producer import Producer
+    from headrace.client.receipts import PutError, Receipt
 
 RECORDS_PER_PUT = 500
 BYTES_PER_PUT = 4 * 1024 * 1024
 # The largest record in any stream (API_PutRecordsRequestEntry).
 LONGEST_DATA_BYTES = 10 * 1024 * 1024
-MOST_TRIES = 10
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 2.0
-# How AWS names a record of a request, counting from 1: "Value '' at 'records.2.member.partitionKey' failed ..."
-_RECORD_IN_MESSAGE = re.compile(r"'records\.(\d+)\.member")
+# One request at a time, in order. A batch that is not full waits a millisecond for its last records.
+PRODUCER_OPTIONS: dict[str, Any] = {
+    "linger_ms": 1.0, "connections": 1, "give_up_after_s": 10.0, "stop_at_failure": True,
+}  # fmt: skip
 
 
 class PutFailed(Exception):
@@ -31,107 +37,183 @@ class PutFailed(Exception):
 class Putter:
     """Puts records into one stream, in order, and counts them.
 
-    `put` is called by one thread at a time; the counts may be read, and `stop` called, by any.
-
-    Attributes:
-        acknowledged: how many records the stream has taken.
-        shards: how many of them each shard has.
-        unknown: how many were in a request when the connection or the service failed; the stream may have them or not.
+    `put` and `finish` are called by one thread; the counts may be read, and `stop` called, by any.
     """
 
-    def __init__(self, kinesis: Any, stream: str, *, clock: Clock | None = None) -> None:
-        self.stream = stream
-        self.shards: Counter[str] = Counter()
-        self.unknown = 0
-        self._kinesis = kinesis
-        self._clock = clock or SystemClock()
-        self._offered = 0
-        self._stopped = threading.Event()
+    def __init__(self, producer: Producer) -> None:
+        """Take a producer with PRODUCER_OPTIONS."""
+        self.stream, self._producer = producer.stream, producer
+        # Of batches that are done; and the receipts of the one that is on its way.
+        self._shards: Counter[str] = Counter()
+        self._unknown = self._offered = self._first = 0
+        self._receipts: list[Receipt] = []
+        self._has_failed = False
+
+    @property
+    def shards(self) -> Counter[str]:
+        """How many records each shard has acknowledged."""
+        return self._shards + Counter(
+            receipt.shard_id
+            for receipt in self._receipts
+            if receipt.done() and receipt.exception() is None
+        )
 
     @property
     def acknowledged(self) -> int:
         """How many records the stream has acknowledged."""
         return self.shards.total()
 
+    @property
+    def unknown(self) -> int:
+        """How many records were on their way when the connection, the service or the user ended it."""
+        return self._unknown + sum(map(_may_be_there, self._receipts))
+
     def stop(self) -> None:
-        """Make `put` refuse further batches, and stop its retries."""
-        self._stopped.set()
+        """Let the request that is on its way be answered, and put nothing more."""
+        from headrace.client.producer_metrics import PutsFailed
+
+        with contextlib.suppress(TimeoutError, PutsFailed):
+            self._producer.close(0)
 
     def summary(self, *, by_shard: bool = False) -> str:
         """Return a sentence about what has been put so far."""
-        count = self.acknowledged
+        shards = self.shards
+        count = shards.total()
         text = f"{count} record{'s' if count != 1 else ''} put into {self.stream}"
-        if by_shard and self.shards:
-            spread = ", ".join(f"{shard}: {n}" for shard, n in sorted(self.shards.items()))
+        if by_shard and shards:
+            spread = ", ".join(f"{shard}: {n}" for shard, n in sorted(shards.items()))
             text += f" ({spread})"
         if self.unknown:
             text += f"; of {self.unknown} more, which were on their way, some may be there too"
         return text
 
-    def put(self, batch: list[dict[str, Any]]) -> int:
-        """Put a batch by one request, with retries of throttled records; return how many records it had.
-
-        A retried record may arrive after a later one with the same key, as with AWS's SDK.
+    def put(self, batch: list[dict[str, Any]]) -> None:
+        """Send a batch once all earlier ones are put. A throttled record may come after a later one of its batch.
 
         Raises:
-            PutFailed: some records were not put. Those of the batch that were put are counted; later batches are
-                refused.
+            PutFailed: some records, of this batch or the one before, were not put. Those that were are counted; later
+                batches are refused.
         """
-        first = self._offered + 1
+        from headrace.client.producer import check_record
+        from headrace.client.receipts import PutError
+
+        self.finish()
+        first = self._first = self._offered + 1
         self._offered += len(batch)
-        waiting = list(range(len(batch)))
-        refusals: dict[int, str] = {}
-        tries = 0
-        while tries < MOST_TRIES and not self._stopped.is_set():
-            tries += 1
-            answer = self._ask(batch, waiting, first)
-            refusals = self._count(waiting, answer)
-            if not refusals:
-                return len(batch)
-            waiting = list(refusals)
-            if tries < MOST_TRIES:
-                wait_s = min(_FIRST_WAIT_S * 2 ** (tries - 1), _LONGEST_WAIT_S)
-                self._clock.wait(self._stopped, wait_s)
-        self._stopped.set()
-        if not refusals:
-            raise PutFailed(f"record {first + waiting[0]} was not put any more")
-        raise PutFailed(
-            f"record {first + waiting[0]} was refused {tries} times"
-            f"{_and_others(len(waiting) - 1)}: {refusals[waiting[0]].removesuffix('.')}"
-        )
-
-    def _ask(self, batch: list[dict[str, Any]], waiting: list[int], first: int) -> Any:
-        from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
-
-        self.unknown = len(waiting)
-        records = [batch[i] for i in waiting]
+        if self._has_failed:
+            raise PutFailed(f"record {first} was not put any more")
+        for number, record in enumerate(batch, first):
+            try:
+                check_record(record["Data"], record["PartitionKey"])
+            except ValueError as error:
+                raise self._failed(f"record {number} was refused: {error}") from error
         try:
-            answer = self._kinesis.put_records(StreamName=self.stream, Records=records)
-        except ClientError as error:
-            if _status(error) < 500:
-                self.unknown = 0
-            self._stopped.set()
-            raise PutFailed(
-                f"{_describe_refused_records(error, waiting, first)}: {error_text(error).removesuffix('.')}"
-            ) from error
-        except BotoCoreError as error:
-            # Botocore's errors that occur after a connection is made.
-            if not isinstance(error, HTTPClientError):
-                self.unknown = 0
-            self._stopped.set()
-            raise PutFailed(error_text(error).removesuffix(".")) from error
-        self.unknown = 0
-        return answer
+            for record in batch:
+                self._receipts.append(self._producer.put(record["Data"], record["PartitionKey"]))
+        except PutError:
+            # It was stopped, or an earlier record of the batch has failed.
+            self.finish()
+            raise self._failed(
+                f"record {first + len(self._receipts)} was not put any more"
+            ) from None
 
-    def _count(self, waiting: list[int], answer: Any) -> dict[int, str]:
-        """Count the records that a request has put; return the refusals by the record's position in the batch."""
-        refusals: dict[int, str] = {}
-        for index, result in zip(waiting, answer["Records"], strict=True):
-            if result.get("ErrorCode"):
-                refusals[index] = f"{result['ErrorCode']}: {result.get('ErrorMessage', '')}"
+    def finish(self) -> None:
+        """Wait until the last batch is put. Raises as `put`."""
+        errors: dict[int, PutError] = {}
+        put: list[str] = []
+        for number, receipt in enumerate(self._receipts, self._first):
+            error = receipt.exception()
+            if error is None:
+                put.append(receipt.shard_id)
             else:
-                self.shards[result["ShardId"]] += 1
-        return refusals
+                errors[number] = error
+        self._receipts = []
+        self._shards.update(put)
+        self._unknown += sum(error.may_be_there for error in errors.values())
+        if errors:
+            raise self._failed(_describe(errors))
+
+    def _failed(self, sentence: str) -> PutFailed:
+        self._has_failed = True
+        return PutFailed(sentence)
+
+
+def _may_be_there(receipt: Receipt) -> bool:
+    if not receipt.done():
+        return True
+    error = receipt.exception()
+    return error is not None and error.may_be_there
+
+
+def _describe(errors: dict[int, PutError]) -> str:
+    """Return a phrase with the first record that failed, and how many others failed as it did."""
+    first, error = next(((n, e) for n, e in errors.items() if e.code != "Closed"), (0, None))
+    if error is None:
+        return f"record {min(errors)} was not put any more"
+    alike = [number for number, other in errors.items() if other.code == error.code]
+    reason = error.reason.removesuffix(".")
+    if error.attempts > 1:
+        tried = "tried" if error.may_be_there else "refused"
+        return f"record {first} was {tried} {error.attempts} times{_and_others(len(alike) - 1)}: {reason}"
+    if len(alike) == 1:
+        return f"record {first} was refused: {reason}"
+    return f"records {first} to {alike[-1]} were refused: {reason}"
+
+
+def open_putter(kinesis: Any, stream: str, *, endpoint_url: str, region: str, aws: bool) -> Putter:
+    """Return a putter into a stream that is there, here or on AWS. Raises ClickException."""
+    from headrace.client.producer import Producer
+
+    check_stream(kinesis, stream)
+    # The command itself says what became of each record.
+    logging.getLogger("headrace.client").addHandler(logging.NullHandler())
+    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
+    return Putter(Producer(stream, **PRODUCER_OPTIONS, **options))
+
+
+def put_all(
+    putter: Putter,
+    groups: Iterator[list[dict[str, Any]]],
+    *,
+    at_once: bool,
+    on_put: Callable[[int], Any] = lambda _: None,
+    by_shard: bool = False,
+) -> None:
+    """Put all batches; `at_once`: each is done before the next one is taken. For the main thread.
+
+    After Ctrl-C the current request is still awaited, so that its records are counted; after a second one, it is not.
+
+    Raises:
+        PutFailed: some records were not put, and no later ones.
+        KeyboardInterrupt: it was interrupted; no request is on its way.
+    """
+
+    def leave() -> None:
+        click.echo(f"interrupted: {putter.summary(by_shard=by_shard)}", err=True)
+        os._exit(INTERRUPTED)
+
+    with StopSignals(signal.SIGINT, again=leave) as asked:
+        asked.call_when_asked(putter.stop)
+        try:
+            while not asked:
+                with asked.raising():
+                    batch = next(groups, None)
+                if batch is None:
+                    putter.finish()
+                    return
+                putter.put(batch)
+                if at_once:
+                    putter.finish()
+                on_put(len(batch))
+        except PutFailed:
+            if not asked:
+                raise
+        finally:
+            # What is on its way is counted, or given up with the putter.
+            with contextlib.suppress(PutFailed):
+                putter.finish()
+            putter.stop()
+    raise KeyboardInterrupt
 
 
 def check_stream(kinesis: Any, stream: str) -> None:
@@ -146,21 +228,6 @@ def check_stream(kinesis: Any, stream: str) -> None:
             raise explain_stream(error, kinesis, stream) from error
     except BotoCoreError as error:
         raise explain(error) from error
-
-
-def _status(error: Exception) -> int:
-    response: Any = getattr(error, "response", {})
-    return int(response["ResponseMetadata"]["HTTPStatusCode"])
-
-
-def _describe_refused_records(error: Exception, waiting: list[int], first: int) -> str:
-    """Return a phrase with the records of a refused request, or with the one that AWS's message names."""
-    named = _RECORD_IN_MESSAGE.search(str(error))
-    if named is not None and 1 <= int(named[1]) <= len(waiting):
-        return f"record {first + waiting[int(named[1]) - 1]} was refused"
-    if len(waiting) == 1:
-        return f"record {first + waiting[0]} was refused"
-    return f"records {first + waiting[0]} to {first + waiting[-1]} were refused"
 
 
 def _and_others(count: int) -> str:

@@ -8,9 +8,7 @@ import io
 import json
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -27,13 +25,19 @@ from rich.progress import (
 
 from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
-from headrace.cli.options import client, endpoint_option, explain, fail, quick_puts
+from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
-from headrace.cli.record_batches import LONGEST_DATA_BYTES, PutFailed, Putter, batches, check_stream
+from headrace.cli.record_batches import (
+    LONGEST_DATA_BYTES,
+    PutFailed,
+    Putter,
+    batches,
+    open_putter,
+    put_all,
+)
 from headrace.core.clock import SystemClock
 from headrace.core.extras import install_command
 
-IN_FLIGHT = 4
 _STANDARD_INPUT = "standard input"
 
 
@@ -108,9 +112,7 @@ def replay(
         [key] if times is None and lateness is None else [key, time_field],
     )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    check_stream(kinesis, stream)
-    quick = quick_puts(kinesis, endpoint_url=endpoint_url, region=region, aws=aws)
-    putter = Putter(quick, stream)
+    putter = open_putter(kinesis, stream, endpoint_url=endpoint_url, region=region, aws=aws)
     try:
         with Progress(
             TextColumn("replaying"),
@@ -252,19 +254,7 @@ def replay_events(
         PutFailed: some events were not put, and no later ones. After KeyboardInterrupt too, no request is in progress.
     """
     records = _pace_events(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
-    pending: deque[Future[int]] = deque()
-    # One thread, which keeps the order: the next batch is encoded while the last one is sent.
-    with ThreadPoolExecutor(1) as pool:
-        try:
-            for batch in batches(records) if speed is None else ([record] for record in records):
-                pending.append(pool.submit(putter.put, batch))
-                while len(pending) > IN_FLIGHT or (pending and pending[0].done()):
-                    on_put(pending.popleft().result())
-            while pending:
-                on_put(pending.popleft().result())
-        finally:
-            # After a failure, no pending batch may be put.
-            putter.stop()
+    put_all(putter, batches(records), at_once=False, on_put=on_put, by_shard=True)
 
 
 def _pace_events(
@@ -274,7 +264,8 @@ def _pace_events(
     time_field: str,
     speed: float | None,
     lateness: Lateness | None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, Any] | None]:
+    """Yield the record of each event when it is due, and None before a wait: what was due is put then."""
     if speed is None and lateness is None:
         yield from (_record(event, key) for event in events)
         return
@@ -285,6 +276,7 @@ def _pace_events(
         first = first or at
         wait_s = start_s + due_s(at, first, speed) - clock.monotonic_s()
         if speed is not None and wait_s > 0:
+            yield None
             clock.wait(never, wait_s)
         yield _record(event, key)
 

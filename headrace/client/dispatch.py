@@ -15,7 +15,7 @@ from headrace.client.hash_keys import ShardMap
 from headrace.client.lanes import Lane, Lanes, hash_in, sizes_of
 from headrace.client.put_requests import Outcome, Request
 from headrace.client.receipts import Answer, Chunk, PutError, Receipt
-from headrace.client.wire import ServiceError
+from headrace.client.wire import NotSent, ServiceError
 
 Calls = list[tuple[Callable[[Receipt], Any], Receipt]]
 
@@ -205,10 +205,11 @@ class Dispatch:
         for lane in self._lanes.lanes:
             lane.blocked_by = {other for other in lane.blocked_by if other.in_flight}
 
-    def fail(self, chunks: list[Chunk], error: PutError) -> Settled:
+    def fail(self, chunks: list[Chunk], code: str, message: str) -> Settled:
         """Note that records are not put, and will not be."""
         settled = Settled()
         for chunk in chunks:
+            error = PutError(code, message, attempts=chunk.attempts, may_be_there=chunk.is_unsure)
             self._fail(chunk, error, settled)
         return settled
 
@@ -228,7 +229,11 @@ class Dispatch:
             return
         if isinstance(error, ServiceError) and error.code in _THROTTLED:
             settled.throttled += request.entries
+        is_unsure = not isinstance(error, NotSent)
+        if isinstance(error, ServiceError):
+            is_unsure = error.status >= 500
         for chunk, lane in request.chunks:
+            chunk.is_unsure |= is_unsure
             self._repeat(chunk, lane, str(error), now_s, settled)
 
     def _send_alone(self, request: Request, settled: Settled) -> None:
@@ -298,8 +303,14 @@ class Dispatch:
         """Send a chunk again, after a pause, or fail it if it is too old."""
         chunk.attempts += 1
         if self._give_up_after_s is not None and now_s - chunk.put_s >= self._give_up_after_s:
-            tries = f"the record was tried {chunk.attempts} times: {reason}"
-            self._fail(chunk, PutError("RecordExpired", tries), settled)
+            error = PutError(
+                "RecordExpired",
+                f"the record was tried {chunk.attempts} times: {reason}",
+                reason=reason,
+                attempts=chunk.attempts,
+                may_be_there=chunk.is_unsure,
+            )
+            self._fail(chunk, error, settled)
             return
         settled.retried += len(chunk)
         repeated = lane if self._lanes.by_shard or lane is self._lanes.alone else self._lanes.again

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,6 +36,9 @@ MOST_RECORD_BYTES = 10 << 20
 _LOG = logging.getLogger("headrace.client")
 _LOG_EVERY_S = 5.0
 _SPOOL_CLOSE_WITHIN_S = 30.0
+# Half of a character of UTF-16, as in an argument that is not UTF-8: no request can carry it.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CLOSED = "the producer was closed before the record was put"
 
 
 class Producer:
@@ -61,6 +65,7 @@ class Producer:
         max_buffered_records: int = 20_000,
         max_buffered_bytes: int = 64 << 20,
         give_up_after_s: float | None = 30.0,
+        stop_at_failure: bool = False,
         connections: int = 2,
         spool: str | Path | None = None,
         fsync: bool = False,
@@ -90,6 +95,8 @@ class Producer:
             max_buffered_bytes: how many bytes fill the buffer.
             give_up_after_s: after how long a record that is refused again and again fails; None: never. A spool
                 never gives up.
+            stop_at_failure: after a record that failed, put none that waits, and take none: they fail as `Closed`.
+                With one connection, nothing is put that came after the failed record's request.
             connections: how many requests are sent at once.
             spool: a folder for the journal.
             fsync: whether a record is on the disk before `put` returns, and not only with the operating system.
@@ -129,6 +136,7 @@ class Producer:
             give_up_after_s=None if spool is not None else give_up_after_s,
             chance=self._chance,
         )
+        self._stop_at_failure = stop_at_failure
         self._when_full: Literal["block", "drop", "raise"] = when_full
         self._most_records, self._most_bytes = max_buffered_records, max_buffered_bytes
         self._lock = threading.Lock()
@@ -199,7 +207,7 @@ class Producer:
         if not self._is_started:
             self.start()
         data = data if type(data) is bytes else bytes(memoryview(data))
-        _check(data, key, explicit)
+        check_record(data, key, explicit)
         lanes = self._lanes
         with self._lock:
             lane, explicit = lanes.lane_for(key, explicit)
@@ -330,13 +338,8 @@ class Producer:
         finally:
             with self._lock:
                 self._is_closed = self._is_stopped = True
-                # What is in a spool is not lost: the next producer puts it.
-                callbacks = self._fail_waiting(
-                    PutError("Closed", "the producer was closed before the record was put")
-                )
-                self._work.notify_all()
-                self._room.notify_all()
-                self._done.notify_all()
+                callbacks = self._fail_waiting("Closed", _CLOSED)
+                self._wake_all()
             self._call(callbacks)
             if self._is_started:
                 for thread in self._threads:
@@ -522,6 +525,11 @@ class Producer:
             )
         if settled.sentence:
             self._say("Putting into %s is tried again: %s", self.stream, settled.sentence)
+        if settled.failed and self._stop_at_failure:
+            self._is_closed = True
+        # A refused record does not wait for a producer that will not put it.
+        if self._is_stopped or (self._is_closed and self._stop_at_failure):
+            settled.callbacks += self._fail_waiting("Closed", _CLOSED)
         return settled.callbacks
 
     def _say(self, text: str, *values: Any) -> None:
@@ -540,27 +548,34 @@ class Producer:
                     "A callback of a record of %s raised; the record is done", self.stream
                 )
 
-    def _fail_waiting(self, error: PutError) -> Calls:
+    def _fail_waiting(self, code: str, message: str) -> Calls:
+        """Fail what waits, with the lock held. What is in a spool is not lost: the next producer puts it."""
         waiting: list[Chunk] = []
         for lane in self._lanes.lanes:
             self._lanes.close(lane)
             while lane.ready:
                 waiting.append(self._lanes.take(lane))
-        return self._account(self._dispatch.fail(waiting, error))
+        return self._account(self._dispatch.fail(waiting, code, message)) if waiting else []
 
     def _end_broken(self, error: BaseException) -> None:
         """Fail all records: a thread met what it cannot handle, and nobody may wait for it."""
         with self._lock:
             self._is_closed = self._is_stopped = True
-            callbacks = self._fail_waiting(PutError("InternalFailure", f"a thread ended: {error}"))
-            for condition in (self._work, self._room, self._done):
-                condition.notify_all()
+            callbacks = self._fail_waiting("InternalFailure", f"a thread ended: {error}")
+            self._wake_all()
         self._call(callbacks)
 
+    def _wake_all(self) -> None:
+        for condition in (self._work, self._room, self._done):
+            condition.notify_all()
 
-def _check(data: bytes, key: str | None, explicit: str | None) -> None:
+
+def check_record(data: bytes, key: str | None, explicit: str | None = None) -> None:
+    """Raise ValueError for what no stream takes."""
     if key is not None and not 0 < len(key) <= MOST_KEY_CHARS:
         raise ValueError(f"a partition key has 1 to {MOST_KEY_CHARS} characters, not {len(key)}")
+    if key is not None and not key.isascii() and _SURROGATE.search(key):
+        raise ValueError(f"a partition key is Unicode text, not {key!r}")
     if size_of(data, key) > MOST_RECORD_BYTES:
         raise ValueError(f"a record has at most {MOST_RECORD_BYTES} bytes with its key")
     if explicit is not None and not 0 <= int(explicit) < HASH_KEYS:

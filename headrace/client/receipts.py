@@ -21,11 +21,23 @@ class PutError(Exception):
 
     Attributes:
         code: AWS's code, or `RecordExpired`, `Dropped` or `Closed`, which are the producer's own.
+        reason: what the last attempt met.
+        attempts: how often it was tried.
+        may_be_there: whether the stream may have the record: no answer came, or an internal failure.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        reason: str = "",
+        attempts: int = 1,
+        may_be_there: bool = False,
+    ) -> None:
         super().__init__(f"{code}: {message}")
-        self.code = code
+        self.code, self.attempts, self.may_be_there = code, attempts, may_be_there
+        self.reason = reason or str(self)
 
 
 class BufferFull(Exception):
@@ -73,13 +85,14 @@ class Chunk:
         put_s: when the first record came.
         bytes_: of all data and keys; until the chunk is closed, `room` counts instead.
         callbacks, spool_ids: by place.
+        is_unsure: whether an attempt may have been executed, though no answer says so.
         moved: where each record is now, once they have parted.
         answer, places, error: what became of the records; `places` are their entries in the answer.
     """
 
     __slots__ = (
-        "answer", "attempts", "bytes_", "callbacks", "data", "error", "explicit", "keys", "moved", "owner",
-        "places", "put_s", "room", "spool_ids",
+        "answer", "attempts", "bytes_", "callbacks", "data", "error", "explicit", "is_unsure", "keys", "moved",
+        "owner", "places", "put_s", "room", "spool_ids",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, put_s: float, room: int) -> None:
@@ -94,6 +107,7 @@ class Chunk:
         self.places: Sequence[int] = ()
         self.error: PutError | None = None
         self.attempts = self.bytes_ = 0
+        self.is_unsure = False
 
     def __len__(self) -> int:
         return len(self.data)
@@ -112,7 +126,7 @@ class Chunk:
         chunks: list[Chunk] = []
         for group in groups:
             chunk = Chunk(self.owner, self.put_s, 0)
-            chunk.attempts = self.attempts
+            chunk.attempts, chunk.is_unsure = self.attempts, self.is_unsure
             for index in group:
                 moved[index] = chunk, chunk.adopt(self, index)
             chunks.append(chunk)

@@ -40,7 +40,7 @@ from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
 from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
-from headrace.services.cloudwatch import alarm_actions, anomaly_detectors
+from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
@@ -59,7 +59,8 @@ from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
 from headrace.services.iot import bounds as iot_bounds
-from headrace.services.iot import rules as iot_rules
+from headrace.services.iot import patches as iot_patches
+from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import elasticsearch
@@ -99,7 +100,10 @@ PATCHES = Patches(
         "moto.batch.models": [batch.correct_environments, bound_loops],
         "moto.batch_simple.models": [bound_loops],
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
-        "moto.cloudwatch.responses": [anomaly_detectors.add_calls],
+        "moto.cloudwatch.responses": [
+            anomaly_detectors.add_calls,
+            metric_streams.add_calls,
+        ],
         "moto.codebuild.responses": [codebuild.allow_missing_source, codebuild.allow_updates],
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
         "moto.codepipeline.models": [codepipeline.allow_system_tags],
@@ -133,8 +137,13 @@ PATCHES = Patches(
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
         "moto.iam.models": [iam_providers.refuse_as_aws],
         "moto.iam.responses": [iam_providers.add_client_id_calls],
-        "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
-        "moto.iotdata.models": [iot_rules.patch],
+        "moto.iot.models": [
+            iot_bounds.match_by_wildcards,
+            iot_bounds.check_statements,
+            iot_patches.name_endpoint,
+        ],
+        "moto.iotdata.models": [iot_shadows.announce_changes],
+        "moto.iotdata.responses": [iot_patches.patch_data_plane],
         "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],
@@ -191,6 +200,7 @@ PATCHES = Patches(
         events_patches.patch,
         logs_patches.patch,
         cloudwatch_patches.patch,
+        metric_streams.patch,
         ssm_patches.patch,
         sts_patches.patch,
     ],

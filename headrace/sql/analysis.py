@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from headrace.sql.errors import Place, SqlError
@@ -48,6 +50,7 @@ from headrace.sql.statements import (
 from headrace.sql.types import BIGINT, TIMESTAMP, common
 from headrace.sql.typing import Scope, condition, near, resolve
 
+_QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _SETTINGS = {("auto.offset.reset", "earliest"), ("auto.offset.reset", None)}
 
 
@@ -81,8 +84,7 @@ class Analysis:
             case InsertSelect():
                 self._insert(statement)
             case Query():
-                name = f"query_{len(self.queries) + 1}"
-                self.queries.append(self._plan(statement.select, name, None))
+                self.queries.append(self.plan(statement))
             case SetProperty():
                 _check_setting(statement)
             case Drop():
@@ -98,6 +100,10 @@ class Analysis:
                     f"{word} is for the prompt, `headrace sql`, not for a job", statement.place
                 )
 
+    def plan(self, statement: Query) -> QueryPlan:
+        """Return the plan of a query whose rows are shown, without taking it; raises SqlError."""
+        return self._plan(statement.select, f"query_{len(self.queries) + 1}", None)
+
     def terminate(self, name: str, place: Place) -> None:
         """Take a query away, or ALL; raises SqlError if there is none of this name."""
         left = [q for q in self.queries if q.name.lower() != name.lower()]
@@ -112,9 +118,9 @@ class Analysis:
     def _declare(self, statement: CreateSource) -> None:
         if self._is_there(statement):
             return
-        names = [column.name.lower() for column in statement.columns]
+        names = Counter(column.name.lower() for column in statement.columns)
         for column in statement.columns:
-            if names.count(column.name.lower()) > 1:
+            if names[column.name.lower()] > 1:
                 raise SqlError(f"column {column.name!r} is there twice", column.place)
             if column.key == "HEADERS":
                 raise SqlError("a record of Kinesis has no headers", column.place)
@@ -192,7 +198,8 @@ class Analysis:
             raise SqlError("a query writes JSON or CSV", statement.place)
         relation, warnings = inherit_time(relation, plan)
         self._add(relation)
-        self._start(replace(plan, target=relation, warnings=(*plan.warnings, *warnings)))
+        plan = replace(plan, target=relation, warnings=(*plan.warnings, *warnings))
+        self._start(plan, replaces=statement.replaces)
 
     def _insert(self, statement: InsertSelect) -> None:
         target = self.relations.get(statement.target.lower())
@@ -205,13 +212,30 @@ class Analysis:
             raise SqlError(
                 "INSERT INTO writes into a stream; a table is its query's", statement.place
             )
-        name = statement.pump or f"insert_{len(self.queries) + 1}"
+        name = statement.name or f"insert_{len(self.queries) + 1}"
         plan = self._plan(statement.select, name, False)
         outputs = self._fit(plan.outputs, target, statement)
-        self._start(replace(plan, target=target, outputs=outputs))
+        warnings = plan.warnings
+        if statement.name is None:
+            warning = (
+                f"the query is called {name} by its place in the text, and so is its progress: a query before it "
+                "moves it; WITH (query_id = '..') gives it a name"
+            )
+            warnings = (*warnings, warning)
+        plan = replace(plan, target=target, outputs=outputs, warnings=warnings)
+        self._start(plan, replaces=statement.replaces)
 
-    def _start(self, plan: QueryPlan) -> None:
+    def _start(self, plan: QueryPlan, *, replaces: bool) -> None:
         """Add a query; refuse one that reads, by way of others, what it writes: its rows would go round for ever."""
+        if not _QUERY_NAME.fullmatch(plan.name):
+            raise SqlError(
+                f"{plan.name!r} names a folder of progress: letters, digits, '_', '-' and '.'",
+                plan.place,
+            )
+        if replaces:
+            self.queries = [q for q in self.queries if q.name.lower() != plan.name.lower()]
+        if any(query.name.lower() == plan.name.lower() for query in self.queries):
+            raise SqlError(f"two queries are called {plan.name}", plan.place)
         reached, queries = {_stream_of(plan.target)}, [*self.queries, plan]
         while True:
             further = {

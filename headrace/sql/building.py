@@ -92,18 +92,28 @@ class Builder(ExpressionBuilder):
     def build_create_pump(
         self,
         meta: Meta,
-        _replaces: bool | None,
+        replaces: bool | None,
         pump: Name,
         target: Name,
         columns: tuple[str, ...] | None,
         select: Select,
     ) -> InsertSelect:
-        return InsertSelect(place_of(meta), target, columns or (), select, pump)
+        return InsertSelect(place_of(meta), target, columns or (), select, pump, bool(replaces))
 
     def build_insert_select(
-        self, meta: Meta, target: Name, columns: tuple[str, ...] | None, select: Select
+        self,
+        meta: Meta,
+        target: Name,
+        columns: tuple[str, ...] | None,
+        properties: tuple[Property, ...] | None,
+        select: Select,
     ) -> InsertSelect:
-        return InsertSelect(place_of(meta), target, columns or (), select)
+        name = None
+        for one in properties or ():
+            if one.name != "query_id":
+                raise SqlError(f"INSERT INTO has the property query_id, not {one.name}", one.place)
+            name = str(one.value.value)
+        return InsertSelect(place_of(meta), target, columns or (), select, name)
 
     def build_insert_values(
         self, meta: Meta, target: Name, columns: tuple[str, ...] | None, *values: Expression

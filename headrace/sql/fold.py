@@ -34,6 +34,12 @@ class ResultRow:
     deleted: bool = False
 
 
+def result_of(row: Row) -> ResultRow:
+    """Return a row as it is shown."""
+    columns = {name: conversions.as_json(value) for name, value in row.columns.items()}
+    return ResultRow(columns, row.key, row.time, row.deleted)
+
+
 class Fold:
     """The queries of a script, with their state. For one thread."""
 
@@ -46,6 +52,16 @@ class Fold:
             (RunningTables if query.is_of_tables() else RunningQuery)(query, script.dialect)
             for query in script.queries
         ]
+        # What reads each stream, and each relation.
+        self._relations: dict[str, list[Relation]] = {}
+        for relation in script.relations.values():
+            if relation.stream:
+                self._relations.setdefault(relation.stream, []).append(relation)
+        self._readers: dict[str, list[tuple[RunningQuery, int]]] = {}
+        for running in self._running:
+            for side, source in enumerate(running.query.inputs()):
+                readers = self._readers.setdefault(source.relation.name, [])
+                readers.append((running, side))
         self._count = 0
         self._is_in_batch = False
 
@@ -65,13 +81,12 @@ class Fold:
 
     def take(self, stream: str, record: Record) -> None:
         """Give a record of the Kinesis stream `stream` to every relation on it, and on to what reads that."""
-        for relation in list(self.script.relations.values()):
-            if relation.stream and relation.stream == stream:
-                row = read_record(relation, record)
-                if row is None:
-                    self.unreadable[relation.name] = self.unreadable.get(relation.name, 0) + 1
-                else:
-                    self._pass(relation, row)
+        for relation in self._relations.get(stream, ()):
+            row = read_record(relation, record)
+            if row is None:
+                self.unreadable[relation.name] = self.unreadable.get(relation.name, 0) + 1
+            else:
+                self._pass(relation, row)
 
     def end(self) -> None:
         """Close every window that is still open, and give up waiting for rows of joins."""
@@ -79,16 +94,10 @@ class Fold:
             self._emit(running, running.end())
 
     def _pass(self, relation: Relation, row: Row) -> None:
-        for running in self._running:
-            sides = [
-                i
-                for i, source in enumerate(running.query.inputs())
-                if source.relation.name == relation.name
-            ]
-            for side in sides:
-                rows = running.take(side, row)
-                self._emit(running, rows if self._is_in_batch else [*rows, *running.settle()])
-                self.late[running.query.name] = running.late
+        for running, side in self._readers.get(relation.name, ()):
+            rows = running.take(side, row)
+            self._emit(running, rows if self._is_in_batch else [*rows, *running.settle()])
+            self.late[running.query.name] = running.late
 
     def _emit(self, running: RunningQuery, rows: Iterable[Row]) -> None:
         query = running.query
@@ -98,8 +107,9 @@ class Fold:
             self._count += 1
             if self._count > MOST_RESULTS:
                 raise values.TooLarge(f"more than {MOST_RESULTS:,} rows of results")
-            columns_json = {name: conversions.as_json(value) for name, value in row.columns.items()}
-            self.results[query.name].append(ResultRow(columns_json, row.key, row.time, row.deleted))
+            result = result_of(row)
+            columns_json = result.columns
+            self.results[query.name].append(result)
             target = query.target
             if target is not None:
                 # What a query writes is what another one reads.

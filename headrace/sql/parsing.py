@@ -5,20 +5,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from lark import Lark, Tree, UnexpectedInput
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
+from lark import Lark, Token
+from lark.parsers.lalr_analysis import Shift
+from lark.tree import Meta
 
 from headrace.sql.building import Builder
+from headrace.sql.building_expressions import place_of
 from headrace.sql.errors import Place, SqlError
 from headrace.sql.statements import (
     Statement,
 )
 
-MOST_BYTES = 250_000
+MOST_BYTES = 1_000_000
 _WORDS = {
     "NAME": "a name",
     "QUOTED": "a quoted name",
@@ -49,24 +52,7 @@ def parse(text: str) -> tuple[Statement, ...]:
     """
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise SqlError(f"a text has at most {MOST_BYTES:,} bytes", Place())
-    text = _put_variables_in(text)
-    try:
-        tree = _parser().parse(text)
-    except UnexpectedInput as error:
-        raise _explain(error, text) from None
-    return _build(tree)
-
-
-def _build(tree: Tree[Any]) -> tuple[Statement, ...]:
-    """Return a tree's value, innermost parts first: no depth of a text recurses."""
-    builder = Builder()
-    values: dict[int, Any] = {}
-    for part in tree.iter_subtrees():
-        children = [
-            values[id(child)] if isinstance(child, Tree) else child for child in part.children
-        ]
-        values[id(part)] = getattr(builder, f"build_{part.data}")(part.meta, *children)
-    return values[id(tree)]
+    return _Parse(_put_variables_in(text)).run()
 
 
 def _put_variables_in(text: str) -> str:
@@ -107,36 +93,217 @@ def _place_of(text: str, offset: int) -> Place:
     return Place(before.count("\n") + 1, offset - before.rfind("\n"))
 
 
-def _explain(error: UnexpectedInput, text: str) -> SqlError:
-    if isinstance(error, UnexpectedCharacters):
-        place = Place(error.line, error.column)
-        character = text[error.pos_in_stream or 0]
-        if character in "'\"`":
-            return SqlError(f"the {character} that begins here has no end", place)
-        return SqlError(f"{character!r} does not belong here", place)
-    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
-        place = Place(int(error.token.line or 1), int(error.token.column or 1))
-        return SqlError(
-            f"{str(error.token)[:60]!r} does not belong here{_expected(error.accepts or error.expected)}",
-            place,
-        )
-    expected = error.accepts or error.expected if isinstance(error, UnexpectedToken) else ()
-    if isinstance(error, UnexpectedEOF):
-        expected = error.expected
-    return SqlError(
-        f"the statement ends too early{_expected(expected)}", _place_of(text, len(text))
-    )
+class _Rule(NamedTuple):
+    """What to do when a rule's parts are complete."""
+
+    origin: str
+    size: int
+    # For each value that the builder gets: the part's index (-1: an option that is not there), and whether the part is
+    # a list of values, as a repetition's.
+    parts: tuple[tuple[int, bool], ...]
+    # The builder's method; empty for a repetition, whose value is the list of its parts.
+    method: str
+    # Whether it hands on its only value as it is.
+    passes: bool
 
 
-def _expected(names: Any) -> str:
-    words = sorted(
-        {_WORDS.get(str(name), str(name)) for name in names if not name.startswith("__")}
-    )
-    return f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
+class _Tables(NamedTuple):
+    """The grammar as tables: for each state what follows a terminal or rule: a state, or a rule to reduce."""
+
+    states: dict[int, dict[str, int | _Rule]]
+    first: int
+    last: int
+    words: dict[str, tuple[str, ...]]
+    symbols: dict[str, str]
+    lexer: re.Pattern[str]
 
 
 @cache
-def _parser() -> Lark:
-    """Return the parser, which takes 0.25 s to make."""
+def _tables() -> _Tables:
+    """Return the tables, which lark takes a quarter of a second to make; its own loop over them is ten times slower.
+
+    Its contextual lexer's rule is kept: a word is a keyword where the grammar takes it, and else a name.
+    """
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", start="script", propagate_positions=True)
+    lark = Lark(grammar, parser="lalr", start="script", maybe_placeholders=True)
+    table = lark.parser.parser._parse_table  # noqa: SLF001 - lark has no other way to it
+    rules: dict[Any, _Rule] = {}
+    states: dict[int, dict[str, int | _Rule]] = {}
+    for state, actions in table.states.items():
+        states[state] = {
+            name: argument if action is Shift else rules.setdefault(argument, _rule(argument))
+            for name, (action, argument) in actions.items()
+        }
+    words: dict[str, tuple[str, ...]] = {}
+    symbols: dict[str, str] = {}
+    patterns: list[tuple[str, str]] = []
+    for terminal in sorted(lark.terminals, key=lambda one: -one.priority):
+        word = terminal.pattern.value.removesuffix(r"\b")
+        if word.isalpha():
+            words[word.upper()] = (*words.get(word.upper(), ()), terminal.name)
+        elif terminal.pattern.type == "str":
+            symbols[terminal.pattern.value] = terminal.name
+        elif terminal.name not in lark.ignore_tokens:
+            patterns.append((terminal.name, terminal.pattern.value))
+    ignored = "|".join(t.pattern.value for t in lark.terminals if t.name in lark.ignore_tokens)
+    longest_first = sorted(symbols, key=len, reverse=True)
+    lexer = re.compile(
+        f"(?P<IGNORED>(?:{ignored})+)|"
+        + "|".join(f"(?P<{name}>{pattern})" for name, pattern in patterns)
+        + f"|(?P<SYMBOL>{'|'.join(map(re.escape, longest_first))})"
+    )
+    return _Tables(
+        states, table.start_states["script"], table.end_states["script"], words, symbols, lexer
+    )
+
+
+def _rule(rule: Any) -> _Rule:
+    keeps_all = rule.options.keep_all_tokens
+    parts: list[tuple[int, bool]] = []
+    index = 0
+    # Lark marks the place of each option that is not there, before the part that follows it.
+    for is_missing in rule.options.empty_indices or [False] * len(rule.expansion):
+        if is_missing:
+            parts.append((-1, False))
+            continue
+        symbol = rule.expansion[index]
+        if keeps_all or not (symbol.is_term and symbol.filter_out):
+            parts.append((index, not symbol.is_term and symbol.name.startswith("_")))
+        index += 1
+    name = rule.alias or rule.options.template_source or rule.origin.name
+    is_list = rule.origin.name.startswith("_")
+    passes = rule.options.expand1 and rule.alias is None and len(parts) == 1 and not parts[0][1]
+    return _Rule(
+        rule.origin.name,
+        len(rule.expansion),
+        tuple(parts),
+        "" if is_list else f"build_{name}",
+        passes,
+    )
+
+
+class _Parse:
+    """One text's parse. The stack is a list: no depth of a text recurses."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tables = _tables()
+        self._builder = Builder()
+        self._states: list[int] = [self._tables.first]
+        # Each part's value, and where its text begins.
+        self._values: list[tuple[Any, Meta]] = []
+
+    def run(self) -> tuple[Statement, ...]:
+        states, values = self._states, self._values
+        actions_of = self._tables.states
+        for kind, text, meta in self._tokens():
+            while True:
+                action = actions_of[states[-1]].get(kind)
+                if action is None:
+                    raise self._explain(kind, text, meta)
+                if isinstance(action, int):
+                    states.append(action)
+                    values.append((text, meta))
+                    break
+                if action.passes and action.size == 1:
+                    # Most reductions: a column is a product, a sum, a comparison .. of one part.
+                    states[-1] = cast(int, actions_of[states[-2]][action.origin])
+                    continue
+                self._reduce(action, meta)
+                if kind == "$END" and states[-1] == self._tables.last:
+                    return values[-1][0]
+        raise AssertionError
+
+    def _reduce(self, rule: _Rule, following: Meta) -> None:
+        """Put a rule's value in the place of its parts."""
+        states, values, size = self._states, self._values, rule.size
+        if not rule.passes:
+            parts = values[len(values) - size :]
+            meta = parts[0][1] if parts else following
+            arguments: list[Any] = []
+            for index, is_list in rule.parts:
+                if is_list and not arguments:
+                    # A repetition's list grows; a copy for each element would be quadratic.
+                    arguments = parts[index][0]
+                elif is_list:
+                    arguments.extend(parts[index][0])
+                else:
+                    arguments.append(None if index < 0 else parts[index][0])
+            value = (
+                getattr(self._builder, rule.method)(meta, *arguments) if rule.method else arguments
+            )
+            if size:
+                del values[-size:]
+            values.append((value, meta))
+        else:
+            parts = values[-size:]
+            del values[-size:]
+            values.append((parts[rule.parts[0][0]][0], parts[0][1]))
+        if size:
+            del states[-size:]
+        states.append(cast(int, self._tables.states[states[-1]][rule.origin]))
+
+    def _tokens(self) -> Iterator[tuple[str, Any, Meta]]:
+        """Return each token's terminal, text and place; a word's terminal depends on the state at that moment."""
+        tables, text = self._tables, self._text
+        line, line_start, position = 1, 0, 0
+        while position < len(text):
+            match = tables.lexer.match(text, position)
+            if match is None:
+                raise self._unknown(position)
+            kind, start, value = match.lastgroup or "", position, match.group()
+            position = match.end()
+            if kind != "IGNORED":
+                meta = _meta(line, start - line_start + 1)
+                if kind == "NAME":
+                    kind = self._word(value)
+                elif kind == "SYMBOL":
+                    kind = tables.symbols[value]
+                yield kind, Token(kind, value), meta
+            if "\n" in value:
+                line += value.count("\n")
+                line_start = start + value.rindex("\n") + 1
+        yield "$END", "", _meta(line, len(text) - line_start + 1)
+
+    def _word(self, word: str) -> str:
+        keywords = self._tables.words.get(word.upper())
+        if keywords is None:
+            return "NAME"
+        actions = self._tables.states[self._states[-1]]
+        return next((one for one in (*keywords, "NAME") if one in actions), keywords[0])
+
+    def _unknown(self, position: int) -> SqlError:
+        character, place = self._text[position], _place_of(self._text, position)
+        if character in "'\"`":
+            return SqlError(f"the {character} that begins here has no end", place)
+        return SqlError(f"{character!r} does not belong here", place)
+
+    def _explain(self, kind: str, text: str, meta: Meta) -> SqlError:
+        names = [name for name in self._tables.states[self._states[-1]] if self._accepts(name)]
+        words = sorted({_WORDS.get(name, name) for name in names if not name.startswith("__")})
+        expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
+        place = place_of(meta)
+        if kind == "$END":
+            return SqlError(f"the statement ends too early{expected}", place)
+        return SqlError(f"{text[:60]!r} does not belong here{expected}", place)
+
+    def _accepts(self, kind: str) -> bool:
+        """Return whether a token of this kind can follow."""
+        if kind != "$END" and not kind.isupper():
+            return False
+        states = list(self._states)
+        while True:
+            action = self._tables.states[states[-1]].get(kind)
+            if action is None or isinstance(action, int):
+                return action is not None
+            if action.size:
+                del states[-action.size :]
+            states.append(cast(int, self._tables.states[states[-1]][action.origin]))
+            if states[-1] == self._tables.last:
+                return kind == "$END"
+
+
+def _meta(line: int, column: int) -> Meta:
+    meta = Meta()
+    meta.empty, meta.line, meta.column = False, line, column
+    return meta

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from headrace.sql.errors import Place
 from headrace.sql.expressions import Call, Expression
@@ -49,7 +51,12 @@ class Relation:
 
     def column(self, name: str) -> RelationColumn | None:
         """Return a column by its name, in any letter case."""
-        return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+        return self._by_name.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, RelationColumn]:
+        # The first of a name, as a list is read.
+        return {column.name.lower(): column for column in reversed(self.columns)}
 
     def key_columns(self) -> tuple[RelationColumn, ...]:
         """Return the key's columns."""
@@ -160,6 +167,17 @@ class Script:
     def warnings(self) -> tuple[tuple[Place, str], ...]:
         """Return what the queries' writer should know, each with its place."""
         return tuple((query.place, text) for query in self.queries for text in query.warnings)
+
+    def needed_by(self, queries: Sequence[QueryPlan]) -> Script:
+        """Return the script of some queries and of those whose rows they read."""
+        needed, waiting = list(queries), list(queries)
+        while waiting:
+            names = {source.relation.name for source in waiting.pop().inputs()}
+            for other in self.queries:
+                if other.target is not None and other.target.name in names and other not in needed:
+                    needed.append(other)
+                    waiting.append(other)
+        return replace(self, queries=tuple(one for one in self.queries if one in needed))
 
     def is_internal(self, relation: Relation) -> bool:
         """Return whether a relation is an in-application stream that other queries read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import Call, Column, Expression, Tick, walk
 from headrace.sql.functions import find_function
@@ -61,9 +63,9 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
         if not name:
             name, unnamed = f"KSQL_COL_{unnamed}", unnamed + 1
         outputs.append(Named(name, resolved, type_))
-    names = [output.name.lower() for output in outputs]
+    names = Counter(output.name.lower() for output in outputs)
     for output in outputs:
-        if names.count(output.name.lower()) > 1:
+        if names[output.name.lower()] > 1:
             raise SqlError(
                 f"two columns are called {output.name}: give one an alias", output.expression.place
             )
@@ -90,19 +92,18 @@ def _every_column(relation: str | None, scope: Scope, place: Place) -> list[Name
 
 def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> tuple[Named, ...]:
     """Return GROUP BY's expressions under the names that SELECT gives them."""
-    aliases: dict[int, str] = {}
-    outputs = [
-        (item.alias, resolve(item.expression, scope)[0])
-        for item in select.items
-        if item.expression is not None
-    ]
+    aliases = {
+        resolve(item.expression, scope)[0]: item.alias
+        for item in reversed(select.items)
+        if item.expression is not None and item.alias
+    }
     keys: list[Named] = []
     for index, expression in enumerate(group_by):
         refuse_aggregates(expression, "GROUP BY")
         _, type_ = resolve(expression, scope)
-        alias = next((a for a, other in outputs if other == expression and a), None)
-        name = alias or (expression.name if isinstance(expression, Column) else f"key_{index + 1}")
-        aliases[index] = name
+        name = aliases.get(expression) or (
+            expression.name if isinstance(expression, Column) else f"key_{index + 1}"
+        )
         keys.append(Named(name, expression, type_))
     return tuple(keys)
 
@@ -112,7 +113,9 @@ class Groups:
 
     def __init__(self, keys: tuple[Named, ...], tick_ms: int, select: Select, scope: Scope) -> None:
         self.aggregates: list[Aggregate] = []
-        self._keys = keys
+        self._by_call: dict[Call, Aggregate] = {}
+        self._keys = {key.expression: key.name for key in reversed(keys)}
+        self._names = {key.name.lower() for key in keys}
         self._tick_ms = tick_ms
         self._scope = scope
         self._place = select.place
@@ -122,9 +125,9 @@ class Groups:
         return rewrite(expression, lambda part: self._replace(part, expression, name))
 
     def _replace(self, part: Expression, whole: Expression, name: str) -> Expression | None:
-        key = next((key for key in self._keys if key.expression == part), None)
+        key = self._keys.get(part)
         if key is not None:
-            return Column(key.name, place=part.place)
+            return Column(key, place=part.place)
         if isinstance(part, Tick) and part.duration_ms == self._tick_ms and is_time(part.of):
             return Column(WINDOW_START, place=part.place)
         if isinstance(part, Column) and part.relation is not None:
@@ -140,14 +143,12 @@ class Groups:
         return None
 
     def _add(self, call: Call, name: str) -> str:
-        same = next((one for one in self.aggregates if one.call == call), None)
-        if same is not None:
-            return same.name
-        taken = {key.name.lower() for key in self._keys} | {
-            one.name.lower() for one in self.aggregates
-        }
-        if not name or name.lower() in taken:
+        if call in self._by_call:
+            return self._by_call[call].name
+        if not name or name.lower() in self._names:
             name = f"aggregate_{len(self.aggregates) + 1}"
         _, type_ = resolve(call, self._scope)
-        self.aggregates.append(Aggregate(name, call, type_))
+        self._names.add(name.lower())
+        self._by_call[call] = Aggregate(name, call, type_)
+        self.aggregates.append(self._by_call[call])
         return name

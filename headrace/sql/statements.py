@@ -124,12 +124,13 @@ class CreateAs(Statement):
 
 @dataclass(frozen=True)
 class InsertSelect(Statement):
-    """INSERT INTO target SELECT; `pump` is the name of a Kinesis Analytics pump."""
+    """INSERT INTO target SELECT; `name` is a pump's, or WITH (query_id)."""
 
     target: str
     columns: tuple[str, ...]
     select: Select
-    pump: str | None = None
+    name: str | None = None
+    replaces: bool = False
 
 
 @dataclass(frozen=True)

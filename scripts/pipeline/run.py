@@ -16,6 +16,8 @@ from scripts.pipeline.targets import ACCOUNT, HEADRACE, REGION, Target
 
 ROOT = Path(__file__).parents[2]
 
+FLIGHTS, DEVICES = "flights", "devices"
+
 # A log or a pipe has no width: the tables need this many columns.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -49,6 +51,7 @@ class Run:
     product: str = HEADRACE
     account: str = ACCOUNT
     region: str = REGION
+    pipeline: str = FLIGHTS
     # The stages that the cloud cannot run: a stage's name, and the reason.
     not_here: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -80,6 +83,13 @@ class Run:
         make: Any = boto3.client
         # On AWS the region may be in AWS_REGION, which boto3 does not read.
         return make(service, **{"region_name": self.region, **self.target.client_options()})
+
+    def producer_options(self) -> dict[str, Any]:
+        """Return what a Producer takes to reach the cloud."""
+        options = self.target.client_options()
+        where = {"region": self.region, "endpoint_url": options.pop("endpoint_url", None)}
+        options.pop("region_name", None)
+        return {**where, "session": boto3.Session(**options)}
 
     def output(self, stack: str, name: str) -> str:
         """Return an output of a deployed stack."""

@@ -3,6 +3,15 @@
 from datetime import datetime
 from typing import NotRequired, TypedDict
 
+class AccountGateResult(TypedDict, total=False):
+    Status: str
+    StatusReason: str
+
+class AutoDeployment(TypedDict, total=False):
+    Enabled: bool
+    RetainStacksOnAccountRemoval: bool
+    DependsOn: list[str]
+
 class CancelUpdateStackInput(TypedDict):
     StackName: str
     ClientRequestToken: NotRequired[str]
@@ -86,9 +95,45 @@ class CreateStackInput(TypedDict):
     DeploymentConfig: NotRequired["DeploymentConfig"]
     DisableValidation: NotRequired[bool]
 
+class CreateStackInstancesInput(TypedDict):
+    StackSetName: str
+    Accounts: NotRequired[list[str]]
+    DeploymentTargets: NotRequired["DeploymentTargets"]
+    Regions: list[str]
+    ParameterOverrides: NotRequired[list["Parameter"]]
+    OperationPreferences: NotRequired["StackSetOperationPreferences"]
+    OperationId: NotRequired[str]
+    CallAs: NotRequired[str]
+
+class CreateStackInstancesOutput(TypedDict, total=False):
+    OperationId: str
+
 class CreateStackOutput(TypedDict, total=False):
     StackId: str
     OperationId: str
+
+class CreateStackSetInput(TypedDict):
+    StackSetName: str
+    Description: NotRequired[str]
+    TemplateBody: NotRequired[str]
+    TemplateURL: NotRequired[str]
+    StackId: NotRequired[str]
+    Parameters: NotRequired[list["Parameter"]]
+    Capabilities: NotRequired[list[str]]
+    Tags: NotRequired[list["Tag"]]
+    AdministrationRoleARN: NotRequired[str]
+    ExecutionRoleName: NotRequired[str]
+    PermissionModel: NotRequired[str]
+    AutoDeployment: NotRequired["AutoDeployment"]
+    CallAs: NotRequired[str]
+    ClientRequestToken: NotRequired[str]
+    ManagedExecution: NotRequired["ManagedExecution"]
+    ExecutionRoleTemplateBody: NotRequired[str]
+    ExecutionRoleTemplateUrl: NotRequired[str]
+    StackSetOutputBucket: NotRequired[str]
+
+class CreateStackSetOutput(TypedDict, total=False):
+    StackSetId: str
 
 class DeleteChangeSetInput(TypedDict):
     ChangeSetName: str
@@ -104,9 +149,32 @@ class DeleteStackInput(TypedDict):
     DeletionMode: NotRequired[str]
     DeploymentConfig: NotRequired["DeploymentConfig"]
 
+class DeleteStackInstancesInput(TypedDict):
+    StackSetName: str
+    Accounts: NotRequired[list[str]]
+    DeploymentTargets: NotRequired["DeploymentTargets"]
+    Regions: list[str]
+    OperationPreferences: NotRequired["StackSetOperationPreferences"]
+    RetainStacks: bool
+    OperationId: NotRequired[str]
+    CallAs: NotRequired[str]
+
+class DeleteStackInstancesOutput(TypedDict, total=False):
+    OperationId: str
+
+class DeleteStackSetInput(TypedDict):
+    StackSetName: str
+    CallAs: NotRequired[str]
+
 class DeploymentConfig(TypedDict, total=False):
     Mode: str
     DisableRollback: bool
+
+class DeploymentTargets(TypedDict, total=False):
+    Accounts: list[str]
+    AccountsUrl: str
+    OrganizationalUnitIds: list[str]
+    AccountFilterType: str
 
 class DescribeChangeSetInput(TypedDict):
     ChangeSetName: str
@@ -160,6 +228,15 @@ class DescribeStackEventsOutput(TypedDict, total=False):
     StackEvents: list["StackEvent"]
     NextToken: str
 
+class DescribeStackInstanceInput(TypedDict):
+    StackSetName: str
+    StackInstanceAccount: str
+    StackInstanceRegion: str
+    CallAs: NotRequired[str]
+
+class DescribeStackInstanceOutput(TypedDict, total=False):
+    StackInstance: "StackInstance"
+
 class DescribeStackResourceDriftsInput(TypedDict):
     StackName: str
     StackResourceDriftStatusFilters: NotRequired[list[str]]
@@ -184,6 +261,21 @@ class DescribeStackResourcesInput(TypedDict, total=False):
 
 class DescribeStackResourcesOutput(TypedDict, total=False):
     StackResources: list["StackResource"]
+
+class DescribeStackSetInput(TypedDict):
+    StackSetName: str
+    CallAs: NotRequired[str]
+
+class DescribeStackSetOperationInput(TypedDict):
+    StackSetName: str
+    OperationId: str
+    CallAs: NotRequired[str]
+
+class DescribeStackSetOperationOutput(TypedDict, total=False):
+    StackSetOperation: "StackSetOperation"
+
+class DescribeStackSetOutput(TypedDict, total=False):
+    StackSet: "StackSet"
 
 class DescribeStacksInput(TypedDict, total=False):
     StackName: str
@@ -316,12 +408,57 @@ class ListImportsOutput(TypedDict, total=False):
     Imports: list[str]
     NextToken: str
 
+class ListStackInstancesInput(TypedDict):
+    StackSetName: str
+    NextToken: NotRequired[str]
+    MaxResults: NotRequired[int]
+    Filters: NotRequired[list["StackInstanceFilter"]]
+    StackInstanceAccount: NotRequired[str]
+    StackInstanceRegion: NotRequired[str]
+    CallAs: NotRequired[str]
+
+class ListStackInstancesOutput(TypedDict, total=False):
+    Summaries: list["StackInstanceSummary"]
+    NextToken: str
+
 class ListStackResourcesInput(TypedDict):
     StackName: str
     NextToken: NotRequired[str]
 
 class ListStackResourcesOutput(TypedDict, total=False):
     StackResourceSummaries: list["StackResourceSummary"]
+    NextToken: str
+
+class ListStackSetOperationResultsInput(TypedDict):
+    StackSetName: str
+    OperationId: str
+    NextToken: NotRequired[str]
+    MaxResults: NotRequired[int]
+    CallAs: NotRequired[str]
+    Filters: NotRequired[list["OperationResultFilter"]]
+
+class ListStackSetOperationResultsOutput(TypedDict, total=False):
+    Summaries: list["StackSetOperationResultSummary"]
+    NextToken: str
+
+class ListStackSetOperationsInput(TypedDict):
+    StackSetName: str
+    NextToken: NotRequired[str]
+    MaxResults: NotRequired[int]
+    CallAs: NotRequired[str]
+
+class ListStackSetOperationsOutput(TypedDict, total=False):
+    Summaries: list["StackSetOperationSummary"]
+    NextToken: str
+
+class ListStackSetsInput(TypedDict, total=False):
+    NextToken: str
+    MaxResults: int
+    Status: str
+    CallAs: str
+
+class ListStackSetsOutput(TypedDict, total=False):
+    Summaries: list["StackSetSummary"]
     NextToken: str
 
 class ListStacksInput(TypedDict, total=False):
@@ -367,6 +504,9 @@ class LoggingConfig(TypedDict):
     LogRoleArn: str
     LogGroupName: str
 
+class ManagedExecution(TypedDict, total=False):
+    Active: bool
+
 class ModuleInfo(TypedDict, total=False):
     TypeHierarchy: str
     LogicalIdHierarchy: str
@@ -374,6 +514,10 @@ class ModuleInfo(TypedDict, total=False):
 class OperationEntry(TypedDict, total=False):
     OperationType: str
     OperationId: str
+
+class OperationResultFilter(TypedDict, total=False):
+    Name: str
+    Values: str
 
 class Output(TypedDict, total=False):
     OutputKey: str
@@ -407,6 +551,23 @@ class PropertyDifference(TypedDict):
     ExpectedValue: str
     ActualValue: str
     DifferenceType: str
+
+class RegionalStackInstancesDeployment(TypedDict, total=False):
+    Status: str
+    SucceededStackInstancesCount: int
+    FailedStackInstancesCount: int
+    CompletedStackInstancesCount: int
+    PendingStackInstancesCount: int
+    CancelledStackInstancesCount: int
+    SkippedStackInstancesCount: int
+    TotalStackInstancesCount: int
+    PercentageCompleted: float
+
+class RegionalStages(TypedDict, total=False):
+    RegionalStackInstancesDeployment: "RegionalStackInstancesDeployment"
+
+class RegionalStatusDetail(TypedDict, total=False):
+    Stages: "RegionalStages"
 
 class RequiredActivatedType(TypedDict, total=False):
     TypeNameAlias: str
@@ -462,6 +623,14 @@ class ResourceToImport(TypedDict):
     ResourceType: str
     LogicalResourceId: str
     ResourceIdentifier: dict[str, str]
+
+class RoleProvisioning(TypedDict, total=False):
+    Status: str
+    SucceededAccountsCount: int
+    FailedAccountsCount: int
+    CompletedAccountsCount: int
+    PendingAccountsCount: int
+    PercentageCompleted: float
 
 class RollbackConfiguration(TypedDict, total=False):
     RollbackTriggers: list["RollbackTrigger"]
@@ -552,6 +721,50 @@ class StackEvent(TypedDict):
     HookFailureMode: NotRequired[str]
     DetailedStatus: NotRequired[str]
 
+class StackInstance(TypedDict, total=False):
+    StackSetId: str
+    Region: str
+    Account: str
+    StackId: str
+    ParameterOverrides: list["Parameter"]
+    Status: str
+    StackInstanceStatus: "StackInstanceComprehensiveStatus"
+    StatusReason: str
+    OrganizationalUnitId: str
+    DriftStatus: str
+    LastDriftCheckTimestamp: datetime
+    LastOperationId: str
+
+class StackInstanceComprehensiveStatus(TypedDict, total=False):
+    DetailedStatus: str
+
+class StackInstanceFilter(TypedDict, total=False):
+    Name: str
+    Values: str
+
+class StackInstanceSummary(TypedDict, total=False):
+    StackSetId: str
+    Region: str
+    Account: str
+    StackId: str
+    Status: str
+    StatusReason: str
+    StackInstanceStatus: "StackInstanceComprehensiveStatus"
+    OrganizationalUnitId: str
+    DriftStatus: str
+    LastDriftCheckTimestamp: datetime
+    LastOperationId: str
+
+class StackInstancesDeployment(TypedDict, total=False):
+    Status: str
+    SucceededStackInstancesCount: int
+    FailedStackInstancesCount: int
+    CompletedStackInstancesCount: int
+    PendingStackInstancesCount: int
+    CancelledStackInstancesCount: int
+    SkippedStackInstancesCount: int
+    PercentageCompleted: float
+
 class StackResource(TypedDict):
     StackName: NotRequired[str]
     StackId: NotRequired[str]
@@ -611,6 +824,97 @@ class StackResourceSummary(TypedDict):
     DriftInformation: NotRequired["StackResourceDriftInformationSummary"]
     ModuleInfo: NotRequired["ModuleInfo"]
 
+class StackSet(TypedDict, total=False):
+    StackSetName: str
+    StackSetId: str
+    Description: str
+    Status: str
+    TemplateBody: str
+    Parameters: list["Parameter"]
+    Capabilities: list[str]
+    Tags: list["Tag"]
+    StackSetARN: str
+    AdministrationRoleARN: str
+    ExecutionRoleName: str
+    StackSetDriftDetectionDetails: "StackSetDriftDetectionDetails"
+    AutoDeployment: "AutoDeployment"
+    PermissionModel: str
+    OrganizationalUnitIds: list[str]
+    ManagedExecution: "ManagedExecution"
+    Regions: list[str]
+    StackSetOutputBucketPath: str
+
+class StackSetDriftDetectionDetails(TypedDict, total=False):
+    DriftStatus: str
+    DriftDetectionStatus: str
+    LastDriftCheckTimestamp: datetime
+    TotalStackInstancesCount: int
+    DriftedStackInstancesCount: int
+    InSyncStackInstancesCount: int
+    InProgressStackInstancesCount: int
+    FailedStackInstancesCount: int
+
+class StackSetOperation(TypedDict, total=False):
+    OperationId: str
+    StackSetId: str
+    Action: str
+    Status: str
+    OperationPreferences: "StackSetOperationPreferences"
+    RetainStacks: bool
+    AdministrationRoleARN: str
+    ExecutionRoleName: str
+    CreationTimestamp: datetime
+    EndTimestamp: datetime
+    DeploymentTargets: "DeploymentTargets"
+    StackSetDriftDetectionDetails: "StackSetDriftDetectionDetails"
+    StatusReason: str
+    StatusDetails: "StackSetOperationStatusDetails"
+    RegionalStatusDetails: dict[str, "RegionalStatusDetail"]
+
+class StackSetOperationPreferences(TypedDict, total=False):
+    RegionConcurrencyType: str
+    RegionOrder: list[str]
+    FailureToleranceCount: int
+    FailureTolerancePercentage: int
+    MaxConcurrentCount: int
+    MaxConcurrentPercentage: int
+    ConcurrencyMode: str
+
+class StackSetOperationResultSummary(TypedDict, total=False):
+    Account: str
+    Region: str
+    Status: str
+    StatusReason: str
+    AccountGateResult: "AccountGateResult"
+    OrganizationalUnitId: str
+
+class StackSetOperationStatusDetails(TypedDict, total=False):
+    Stages: "Stages"
+    TotalAccountsCount: int
+    TotalStackInstancesCount: int
+    FailedStackInstancesCount: int
+
+class StackSetOperationSummary(TypedDict, total=False):
+    OperationId: str
+    Action: str
+    Status: str
+    CreationTimestamp: datetime
+    EndTimestamp: datetime
+    StatusReason: str
+    StatusDetails: "StackSetOperationStatusDetails"
+    OperationPreferences: "StackSetOperationPreferences"
+
+class StackSetSummary(TypedDict, total=False):
+    StackSetName: str
+    StackSetId: str
+    Description: str
+    Status: str
+    AutoDeployment: "AutoDeployment"
+    PermissionModel: str
+    DriftStatus: str
+    LastDriftCheckTimestamp: datetime
+    ManagedExecution: "ManagedExecution"
+
 class StackSummary(TypedDict):
     StackId: NotRequired[str]
     StackName: str
@@ -624,6 +928,15 @@ class StackSummary(TypedDict):
     RootId: NotRequired[str]
     DriftInformation: NotRequired["StackDriftInformationSummary"]
     LastOperations: NotRequired[list["OperationEntry"]]
+
+class Stages(TypedDict, total=False):
+    RoleProvisioning: "RoleProvisioning"
+    StackInstancesDeployment: "StackInstancesDeployment"
+
+class StopStackSetOperationInput(TypedDict):
+    StackSetName: str
+    OperationId: str
+    CallAs: NotRequired[str]
 
 class Tag(TypedDict):
     Key: str
@@ -690,8 +1003,49 @@ class UpdateStackInput(TypedDict):
     DeploymentConfig: NotRequired["DeploymentConfig"]
     DisableValidation: NotRequired[bool]
 
+class UpdateStackInstancesInput(TypedDict):
+    StackSetName: str
+    Accounts: NotRequired[list[str]]
+    DeploymentTargets: NotRequired["DeploymentTargets"]
+    Regions: list[str]
+    ParameterOverrides: NotRequired[list["Parameter"]]
+    OperationPreferences: NotRequired["StackSetOperationPreferences"]
+    OperationId: NotRequired[str]
+    CallAs: NotRequired[str]
+
+class UpdateStackInstancesOutput(TypedDict, total=False):
+    OperationId: str
+
 class UpdateStackOutput(TypedDict, total=False):
     StackId: str
+    OperationId: str
+
+class UpdateStackSetInput(TypedDict):
+    StackSetName: str
+    Description: NotRequired[str]
+    TemplateBody: NotRequired[str]
+    TemplateURL: NotRequired[str]
+    UsePreviousTemplate: NotRequired[bool]
+    Parameters: NotRequired[list["Parameter"]]
+    Capabilities: NotRequired[list[str]]
+    Tags: NotRequired[list["Tag"]]
+    OperationPreferences: NotRequired["StackSetOperationPreferences"]
+    AdministrationRoleARN: NotRequired[str]
+    ExecutionRoleName: NotRequired[str]
+    DeploymentTargets: NotRequired["DeploymentTargets"]
+    PermissionModel: NotRequired[str]
+    AutoDeployment: NotRequired["AutoDeployment"]
+    OperationId: NotRequired[str]
+    Accounts: NotRequired[list[str]]
+    Regions: NotRequired[list[str]]
+    CallAs: NotRequired[str]
+    ManagedExecution: NotRequired["ManagedExecution"]
+    ExecutionRoleTemplateBody: NotRequired[str]
+    ExecutionRoleTemplateUrl: NotRequired[str]
+    UseAdminExecutionRole: NotRequired[bool]
+    StackSetOutputBucket: NotRequired[str]
+
+class UpdateStackSetOutput(TypedDict, total=False):
     OperationId: str
 
 class UpdateTerminationProtectionInput(TypedDict):

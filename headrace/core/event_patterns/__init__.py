@@ -8,7 +8,8 @@ and compiles, `headrace/core/event_patterns/matching.py` matches.
 
 from __future__ import annotations
 
-from headrace.core.event_patterns.compiling import BadEventPattern, compile_pattern
+from headrace.core.event_patterns.compiling import compile_pattern
 from headrace.core.event_patterns.matching import matches_event, matches_payload
+from headrace.core.event_patterns.tokens import BadEventPattern
 
 __all__ = ["BadEventPattern", "compile_pattern", "matches_event", "matches_payload"]

@@ -20,6 +20,7 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.signals import Signals
 from headrace.services.cloudformation.single_resources import SingleResources
+from headrace.services.cloudformation.stack_sets import StackSets
 from headrace.services.cloudformation.stacks.exports import Exports
 from headrace.services.cloudformation.stacks.notifications import Notifications
 from headrace.services.cloudformation.stacks.scope import Lookups
@@ -78,6 +79,7 @@ def build_cloudformation(
         strict=strict,
         single_resources=SingleResources(stacks, ports),
         notifications=notifications,
+        stack_sets=StackSets(database, clock, ids, control, supervisor, stacks.lock),
     )
 
 

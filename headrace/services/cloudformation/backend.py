@@ -12,6 +12,7 @@ from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources.types.cloudformation_wait import HANDLE, token_of
 from headrace.services.cloudformation.signals import signal_in
 from headrace.services.cloudformation.single_resources import SingleResources
+from headrace.services.cloudformation.stack_sets import StackSets
 from headrace.services.cloudformation.stacks.exports import Exports
 from headrace.services.cloudformation.stacks.notifications import Notifications
 from headrace.services.cloudformation.stacks.scope import Lookups
@@ -43,6 +44,7 @@ class CloudFormation:
         strict: bool,
         single_resources: SingleResources,
         notifications: Notifications,
+        stack_sets: StackSets,
     ) -> None:
         # Cloud Control uses these.
         self.single_resources = single_resources
@@ -53,6 +55,7 @@ class CloudFormation:
         self.lookups = lookups
         self.operations = operations
         self.strict = strict
+        self.stack_sets = stack_sets
         self._notifications = notifications
         self.transforms = transforms
         self._responses = responses
@@ -66,6 +69,7 @@ class CloudFormation:
         self.stacks.load()
         self._notifications.start()
         self.operations.resume_all()
+        self.stack_sets.resume_all()
 
     def stop(self) -> None:
         """Stop operations where they are; the next start resumes them."""

@@ -41,6 +41,24 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "IncludeNestedStacks": "stored",
     },
     # AWS's own types have one version and no publisher.
+    **{
+        # Stacks are worked on one after another.
+        name: dict.fromkeys(
+            (
+                "OperationPreferences.MaxConcurrentCount",
+                "OperationPreferences.MaxConcurrentPercentage",
+                "OperationPreferences.RegionConcurrencyType",
+                "OperationPreferences.ConcurrencyMode",
+            ),
+            "stored",
+        )
+        for name in (
+            "UpdateStackSet",
+            "CreateStackInstances",
+            "UpdateStackInstances",
+            "DeleteStackInstances",
+        )
+    },
     "DescribeType": {
         "VersionId": "ignored",
         "PublisherId": "ignored",

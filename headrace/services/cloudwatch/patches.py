@@ -20,6 +20,7 @@ from typing import Any
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.stored_names import stored_as
+from headrace.services.cloudwatch.metric_streams import MINUTES
 
 # How long a value waits for others of its minute; then they become one point.
 RAW_MS = 3 * 60 * 1000
@@ -65,7 +66,12 @@ def patch() -> None:
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
     pickles.register_filter(
         "cloudwatch",
-        lambda _, state: {**state, "metric_data": MetricData(), "paged_metric_data": {}},
+        lambda _, state: {
+            **state,
+            "metric_data": MetricData(),
+            "paged_metric_data": {},
+            MINUTES: {},
+        },
     )
     pickles.register_carrier("cloudwatch", _keep_data)
 
@@ -100,6 +106,7 @@ def _split(member: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _keep_data(before: dict[str, Any], backend: Any) -> None:
     backend.metric_data = before["metric_data"]
+    setattr(backend, MINUTES, before.get(MINUTES, {}))
 
 
 @stored_as("cloudwatch_data")

@@ -52,7 +52,10 @@ def test_what_is_no_event_is_refused(cloud: InProcessCloud, event: str):  # reco
 
 def test_every_door_refuses_what_is_no_pattern(cloud: InProcessCloud):
     pattern = '{"a": [{"numeric": 10}]}'
-    reason = "Event pattern is not valid. Reason: Value of numeric must be an array."
+    reason = (
+        "Event pattern is not valid. Reason: Value of numeric must be an array."
+        f'\n at [Source: (String)"{pattern}"; line: 1, column: 22]'
+    )
     events = cloud.client("events")
     assert refusal(events.put_rule, Name="r", EventPattern=pattern)[1] == reason
     assert refusal(events.test_event_pattern, EventPattern=pattern, Event="{}")[1] == reason

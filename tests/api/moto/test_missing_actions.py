@@ -21,11 +21,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     ("service", "call", "params", "name"),
     [
         # No function at all, of each protocol.
-        (
-            "cloudwatch", "put_metric_stream",
-            {"Name": "n", "FirehoseArn": "f" * 20, "RoleArn": "r" * 20, "OutputFormat": "json"},
-            "cloudwatch:PutMetricStream",
-        ),
+        ("cloudwatch", "get_metric_widget_image", {"MetricWidget": "{}"}, "cloudwatch:GetMetricWidgetImage"),
         ("glue", "get_classifiers", {}, "glue:GetClassifiers"),
         ("sns", "list_origination_numbers", {}, "sns:ListOriginationNumbers"),
         ("iam", "list_service_specific_credentials", {}, "iam:ListServiceSpecificCredentials"),
@@ -44,3 +40,11 @@ def test_a_missing_action_has_the_name_that_aws_gives_it(
         "UnknownOperationException",
         f"moto does not implement {name}",
     )
+
+
+def test_both_of_ses_s_apis_answer(cloud: InProcessCloud) -> None:
+    cloud.client("ses").verify_email_identity(EmailAddress="one@example.com")
+    newer = cloud.client("sesv2")
+    newer.create_email_identity(EmailIdentity="two@example.com")
+    rows = newer.list_email_identities()["EmailIdentities"]
+    assert [row["IdentityName"] for row in rows] == ["one@example.com", "two@example.com"]

@@ -2,151 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
 
-from headrace.cli.record_batches import MOST_TRIES, PutFailed, Putter, batches
-from tests.support.clock import FakeClock
+from headrace.cli.record_batches import PRODUCER_OPTIONS, PutFailed, Putter, batches, put_all
+from headrace.client import Producer
+from headrace.client.wire import NotSent, ServiceError, WireError
+from tests.support.fake_stream import FakeStream
+from tests.support.server import wait_until
 
-THROTTLED = {
-    "ErrorCode": "ProvisionedThroughputExceededException",
-    "ErrorMessage": "Rate exceeded.",
-}
-
-
-class FakeKinesis:
-    """Answers PutRecords as `answer` says: a result for each record, None for one that is taken."""
-
-    def __init__(self, answer: Callable[[list[bytes]], list[dict[str, str] | None]]) -> None:
-        self.requests: list[list[bytes]] = []
-        self._answer = answer
-
-    def put_records(self, *, StreamName: str, Records: list[dict[str, Any]]) -> dict[str, Any]:
-        data = [record["Data"] for record in Records]
-        self.requests.append(data)
-        results = self._answer(data)
-        return {"Records": [result or {"ShardId": "shardId-000000000000"} for result in results]}
+THROTTLED = "ProvisionedThroughputExceededException"
+REFUSED = ServiceError("SomeException", "No.", 400)
 
 
 def records(*data: bytes) -> list[dict[str, Any]]:
     return [{"Data": one, "PartitionKey": "k"} for one in data]
 
 
-def putter_of(answer: Callable[[list[bytes]], Any]) -> tuple[Putter, FakeKinesis]:
-    kinesis = FakeKinesis(answer)
-    return Putter(kinesis, "s", clock=FakeClock()), kinesis
+def putter_of(stream: Any, **options: Any) -> Putter:
+    settings = {**PRODUCER_OPTIONS, **options}
+    return Putter(Producer("s", streams=stream, make_wire=lambda: stream, **settings))
 
 
-def refused(code: str, message: str, status: int = 400) -> ClientError:
-    answer: Any = {
-        "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {"HTTPStatusCode": status},
-    }
-    return ClientError(answer, "PutRecords")
+def put(putter: Putter, *data: bytes) -> None:
+    putter.put(records(*data))
+    putter.finish()
 
 
-def test_what_was_throttled_is_tried_again_and_counted_once() -> None:
-    throttled = {b"b", b"c"}
+def requests(stream: FakeStream) -> list[list[bytes]]:
+    return [[entry["Data"] for entry in request["Records"]] for request in stream.requests]
 
-    def answer(data: list[bytes]) -> list[Any]:
-        answers = [THROTTLED if one in throttled else None for one in data]
-        throttled.clear()
-        return answers
 
-    putter, kinesis = putter_of(answer)
-    assert putter.put(records(b"a", b"b", b"c")) == 3
-    assert kinesis.requests == [[b"a", b"b", b"c"], [b"b", b"c"]]
-    assert (putter.acknowledged, putter.unknown) == (3, 0)
-    assert putter.summary(by_shard=True) == "3 records put into s (shardId-000000000000: 3)"
+def test_what_was_throttled_is_tried_again_before_the_next_batch_and_counted_once() -> None:
+    stream = FakeStream()
+    stream.faults = [[None, THROTTLED, THROTTLED]]
+    putter = putter_of(stream, linger_ms=10_000, max_records=3)
+    putter.put(records(b"a", b"b", b"c"))
+    putter.put(records(b"d", b"e", b"f"))
+    putter.finish()
+    assert requests(stream) == [[b"a", b"b", b"c"], [b"b", b"c"], [b"d", b"e", b"f"]]
+    assert (putter.acknowledged, putter.unknown) == (6, 0)
+    assert putter.summary(by_shard=True) == "6 records put into s (shardId-000000000000: 6)"
 
 
 def test_a_record_that_is_refused_to_the_end_is_named_by_its_number() -> None:
-    putter, kinesis = putter_of(lambda data: [THROTTLED if one > b"b" else None for one in data])
-    putter.put(records(b"a", b"b"))
+    stream = FakeStream()
+    putter = putter_of(stream, give_up_after_s=0.0, linger_ms=10_000, max_records=2)
+    put(putter, b"a", b"b")
+    stream.faults = [[None, THROTTLED], [THROTTLED]]
     with pytest.raises(PutFailed) as caught:
-        putter.put(records(b"a", b"c", b"d"))
-    assert str(caught.value) == (
-        f"record 4 was refused {MOST_TRIES} times, as 1 other was: "
-        "ProvisionedThroughputExceededException: Rate exceeded"
-    )
-    assert len(kinesis.requests) == 1 + MOST_TRIES
+        put(putter, b"a", b"c")
+    assert str(caught.value) == f"record 4 was refused: {THROTTLED}: no"
     assert putter.summary() == "3 records put into s"
 
 
-@pytest.mark.parametrize(
-    ("batch", "message", "said"),
-    [
-        (2, "Value '' at 'records.2.member.partitionKey' failed.", "record 3 was refused"),
-        (2, "Stream s not found.", "records 2 to 3 were refused"),
-        (1, "Stream s not found.", "record 2 was refused"),
-    ],
-)
-def test_a_refused_request_names_its_records_and_awss_code(
-    batch: int, message: str, said: str
-) -> None:
-    def answer(data: list[bytes]) -> list[Any]:
-        if data[0] != b"first":
-            raise refused("SomeException", message)
-        return [None]
-
-    putter, _ = putter_of(answer)
-    putter.put(records(b"first"))
+def test_tries_are_counted_and_nothing_is_put_after_the_record() -> None:
+    stream = FakeStream()
+    stream.faults = [[None, THROTTLED, THROTTLED]] + [[THROTTLED] * 2] * 99
+    putter = putter_of(stream, give_up_after_s=0.05, linger_ms=10_000, max_records=3)
     with pytest.raises(PutFailed) as caught:
-        putter.put(records(*[b"x"] * batch))
-    assert str(caught.value) == f"{said}: SomeException: {message.removesuffix('.')}"
-    assert putter.summary() == "1 record put into s"
+        put(putter, b"a", b"b", b"c")
+    tries = len(stream.requests)
+    assert (
+        str(caught.value) == f"record 2 was refused {tries} times, as 1 other was: {THROTTLED}: no"
+    )
+    with pytest.raises(PutFailed, match="record 4 was not put any more"):
+        put(putter, b"d")
+    assert (len(stream.requests), putter.summary()) == (tries, "1 record put into s")
+
+
+@pytest.mark.parametrize(("batch", "said"), [(2, "records 2 to 3 were"), (1, "record 2 was")])
+def test_a_refused_request_names_its_records_and_awss_code(batch: int, said: str) -> None:
+    stream = FakeStream()
+    putter = putter_of(stream)
+    put(putter, b"first")
+    stream.faults = [REFUSED] * batch
+    with pytest.raises(PutFailed) as caught:
+        put(putter, *[b"x"] * batch)
+    assert str(caught.value) == f"{said} refused: SomeException: No"
+
+
+def test_an_invalid_record_is_named_and_later_ones_are_not_put() -> None:
+    invalid = ServiceError("ValidationException", "Too large.", 400)
+    stream = FakeStream()
+    stream.faults = [invalid, [None], invalid]
+    putter = putter_of(stream, linger_ms=10_000, max_records=4)
+    with pytest.raises(PutFailed) as caught:
+        put(putter, b"a", b"b", b"c", b"d")
+    assert str(caught.value) == "record 2 was refused: ValidationException: Too large"
+    assert (putter.acknowledged, stream.data()) == (1, [b"a"])
+
+
+@pytest.mark.parametrize("key", ["", "k" * 257, "\udcff"])
+def test_what_no_stream_takes_is_refused_with_its_batch(key: str) -> None:
+    stream = FakeStream()
+    putter = putter_of(stream)
+    bad = {"Data": b"x", "PartitionKey": key}
+    with pytest.raises(PutFailed, match="record 2 was refused: a partition key"):
+        putter.put([*records(b"a"), bad])
+    assert (stream.requests, putter.summary()) == ([], "0 records put into s")
 
 
 @pytest.mark.parametrize(
     ("error", "unknown"),
     [
-        (EndpointConnectionError(endpoint_url="http://127.0.0.1:1/"), 0),
-        (ConnectionClosedError(endpoint_url="http://127.0.0.1:1/"), 2),
-        (refused("InternalFailure", "Internal service failure.", status=500), 2),
+        (NotSent("no connection"), 0),
+        (WireError("no answer"), 2),
+        (ServiceError("InternalFailure", "Internal service failure.", 500), 2),
     ],
 )
 def test_what_the_stream_may_have_is_not_counted_and_not_denied(
     error: Exception, unknown: int
 ) -> None:
-    def answer(data: list[bytes]) -> list[Any]:
-        if data != [b"first"]:
-            raise error
-        return [None]
-
-    putter, _ = putter_of(answer)
-    putter.put(records(b"first"))
+    stream = FakeStream()
+    putter = putter_of(stream, give_up_after_s=0.0, linger_ms=10_000, max_records=2)
+    stream.faults = [[None, None], error]
+    put(putter, b"first", b"second")
     with pytest.raises(PutFailed):
-        putter.put(records(b"a", b"b"))
+        put(putter, b"a", b"b")
     more = "; of 2 more, which were on their way, some may be there too" if unknown else ""
-    assert putter.summary() == f"1 record put into s{more}"
-
-
-def test_after_a_failure_nothing_more_is_put() -> None:
-    def answer(data: list[bytes]) -> list[Any]:
-        raise refused("SomeException", "No.")
-
-    putter, kinesis = putter_of(answer)
-    for _ in range(2):
-        with pytest.raises(PutFailed):
-            putter.put(records(b"a"))
-    assert len(kinesis.requests) == 1
+    assert putter.summary() == f"2 records put into s{more}"
 
 
 def test_stopping_ends_the_tries_and_keeps_the_count() -> None:
-    putter, kinesis = putter_of(lambda data: [None, *([THROTTLED] * (len(data) - 1))])
-    original = kinesis.put_records
+    stream = FakeStream()
+    putter = putter_of(stream, linger_ms=10_000, max_records=2)
+    stopping = threading.Thread(target=putter.stop)
+    original = stream.call
 
-    def put_records(**request: Any) -> Any:
-        putter.stop()
-        return original(**request)
+    def call(*request: Any) -> bytes:
+        stream.faults = [[None, THROTTLED]]
+        stopping.start()
+        # The producer is closed while the request is on its way: what is refused is not put any more.
+        wait_until(lambda: putter._producer._is_stopped)
+        return original(*request)
 
-    kinesis.put_records = put_records
-    with pytest.raises(PutFailed, match="record 2 was refused 1 times"):
-        putter.put(records(b"a", b"b"))
-    assert putter.acknowledged == 1
+    stream.call = call
+    with pytest.raises(PutFailed, match="record 2 was not put any more"):
+        put(putter, b"a", b"b")
+    stopping.join()
+    assert (putter.acknowledged, putter.unknown) == (1, 0)
+
+
+def test_a_failure_while_the_next_batch_is_made_is_told() -> None:
+    stream = FakeStream()
+    stream.faults = [REFUSED]
+    with pytest.raises(PutFailed, match="record 1 was refused: SomeException: No"):
+        put_all(putter_of(stream), iter([records(b"a"), records(b"b")]), at_once=False)
+    assert stream.data() == []
 
 
 def test_a_batch_ends_at_awss_limits_or_early() -> None:

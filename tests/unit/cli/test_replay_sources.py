@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli import replay
+from headrace.cli.record_batches import PRODUCER_OPTIONS, Putter
+from headrace.client import Producer
+from tests.support.fake_stream import FakeStream
 
 CSV = b'\xef\xbb\xbfpage,user\r\n"a, b",u1\r\n\r\n"two\nlines",u2\r\n'
 CSV_EVENTS = [{"page": "a, b", "user": "u1"}, {"page": "two\nlines", "user": "u2"}]
@@ -16,26 +20,13 @@ JSON = b'{"page": "a", "user": "u1"}\n{"page": "b", "user": "u2"}\n'
 JSON_EVENTS = [{"page": "a", "user": "u1"}, {"page": "b", "user": "u2"}]
 
 
-class FakeKinesis:
-    """Keeps the records that are put."""
-
-    def __init__(self) -> None:
-        self.records: list[dict[str, Any]] = []
-
-    def describe_stream_summary(self, **_: Any) -> None:
-        return
-
-    def put_records(self, *, StreamName: str, Records: list[dict[str, Any]]) -> dict[str, Any]:
-        self.records += Records
-        return {"Records": [{"ShardId": "shardId-000000000000"} for _ in Records]}
-
-
 @pytest.fixture
-def kinesis(monkeypatch: pytest.MonkeyPatch) -> FakeKinesis:
-    fake = FakeKinesis()
-    monkeypatch.setattr(replay, "client", lambda *_, **__: fake)
-    monkeypatch.setattr(replay, "quick_puts", lambda *_, **__: fake)
-    return fake
+def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
+    stream: Any = FakeStream()
+    producer = Producer("s", streams=stream, make_wire=lambda: stream, **PRODUCER_OPTIONS)
+    monkeypatch.setattr(replay, "client", lambda *_, **__: None)
+    monkeypatch.setattr(replay, "open_putter", lambda *_, **__: Putter(producer))
+    return stream
 
 
 def run(source: str, *more: str, stdin: bytes = b"") -> tuple[int, str]:
@@ -56,7 +47,7 @@ def run(source: str, *more: str, stdin: bytes = b"") -> tuple[int, str]:
     ],
 )
 def test_a_source_is_replayed(
-    kinesis: FakeKinesis,
+    stream: FakeStream,
     tmp_path: Path,
     name: str,
     content: bytes,
@@ -68,18 +59,18 @@ def test_a_source_is_replayed(
         Path(source).write_bytes(content)
     code, said = run(source, "--key", "user", *more, stdin=stdin)
     assert (code, said.split(" (")[0]) == (0, "2 records put into s")
-    decoded = [replay.json.loads(record["Data"]) for record in kinesis.records]
-    assert decoded == events
-    assert [record["PartitionKey"] for record in kinesis.records] == ["u1", "u2"]
+    assert [replay.json.loads(data) for data in stream.data()] == events
+    (records,) = stream.records.values()
+    assert [record["PartitionKey"] for record in records] == ["u1", "u2"]
 
 
-def test_a_value_is_as_long_as_a_record_may_be(kinesis: FakeKinesis) -> None:
+def test_a_value_is_as_long_as_a_record_may_be(stream: FakeStream) -> None:
     text = "x" * 1_000_000
     code, said = run(
         "-", "--key", "user", "--format", "csv", stdin=f"page,user\n{text},u\n".encode()
     )
     assert code == 0, said
-    assert replay.json.loads(kinesis.records[0]["Data"])["page"] == text
+    assert replay.json.loads(stream.data()[0])["page"] == text
 
 
 @pytest.mark.parametrize(
@@ -97,15 +88,15 @@ def test_a_value_is_as_long_as_a_record_may_be(kinesis: FakeKinesis) -> None:
     ],
 )
 def test_what_is_not_csv_is_refused_before_the_first_put(
-    kinesis: FakeKinesis, content: bytes, sentence: str
+    stream: FakeStream, content: bytes, sentence: str
 ) -> None:
     code, said = run("-", "--key", "user", "--format", "csv", stdin=content)
     assert (code, said.count("\n")) == (1, 1)
     assert said.startswith(f"Error: {sentence}")
-    assert kinesis.records == []
+    assert stream.data() == []
 
 
-def test_json_without_a_field_names_the_option(kinesis: FakeKinesis) -> None:
+def test_json_without_a_field_names_the_option(stream: FakeStream) -> None:
     code, said = run("-", stdin=JSON)
     line = (
         "Error: standard input, line 1, has no field 'carrier': name one by --key, of page, user.\n"
@@ -113,3 +104,12 @@ def test_json_without_a_field_names_the_option(kinesis: FakeKinesis) -> None:
     assert (code, said) == (1, line)
     code, said = run("-", "--key", "user", "--speed", "2x", stdin=JSON)
     assert "no field 'event_time': name one by --time, of page, user." in said
+
+
+def test_what_is_due_together_is_put_before_the_wait_for_the_next() -> None:
+    times = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"]
+    paced = replay._pace_events(
+        [{"user": "u", "at": at} for at in times],
+        key="user", time_field="at", speed=1.0, lateness=None,
+    )  # fmt: skip
+    assert [record is None for record in itertools.islice(paced, 3)] == [False, False, True]

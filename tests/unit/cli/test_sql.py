@@ -145,7 +145,16 @@ def test_tests_of_queries_hold_or_name_the_row(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "5", "- 5", "- {inputs: []}", "- {input: [{}]}", "- {output: {nothing: []}}"]
+    "text",
+    [
+        "{",
+        "5",
+        "- 5",
+        "- {inputs: []}",
+        "- {input: [{}]}",
+        "- {output: {nothing: []}}",
+        "- {output: 5}",
+    ],
 )
 def test_a_file_of_tests_that_cannot_be_read_is_refused(queries: Path, tmp_path: Path, text: str):
     (tmp_path / "case.yaml").write_text(text)

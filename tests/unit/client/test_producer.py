@@ -20,6 +20,7 @@ from headrace.client.receipts import BufferFull, PutError, Receipt
 from headrace.client.spool import SpoolError
 from headrace.client.wire import ServiceError, WireError
 from tests.support.fake_stream import FakeStream, throttle
+from tests.support.server import wait_until
 
 THROTTLED = "ProvisionedThroughputExceededException"
 
@@ -306,6 +307,36 @@ def test_a_full_buffer_blocks_until_there_is_room():
         producer.put(b"%d" % i, "k")
     producer.close(5)
     assert stream.data() == [b"%d" % i for i in range(100)]
+
+
+def test_a_record_that_is_refused_while_the_producer_closes_fails():
+    stream = FakeStream()
+    asked, closing = threading.Event(), threading.Event()
+    original = stream.call
+
+    def call(*request: Any) -> bytes:
+        stream.faults = [[THROTTLED]]
+        asked.set()
+        closing.wait(5)
+        return original(*request)
+
+    stream.call = call  # type: ignore[method-assign]
+    producer = producer_of(stream)
+    receipt = producer.put(b"a", "k")
+    assert asked.wait(5)
+
+    def close() -> None:
+        with pytest.raises(TimeoutError):
+            producer.close(0.0)
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    wait_until(lambda: producer._is_stopped)
+    closing.set()
+    thread.join()
+    error = receipt.exception(5)
+    assert error is not None
+    assert (error.code, error.attempts, error.may_be_there) == ("Closed", 1, False)
 
 
 def test_what_waits_when_the_producer_is_closed_fails():

@@ -48,6 +48,11 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
         ("CREATE STREAM x (a INT) WITH (strem = 'x');", "no property 'strem'; did you mean 'stream'?"),
         ("CREATE STREAM x (a INT) WITH (stream = 'x', format = 'AVRO');", "no format AVRO; there are JSON, CSV and RAW"),
         ("CREATE STREAM x (a VARCHAR) WITH (stream = 'x', timestamp = 'a');", "needs a timestamp_format"),
+        ("CREATE STREAM \"../x\" AS SELECT id FROM flights;", "'../x' names a folder of progress"),
+        ("CREATE STREAM o AS SELECT id FROM flights; INSERT INTO o WITH (query_id = 'O') SELECT id FROM flights;",
+         "two queries are called O"),
+        ("CREATE STREAM o AS SELECT id FROM flights; INSERT INTO o WITH (a = 'O') SELECT id FROM flights;",
+         "INSERT INTO has the property query_id, not a"),
         ("DROP STREAM nothing;", "no stream or table nothing"),
         ("SET 'auto.offset.reset' = 'latest';", "the property 'auto.offset.reset' has no effect here"),
         ("SET 'processing.guarantee' = 'exactly_once';", "the property 'processing.guarantee' has no effect here"),
@@ -70,6 +75,23 @@ def test_state_without_bound_is_a_warning() -> None:
         RELATIONS + "CREATE TABLE a AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier;"
     )
     assert any("for ever: a WINDOW bounds it" in text for _, text in script.warnings())
+
+
+def test_or_replace_leaves_one_query() -> None:
+    text = "CREATE STREAM o AS SELECT id FROM flights; CREATE OR REPLACE STREAM o AS SELECT carrier AS id FROM flights;"
+    (query,) = read_script(RELATIONS + text).queries
+    assert query.outputs[0].name == "id"
+
+
+def test_a_query_without_a_name_of_its_own_is_a_warning() -> None:
+    insert = "CREATE STREAM o AS SELECT id FROM flights; INSERT INTO o {} SELECT id FROM flights;"
+    unnamed, named = (
+        read_script(RELATIONS + insert.format(clause))
+        for clause in ("", "WITH (query_id = 'more')")
+    )
+    assert any("its place in the text" in text for _, text in unnamed.warnings())
+    assert named.queries[1].name == "more"
+    assert not any("its place in the text" in text for _, text in named.warnings())
 
 
 def test_a_name_is_a_function_or_has_a_reason_but_not_both() -> None:

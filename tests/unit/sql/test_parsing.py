@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.sql.analysis import read_script
 from headrace.sql.errors import SqlError
 from headrace.sql.parsing import MOST_BYTES, parse
 from headrace.sql.statements import CreateSource, Query
@@ -58,6 +59,26 @@ def test_quoted_names_keep_their_case_and_quotes() -> None:
 def test_a_bomb_is_an_error(text: str) -> None:
     with pytest.raises(SqlError, match="at most"):
         parse(text)
+
+
+def test_a_keyword_is_a_name_where_the_grammar_takes_none() -> None:
+    (statement,) = parse(
+        "select a AS key, window, final FROM b left JOIN c WITHIN 1 HOUR ON a = size;"
+    )
+    assert isinstance(statement, Query)
+    assert [item.alias for item in statement.select.items] == ["key", None, None]
+    assert statement.select.joins[0].kind == "LEFT"
+
+
+def test_ten_thousand_columns_take_a_reduction_each_and_no_copies() -> None:
+    """The work grows with the text: names, keys and aggregates are looked up, not searched."""
+    names = [f"c{index}" for index in range(5_000)]
+    columns = ", ".join(f"{name} INT" for name in names)
+    sums = ",\n".join(f"SUM({name}) AS sum_{name}" for name in names)
+    keys = ", ".join(names[:500])
+    text = f"CREATE STREAM f ({columns}) WITH (stream = 'f');\nCREATE TABLE g AS SELECT {keys},\n{sums} FROM f GROUP BY {keys};"
+    (query,) = read_script(text).queries
+    assert (len(query.aggregates), len(query.keys)) == (5_000, 500)
 
 
 def test_no_depth_of_parentheses_recurses() -> None:

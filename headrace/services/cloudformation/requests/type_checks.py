@@ -56,7 +56,6 @@ def _nearest(unknown: list[str]) -> str:
 
 _INSTEAD = {
     "::MODULE": "modules are not expanded: put their resources into the template",
-    "::StackSet": "stack sets are not deployed: deploy the template as a stack in each account and region",
 }
 
 

@@ -8,8 +8,10 @@ from urllib.parse import unquote, urlsplit
 from headrace.aws.shapes.cloudformation import (
     CreateChangeSetInput,
     CreateStackInput,
+    CreateStackSetInput,
     GetTemplateSummaryInput,
     UpdateStackInput,
+    UpdateStackSetInput,
     ValidateTemplateInput,
 )
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
@@ -20,6 +22,8 @@ TemplateRequest = (
     CreateStackInput
     | UpdateStackInput
     | CreateChangeSetInput
+    | CreateStackSetInput
+    | UpdateStackSetInput
     | ValidateTemplateInput
     | GetTemplateSummaryInput
 )

@@ -175,6 +175,18 @@ DECLARED = [
         delete=[Call("DeleteAnomalyDetector", {"AnomalyDetectorId": "@id"})],
     ),
     DeclaredType(
+        "AWS::CloudWatch::MetricStream",
+        "cloudwatch",
+        create=[Call("PutMetricStream")],
+        id="Name",
+        name="Name",
+        name_length=255,
+        read=Call("GetMetricStream", {"Name": "@id"}),
+        update=[Call("PutMetricStream", tagged=False)],
+        delete=[Call("DeleteMetricStream", {"Name": "@id"})],
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Arn"),
+    ),
+    DeclaredType(
         "AWS::CloudWatch::InsightRule",
         "cloudwatch",
         create=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
