@@ -137,22 +137,11 @@ def _import_after(create: Any) -> Any:
 
         query = _query_of(self)
         if query.get("mode") != "import":
-            return _keep_types(self, create(self))
+            return create(self)
         api = openapi_rest.import_api(self.backend, self.body, query)
         return 201, {}, json.dumps(api.to_dict())
 
     return create_or_import
-
-
-def _keep_types(response: Any, answer: Any) -> Any:
-    """Keep a new API's binary media types and its version, which moto drops; return the answer with them."""
-    status, headers, body = answer
-    if status != 200:
-        return answer
-    api = response.backend.get_rest_api(json.loads(body)["id"])
-    api.binaryMediaTypes = response._get_param("binaryMediaTypes") or api.binaryMediaTypes
-    api.version = response._get_param("version") or api.version
-    return status, headers, json.dumps(api.to_dict())
 
 
 def _put_api(self: Any) -> Any:
