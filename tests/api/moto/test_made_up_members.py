@@ -26,9 +26,7 @@ NOT_SHOWN: dict[str, dict[str, str]] = json.loads(
 QUICK = (
     "apigateway",
     "apigatewayv2",
-    "events",
     "identity",
-    "iot",
     "logs",
     "secrets",
     "stepfunctions",
