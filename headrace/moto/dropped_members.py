@@ -1,6 +1,7 @@
 """The input members that moto takes and drops: the fidelity tables of moto's services, *ignored* throughout.
 
-`python -m scripts.dropped_members` writes the file; it says how it knows.
+`python -m scripts.dropped_members` writes `dropped_members.json`; it says how it knows. `tried_members.json` has what
+calls with every member left nowhere in moto's memory (`python -m tests.support.made_up` writes it).
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from pathlib import Path
 from headrace.core.ports import FidelityLevel
 
 FILE = Path(__file__).with_suffix(".json")
+TRIED_FILE = FILE.with_name("tried_members.json")
 
 
 @functools.cache
 def dropped_members() -> Mapping[str, Mapping[str, Mapping[str, FidelityLevel]]]:
     """Return the dropped members by service and operation; the level of each is *ignored*."""
-    services: dict[str, dict[str, list[str]]] = json.loads(FILE.read_text())
-    return {
-        service: {name: dict.fromkeys(members, "ignored") for name, members in operations.items()}
-        for service, operations in services.items()
-    }
+    levels: dict[str, dict[str, dict[str, FidelityLevel]]] = {}
+    for file in (FILE, TRIED_FILE):
+        services: dict[str, dict[str, list[str]]] = json.loads(file.read_text())
+        for service, operations in services.items():
+            table = levels.setdefault(service, {})
+            for name, members in operations.items():
+                table.setdefault(name, {}).update(dict.fromkeys(members, "ignored"))
+    return levels

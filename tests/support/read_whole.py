@@ -66,11 +66,21 @@ def is_write(call: Recorded) -> bool:
     return bool(_VERBS.match(call.operation) and call.params and call.service not in _OWNED)
 
 
-def unread(gateway: Any, calls: list[Recorded], tables: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the members of the calls that no read shows, by `service Operation`, sorted."""
+def unread(
+    gateway: Any,
+    calls: list[Recorded],
+    tables: Mapping[str, Any],
+    others: list[Recorded] | None = None,
+) -> dict[str, list[str]]:
+    """Return the members of the calls that no read shows, by `service Operation`, sorted.
+
+    `others` are the calls whose parameters and answers fill the reads' members; None for the same calls.
+    """
     missing: dict[str, set[str]] = {}
     for call in filter(is_write, calls):
-        answers = [_without_own_tags(one) for one in (call.answer, *_reads(gateway, call, calls))]
+        answers = [
+            _without_own_tags(one) for one in (call.answer, *_reads(gateway, call, others or calls))
+        ]
         params = _without_own_tags(call.params)
         lines = differences(Case(call.operation, []), params, answers, tables.get(call.service, {}))
         name = f"{call.service} {call.operation}"

@@ -16,7 +16,7 @@ import io
 import pickle
 import threading
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.aws.protocols.moto_imports import IMPORTING
@@ -410,6 +410,21 @@ def load_service(data: bytes) -> tuple[Collection[Where], list[Rows]]:
     return states.keys(), rows
 
 
+def _drop_added(where: Where, backend: Any, before: Mapping[str, Any]) -> None:
+    """Remove the collections that a backend has got since its state was stored: a load replaces all that it knows."""
+    added = [
+        name
+        for name, value in vars(backend).items()
+        if isinstance(value, dict | list | set) and value is before.get(name)
+    ]
+    if added:
+        _, _, account, region = where
+        first = vars(type(backend)(region, account_id=account))
+        for name in added:
+            if name not in first:
+                del vars(backend)[name]
+
+
 def take_back(package: str, load: Callable[[], Collection[Where]]) -> None:
     """Restore a service's backends to their stored state through `load`, which returns them; reset the others.
 
@@ -422,6 +437,9 @@ def take_back(package: str, load: Callable[[], Collection[Where]]) -> None:
             _, _, account, region = where
             vars(backend).clear()
             backend.__init__(region, account_id=account)
+    for where, (backend, state) in before.items():
+        if where in stored:
+            _drop_added(where, backend, state)
     if (carry := _CARRIERS.get(package)) is not None:
         for backend, state in before.values():
             carry(state, backend)

@@ -403,3 +403,11 @@ def test_a_body_that_cannot_be_imported_fails_the_stack(lab: Lab):
     events = cfn.describe_stack_events(StackName="bad-body")["StackEvents"]
     reasons = [event.get("ResourceStatusReason", "") for event in events]
     assert any("Unable to create resource at path '/a b'" in reason for reason in reasons)
+
+
+def test_an_api_keeps_its_binary_media_types_and_its_version(lab: Lab):
+    client = lab.rest
+    made = client.create_rest_api(name="binary", binaryMediaTypes=["image/png"], version="2")
+    read = client.get_rest_api(restApiId=made["id"])
+    for answer in (made, read):
+        assert (answer["binaryMediaTypes"], answer["version"]) == (["image/png"], "2")

@@ -159,7 +159,6 @@ CASES: list[tuple[str, Case]] = [
                 "ForceOverwriteReplicaSecret": "there is one Region",
                 "ClientRequestToken": "an idempotency token",
             },
-            unseen={"Type": "of secrets that partners manage: moto drops it"},
         ),
     ),
     (

@@ -454,6 +454,20 @@ def test_what_could_not_be_written_has_not_happened(lab: MotoLab):
     assert lab.moto.account_of(key) == ACCOUNT
 
 
+def test_a_full_disk_takes_back_what_a_service_keeps_for_the_first_time(lab: MotoLab):
+    aoss = lab.client("opensearchserverless")
+    key = '{"Rules":[{"ResourceType":"collection","Resource":["collection/x"]}],"AWSOwnedKey":true}'
+    aoss.create_security_policy(name="kept", type="encryption", policy=key)
+    access = (
+        '[{"Rules":[{"ResourceType":"index","Resource":["index/x/*"],"Permission":["aoss:*"]}],'
+        '"Principal":["arn:aws:iam::000000000000:role/r"]}]'
+    )
+    with full_disk(), pytest.raises(ClientError, match="No space left"):
+        aoss.create_access_policy(name="not-stored", type="data", policy=access)
+    assert aoss.list_access_policies(type="data")["accessPolicySummaries"] == []
+    assert len(aoss.list_security_policies(type="encryption")["securityPolicySummaries"]) == 1
+
+
 def test_a_full_disk_takes_what_gives_room_back(lab: MotoLab):
     make(lab)
     dynamodb, sqs = lab.client("dynamodb"), lab.client("sqs")

@@ -1,0 +1,54 @@
+"""The calls of the stacks of all declared types take every member of the API's model, and reads show it, or it is said.
+
+Each call is tried with all members, with values made up from the model, and taken back; see `tests.support.made_up`.
+What a service refuses of these values is in `made_up_refused.json`; what moto drops is *ignored* in its fidelity table
+(`headrace/moto/tried_members.json`); what it keeps and no fitting read shows is in `not_shown.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.services.iam.fidelity import moto_tables
+from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
+from tests.api.cloudformation.test_stacks import create
+from tests.support.cloud import InProcessCloud
+from tests.support.made_up import REFUSED_FILE, Trials
+
+NOT_SHOWN: dict[str, dict[str, str]] = json.loads(
+    Path(__file__).with_name("not_shown.json").read_text()
+)
+# The others' trials take more than three seconds each.
+QUICK = (
+    "apigateway",
+    "apigatewayv2",
+    "identity",
+    "logs",
+    "secrets",
+    "stepfunctions",
+)
+
+
+@pytest.mark.parametrize(
+    "group",
+    [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.slow]) for one in EXAMPLES],
+)
+def test_every_member_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    trials = Trials(json.loads(REFUSED_FILE.read_text()), moto_tables())
+    with InProcessCloud(tmp_path / "data") as cloud:
+        trials.watch(monkeypatch, cloud)
+        body: dict[str, Any] = {"Resources": EXAMPLES[group]["resources"]}
+        cfn = cloud.client("cloudformation")
+        assert create(cfn, body, name=group, **NAMED) == "CREATE_COMPLETE"
+    assert trials.failed == {}
+    unexplained = {
+        name: [path for path in paths if path not in NOT_SHOWN.get(name, {})]
+        for name, paths in trials.unseen.items()
+    }
+    assert {name: paths for name, paths in unexplained.items() if paths} == {}
