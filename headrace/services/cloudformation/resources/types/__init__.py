@@ -75,6 +75,7 @@ from headrace.services.cloudformation.resources.types import (
     sns,
     sqs,
     ssm,
+    stack_only,
     stepfunctions,
     timestream,
     wafv2,
@@ -105,6 +106,7 @@ _CODED = (
     sns,
     sqs,
     ssm,
+    stack_only,
 )
 _READ = (
     cloudwatch,
