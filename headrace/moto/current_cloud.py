@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,10 +35,38 @@ class RunningExecutions(Protocol):
 
 
 class FunctionTarget(Protocol):
-    """Invokes a function asynchronously on behalf of a service's resource; never raises."""
+    """Invokes a function asynchronously on behalf of a service's resource."""
 
-    def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
-        """Queue an invocation if the function exists and its policy allows the service."""
+    def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> bool:
+        """Queue an invocation if the function exists and its policy allows the service; return whether it did."""
+        ...
+
+
+class Devices(Protocol):
+    """The MQTT clients of IoT, and the messages that topics retain. Callers hold moto's lock."""
+
+    def deliver(
+        self,
+        account: str,
+        region: str,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Mapping[int, Any] | None = None,
+        publisher: str = "",
+    ) -> None:
+        """Give a message to its subscribers, and retain it. Raises OSError when it cannot be stored."""
+        ...
+
+    def retained(self, account: str, region: str) -> list[dict[str, Any]]:
+        """Return a place's retained messages in the order of their topics: topic, payload, qos, modified_ms."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """The host to which devices connect; empty when MQTT is not served."""
         ...
 
 
@@ -51,6 +79,18 @@ class SearchHome(Protocol):
 
     def forget(self, account: str, region: str, name: str) -> None:
         """Drop the indexes of a deleted domain."""
+        ...
+
+
+class TableStorage(Protocol):
+    """The buckets that hold the files of S3 Tables' tables."""
+
+    def create(self, name: str, *, account: str, region: str) -> None:
+        """Create a bucket for one table."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a bucket with all its files, if it is there."""
         ...
 
 
@@ -76,8 +116,10 @@ class Connections:
         control: the control plane, for targets that headrace owns.
         guard: records what services do on behalf of others.
         search: stores the indexes of OpenSearch domains.
+        storage: stores the files of S3 Tables' tables.
         warehouses: stores the tables of Redshift clusters.
         executions: runs state machines.
+        devices: IoT's MQTT clients.
         apis: answers requests to APIs.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
         before_policies_change: called before a policy changes, so that earlier actions are decided by the old policy.
@@ -87,8 +129,10 @@ class Connections:
     control: ControlPlane | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
+    storage: TableStorage | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
+    devices: Devices | None = None
     apis: Apis | None = None
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
@@ -121,7 +165,9 @@ class CurrentCloud:
         self.functions, self.control = connections.functions, connections.control
         self.guard = connections.guard
         self.search, self.warehouses = connections.search, connections.warehouses
+        self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
+        self.devices = connections.devices
         self.stream_changed = connections.stream_changed
 
     @contextlib.contextmanager
