@@ -31,6 +31,10 @@ _COMMANDS = {
         "headrace.cli.lag",
         "Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails.",
     ),
+    "top": (
+        "headrace.cli.lag",
+        "Show live what moves: rates, heat, lag, what fails first; --once prints one table.",
+    ),
     "put": (
         "headrace.cli.put",
         "Put DATA, or each line of standard input as it comes, into STREAM.",
@@ -45,7 +49,7 @@ _COMMANDS = {
     ),
     "redrive": (
         "headrace.cli.redrive",
-        "Show the failed records under SOURCE (s3://bucket/prefix), and send them on with --to.",
+        "Show the failed records in SOURCE, and send them on with --to.",
     ),
     "check": (
         "headrace.cli.check",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
+from headrace.cli.redrive_queues import (
+    FailureQueue,
+    NotAQueue,
+    NotReadable,
+    QueueCounts,
+    find_queue,
+    send_message,
+)
 from headrace.cli.redrive_records import (
     Bucket,
     DeliveryStreamTarget,
@@ -94,17 +103,27 @@ def redrive(
     region: str,
     aws: bool,
 ) -> None:
-    """Show the failed records under SOURCE (s3://bucket/prefix), and send them on with --to.
+    """Show the failed records in SOURCE, and send them on with --to.
 
-    Each record is sent once, even when a run is killed: the progress is kept in the bucket, under headrace-redrive/.
+    SOURCE is s3://bucket/prefix with Firehose's error output, or what Lambda gave up: a failure queue (sqs:NAME, its
+    URL or its ARN) or the UUID of an event source mapping. From S3 each record is sent once, even when a run is killed:
+    the progress is kept in the bucket, under headrace-redrive/. From a queue, a message is deleted after its records
+    were sent.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
-    name, prefix = _bucket_of(source)
     where = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    bucket = Bucket(client("s3", **cast("Any", where)), name, prefix, backup=backup)
     wanted = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))
     function = None if fix is None else _function(fix)
+    queue = _queue_of(source, where)
+    if queue is not None:
+        if backup or uncertain_again:
+            raise fail("A queue takes no --backup and no --uncertain-again.")
+        target = None if to is None else _target(to, key, where)
+        _redrive_queue(queue, source, wanted, function, target, dry_run=dry_run)
+        return
+    name, prefix = _bucket_of(source)
+    bucket = Bucket(client("s3", **cast("Any", where)), name, prefix, backup=backup)
     try:
         again = None if to is None else _copier(to, copy_role, where)
         target = None if to is None or again is not None else _target(to, key, where)
@@ -119,7 +138,8 @@ def redrive(
         if target is None or not groups:
             return
         if dry_run:
-            _show_fixed(bucket, wanted, function)
+            chosen = (line for _, lines in _choose_records(bucket, wanted) for line in lines)
+            _show_what_the_fix_makes(chosen, function)
             return
         done = RedriveCounts()
         try:
@@ -150,6 +170,67 @@ def redrive(
             f"{done.uncertain} records were being sent when an earlier run was killed, and may have arrived or not;"
             " send them again with --uncertain-again."
         )
+
+
+def _queue_of(source: str, where: dict[str, Any]) -> FailureQueue | None:
+    """Return the failure queue that a source names, or None for a place in S3."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    @functools.cache
+    def clients(service: str) -> Any:
+        return client(service, **where)
+
+    try:
+        url = find_queue(source, clients)
+    except NotAQueue as error:
+        raise fail(f"{error}.") from error
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error
+    return None if url is None else FailureQueue(url, clients)
+
+
+def _redrive_queue(
+    queue: FailureQueue,
+    source: str,
+    wanted: _Wanted,
+    fix: Fix | None,
+    target: Target | None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Show a queue's failed records; with a target, send them and delete their messages."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    done = QueueCounts()
+    shown: list[FailedRecord] = []
+    try:
+        for receipt, message in queue.messages():
+            try:
+                records = queue.records(message)
+            except NotReadable as error:
+                done.kept += 1
+                click.echo(f"The message {message['MessageId']} stays: {error}.", err=True)
+                continue
+            if not all(wanted.takes(record) for record in records):
+                continue
+            shown += records
+            if target is not None and not dry_run:
+                send_message(records, target, fix, done)
+                queue.delete(receipt)
+    except NotSent as error:
+        raise fail(f"{error}; run the command again later.") from error
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise explain(error) from error
+    finally:
+        queue.release()
+        _show(_groups(iter(shown)), source, chosen=wanted != _Wanted((), None, None))
+        if target is not None and not dry_run:
+            left = f", {done.left_out} left out by the fix" if done.left_out else ""
+            click.echo(f"{done.sent} records sent to {target.name}{left}")
+    if target is not None and dry_run:
+        _show_what_the_fix_makes(shown, fix)
+    if done.kept:
+        raise fail(f"{done.kept} messages stay in the queue.")
 
 
 def _copier(given: str, role: str, where: dict[str, Any]) -> Copier | None:
@@ -202,7 +283,10 @@ def _choose_records(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list
 def _bucket_of(source: str) -> tuple[str, str]:
     place = split_s3_url(source)
     if place is None:
-        raise fail(f"{source!r} is not a place in S3, such as s3://lake/errors/.")
+        raise fail(
+            f"{source!r} is not a place in S3, such as s3://lake/errors/, a queue, such as sqs:NAME, or a mapping's"
+            " UUID."
+        )
     return place
 
 
@@ -308,17 +392,16 @@ def _short(text: str) -> str:
     return line if len(line) <= _SAMPLE_CHARS else line[: _SAMPLE_CHARS - 1] + "…"
 
 
-def _show_fixed(bucket: Bucket, wanted: _Wanted, fix: Fix | None) -> None:
+def _show_what_the_fix_makes(lines: Iterable[FailedRecord], fix: Fix | None) -> None:
     would = left_out = 0
-    for _, lines in _choose_records(bucket, wanted):
-        for line in lines:
-            data = line.data if fix is None else apply_fix(fix, line)
-            if data is None:
-                left_out += 1
-                continue
-            would += 1
-            if would <= 5:
-                click.echo(f"  {_short(data.decode('utf-8', 'backslashreplace'))}")
+    for line in lines:
+        data = line.data if fix is None else apply_fix(fix, line)
+        if data is None:
+            left_out += 1
+            continue
+        would += 1
+        if would <= 5:
+            click.echo(f"  {_short(data.decode('utf-8', 'backslashreplace'))}")
     click.echo(f"dry run: {would} records would be sent, {left_out} left out by the fix")
 
 

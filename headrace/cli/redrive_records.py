@@ -15,10 +15,10 @@ import io
 import json
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from headrace.cli import manifests
 
@@ -72,9 +72,10 @@ class Target(Protocol):
 
     name: str
 
-    def send(self, datas: list[bytes]) -> list[int]:
+    def send(self, datas: list[bytes], keys: Sequence[str] = ()) -> list[int]:
         """Send a batch; return the positions of the records that the target refused.
 
+        `keys` are the partition keys that the records had, empty where unknown.
         Raises when it is unknown which records arrived.
         """
         ...
@@ -321,7 +322,7 @@ class DeliveryStreamTarget:
         self._stream = name
         self._wait = wait
 
-    def send(self, datas: list[bytes]) -> list[int]:
+    def send(self, datas: list[bytes], keys: Sequence[str] = ()) -> list[int]:
         """See `Target.send`. Only throttled records are tried again."""
         return _put_with_retries(datas, self._put, self._wait)
 
@@ -333,7 +334,7 @@ class DeliveryStreamTarget:
 
 
 class StreamTarget:
-    """A Kinesis stream. `key` names the JSON field with the partition key; without it the keys are random."""
+    """A Kinesis stream. `key` names the JSON field with the partition key; else it is the record's, or random."""
 
     def __init__(self, kinesis: Any, name: str, key: str, wait: Callable[[float], None]) -> None:
         self.name = f"kinesis:{name}"
@@ -342,22 +343,25 @@ class StreamTarget:
         self._key = key
         self._wait = wait
 
-    def send(self, datas: list[bytes]) -> list[int]:
+    def send(self, datas: list[bytes], keys: Sequence[str] = ()) -> list[int]:
         """See `Target.send`."""
-        return _put_with_retries(datas, self._put, self._wait)
+        pairs = list(zip(datas, keys or [""] * len(datas), strict=True))
+        return _put_with_retries(pairs, self._put, self._wait)
 
-    def _put(self, datas: list[bytes]) -> list[dict[str, Any]]:
-        records = [{"Data": data, "PartitionKey": self._key_of(data)} for data in datas]
+    def _put(self, pairs: list[tuple[bytes, str]]) -> list[dict[str, Any]]:
+        records = [
+            {"Data": data, "PartitionKey": self._key_of(data, known)} for data, known in pairs
+        ]
         answer = self._kinesis.put_records(StreamName=self._stream, Records=records)
         return cast("list[dict[str, Any]]", answer["Records"])
 
-    def _key_of(self, data: bytes) -> str:
+    def _key_of(self, data: bytes, known: str) -> str:
         if self._key:
             try:
                 return str(json.loads(data)[self._key])[:256] or "-"
             except (ValueError, KeyError, TypeError):
                 pass  # The record has no such field: use a random key.
-        return str(uuid.uuid4())
+        return known or str(uuid.uuid4())
 
 
 class FileTarget:
@@ -367,7 +371,7 @@ class FileTarget:
         self.name = f"file:{path.resolve()}"
         self._path = path
 
-    def send(self, datas: list[bytes]) -> list[int]:
+    def send(self, datas: list[bytes], keys: Sequence[str] = ()) -> list[int]:
         """See `Target.send`."""
         with self._path.open("ab") as file:
             file.write(b"".join(data.rstrip(b"\n") + b"\n" for data in datas))
@@ -375,11 +379,12 @@ class FileTarget:
 
 
 _MOST_TURNS = 8
+_T = TypeVar("_T")
 
 
 def _put_with_retries(
-    datas: list[bytes],
-    put: Callable[[list[bytes]], list[dict[str, Any]]],
+    datas: list[_T],
+    put: Callable[[list[_T]], list[dict[str, Any]]],
     wait: Callable[[float], None],
 ) -> list[int]:
     """Put records, retrying refused ones a few times; return the positions of those that are still refused."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
-from headrace.cli.lag import lag
+from headrace.cli import lag as module
+from headrace.cli.lag import lag, top
 from tests.dashboard.test_page import client_at
 from tests.support.server import ServerProcess
 
@@ -20,6 +23,33 @@ def test_lag_lists_the_pipeline(tmp_path: Path) -> None:
         assert (text.exit_code, "orders" in text.output) == (0, True), text.output
         listed = json.loads(CliRunner().invoke(lag, [*where, "--json"]).output)
         assert [one["id"] for one in listed["resources"]] == ["stream:orders"]
+        table = CliRunner().invoke(top, [*where, "--once"])
+        assert (table.exit_code, "orders" in table.output, "heat" in table.output) == (
+            0,
+            True,
+            True,
+        )
+
+
+def test_top_shows_heat_by_the_fuller_limit_and_the_last_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def row(name: str, rate: float, size: float, shards: int) -> dict[str, Any]:
+        spark = [[0.0, 0], [rate / 2, 0], [rate, 0]]
+        facts = {"shards": shards}
+        reading = [rate, size, 0, 5, 1_500, ""]
+        members = {"kind": "stream", "state": "ACTIVE", "problem": ""}
+        return {**members, "name": name, "facts": facts, "reading": reading, "spark": spark}
+
+    rows = [row("records", 500.0, 1024.0, 1), row("bytes", 2.0, 1_572_864.0, 2)]
+    answer = {"timeMs": 0, "resources": rows, "refused": []}
+    monkeypatch.setattr(module, "fetch_page", lambda *_: answer)
+    lines = CliRunner().invoke(top, ["--once"]).output.splitlines()
+    by_name = {line.split()[1]: line for line in lines if line.strip().startswith("stream")}
+    assert "50%" in by_name["records"]
+    assert "▁▅█" in by_name["records"]
+    assert "1.5 s" in by_name["records"]
+    assert "75%" in by_name["bytes"]
 
 
 def test_lag_without_a_cloud_says_so() -> None:

@@ -26,6 +26,7 @@ FOLDER = Path(__file__).parent / "declared"
 EXAMPLES = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 # What the service behind a type does not say, or says only of resources that are otherwise made.
 UNSAID = {
+    "AWS::ElastiCache::ReplicationGroup": {"EffectiveDurability"},
     "AWS::ApiGatewayV2::DomainName": {"RegionalDomainName", "RegionalHostedZoneId"},
     "AWS::AppConfig::ConfigurationProfile": {"KmsKeyArn"},
     "AWS::CloudTrail::Trail": {"SnsTopicArn"},

@@ -327,6 +327,37 @@ def test_a_pool_without_a_name_keeps_the_one_that_it_got(cloud: InProcessCloud, 
     assert names() == before
 
 
+def test_properties_that_strangers_write_reach_the_service(cloud: InProcessCloud, cfn: Any):
+    def resources(*, later: bool) -> dict[str, Any]:
+        attached = {"Users": [{"Ref": "User"}], "Groups": [{"Ref": "Group"}]}
+        tags = [{"Key": "k" if later else "old", "Value": "v"}]
+        pattern = {"source": ["a"]}
+        return {
+            "Key": of("KMS::Key", EnableKeyRotation=True, RotationPeriodInDays=120, Enabled=later),
+            "User": of("IAM::User", UserName="u"),
+            "Group": of("IAM::Group", GroupName="g"),
+            "Policy": of("IAM::ManagedPolicy", PolicyDocument=ALLOW, **(attached if later else {})),
+            "Rule": of("Events::Rule", Name="r", EventPattern=pattern, Tags=tags),
+            "Pool": of(
+                "Cognito::UserPool", MfaConfiguration="OPTIONAL", EnabledMfas=["SOFTWARE_TOKEN_MFA"]
+            ),
+        }
+
+    assert create(cfn, template(**resources(later=False)), **NAMED) == "CREATE_COMPLETE"
+    kms, events = cloud.client("kms"), cloud.client("events")
+    key = physical(cfn, "Key")
+    assert not kms.describe_key(KeyId=key)["KeyMetadata"]["Enabled"]
+    pool = cloud.client("cognito-idp").get_user_pool_mfa_config(UserPoolId=physical(cfn, "Pool"))
+    assert pool["SoftwareTokenMfaConfiguration"] == {"Enabled": True}
+    assert change(cfn, **resources(later=True)) == "UPDATE_COMPLETE"
+    assert kms.describe_key(KeyId=key)["KeyMetadata"]["Enabled"]
+    arn = events.describe_rule(Name="r")["Arn"]
+    assert [tag["Key"] for tag in events.list_tags_for_resource(ResourceARN=arn)["Tags"]] == ["k"]
+    holders = cloud.client("iam").list_entities_for_policy(PolicyArn=physical(cfn, "Policy"))
+    assert [user["UserName"] for user in holders["PolicyUsers"]] == ["u"]
+    assert [group["GroupName"] for group in holders["PolicyGroups"]] == ["g"]
+
+
 CHECK = {"Type": "HTTP", "FullyQualifiedDomainName": "example.com", "RequestInterval": 30}
 CONNECTION = {"ConnectionType": "NETWORK", "Name": "a", "Description": "a"}
 TABLE = {"Name": "a", "Description": "a"}

@@ -76,6 +76,7 @@ from headrace.services.cloudformation.resources.types import (
     sns,
     sqs,
     ssm,
+    stack_only,
     stepfunctions,
     timestream,
     wafv2,
@@ -106,6 +107,7 @@ _CODED = (
     sns,
     sqs,
     ssm,
+    stack_only,
 )
 _READ = (
     cloudwatch,

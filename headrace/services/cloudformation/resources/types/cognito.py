@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -28,6 +30,18 @@ def _has_domain(values: Values) -> bool:
     return bool(answer.get("DomainDescription"))
 
 
+@declare_sources("EnabledMfas")
+def _software_token(values: Values) -> dict[str, bool] | None:
+    return {"Enabled": True} if "SOFTWARE_TOKEN_MFA" in (values.get("EnabledMfas") or ()) else None
+
+
+@declare_sources("EnabledMfas", "SmsConfiguration")
+def _sms(values: Values) -> dict[str, Any] | None:
+    if "SMS_MFA" not in (values.get("EnabledMfas") or ()):
+        return None
+    return {"SmsConfiguration": values.get("SmsConfiguration") or {}}
+
+
 DECLARED = [
     DeclaredType(
         "AWS::Cognito::UserPool",
@@ -36,7 +50,12 @@ DECLARED = [
             Call("CreateUserPool"),
             Call(
                 "SetUserPoolMfaConfig",
-                {**_POOL, "MfaConfiguration": "MfaConfiguration"},
+                {
+                    **_POOL,
+                    "MfaConfiguration": "MfaConfiguration",
+                    "SoftwareTokenMfaConfiguration": _software_token,
+                    "SmsMfaConfiguration": _sms,
+                },
                 only=(),
                 when="EnabledMfas",
             ),

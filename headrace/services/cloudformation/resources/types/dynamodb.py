@@ -271,6 +271,8 @@ TYPES = [
                 "SSESpecification",
                 "TableClass",
             ),
+            # Insights, and capacities that nothing is measured against.
+            **ignored("ContributorInsightsSpecification", "OnDemandThroughput", "WarmThroughput"),
         },
         _create,
         _delete,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -18,6 +20,21 @@ def _cluster_settings(values: Values) -> list[Properties]:
 
 
 _ECS_TAGS = ("TagResource", "UntagResource", "resourceArn", "@id")
+
+
+@declare_sources("NetworkConfiguration")
+def _network(values: Values) -> dict[str, Any] | None:
+    """Return a service's network. Without security groups it has its VPC's (documented), which moto leaves out."""
+    settings = values.get("NetworkConfiguration.AwsvpcConfiguration")
+    if settings is None:
+        return None
+    network: dict[str, Any] = {
+        "subnets": settings.get("Subnets") or [],
+        "securityGroups": settings.get("SecurityGroups") or [],
+    }
+    if "AssignPublicIp" in settings:
+        network["assignPublicIp"] = settings["AssignPublicIp"]
+    return {"awsvpcConfiguration": network}
 
 
 DECLARED = [
@@ -81,6 +98,7 @@ DECLARED = [
                     "serviceName": own_name("ServiceName", 255),
                     # Without it, moto fails for Fargate clusters.
                     "desiredCount": lambda v: v.get("DesiredCount") or 0,
+                    "networkConfiguration": _network,
                 },
             )
         ],

@@ -62,4 +62,23 @@ DECLARED = [
             "RedisEndpoint.Port": lambda v: str(v.get("Port") or 6379),
         },
     ),
+    DeclaredType(
+        "AWS::ElastiCache::ReplicationGroup",
+        "elasticache",
+        create=[Call("CreateReplicationGroup")],
+        id="ReplicationGroupId",
+        name="ReplicationGroupId",
+        name_length=40,
+        name_lower=True,
+        read=Call("DescribeReplicationGroups", {"ReplicationGroupId": "@id"}),
+        delete=[Call("DeleteReplicationGroup", {"ReplicationGroupId": "@id"})],
+        attributes={
+            f"{part}.{name}": f"@answer.ReplicationGroups.0.NodeGroups.0.{member}.{name}"
+            for part, member in (
+                ("PrimaryEndPoint", "PrimaryEndpoint"),
+                ("ReaderEndPoint", "ReaderEndpoint"),
+            )
+            for name in ("Address", "Port")
+        },
+    ),
 ]

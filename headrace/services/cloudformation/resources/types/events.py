@@ -38,6 +38,8 @@ def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
         pattern = properties["EventPattern"]
         params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
+    if tags := get_list(properties, "Tags"):
+        context.call("events", "TagResource", {"ResourceARN": arn, "Tags": tags})
     physical_id = _build_physical_id(name, properties)
     context.note_made(physical_id)
     targets = properties.get("Targets")
@@ -84,7 +86,12 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
     gone = [target["Id"] for target in get_list(old, "Targets") if target["Id"] not in kept]
     if gone:
         context.call("events", "RemoveTargets", {"Rule": name, "Ids": gone, **_bus(old)})
-    return _put(context, name, new)
+    result = _put(context, name, new)
+    keys = {tag["Key"] for tag in get_list(new, "Tags")}
+    if lost := [tag["Key"] for tag in get_list(old, "Tags") if tag["Key"] not in keys]:
+        params = {"ResourceARN": result.attributes["Arn"], "TagKeys": lost}
+        context.call("events", "UntagResource", params)
+    return result
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
@@ -102,7 +109,13 @@ TYPES = [
         "AWS::Events::Rule",
         {
             **enforced(
-                "Name", "EventBusName", "EventPattern", "ScheduleExpression", "State", "Targets"
+                "Name",
+                "EventBusName",
+                "EventPattern",
+                "ScheduleExpression",
+                "State",
+                "Targets",
+                "Tags",
             ),
             **stored("Description", "RoleArn"),
         },

@@ -214,8 +214,7 @@ def _create_managed(context: Context, properties: Properties) -> ResourceResult:
         },
     )["Policy"]
     context.note_made(policy["Arn"])
-    for role in get_list(properties, "Roles"):
-        context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
+    _attach_managed(context, policy["Arn"], {}, properties)
     return ResourceResult(
         policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]}
     )
@@ -228,12 +227,7 @@ def _update_managed(
         _drop_oldest_version(context, physical_id)
         params = {"PolicyDocument": _document(new["PolicyDocument"]), "SetAsDefault": True}
         context.call("iam", "CreatePolicyVersion", {"PolicyArn": physical_id, **params})
-    before, after = (set(get_list(p, "Roles")) for p in (old, new))
-    for role in sorted(after - before):
-        context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": physical_id})
-    for role in sorted(before - after):
-        params = {"RoleName": role, "PolicyArn": physical_id}
-        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
+    _attach_managed(context, physical_id, old, new)
     policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
     return ResourceResult(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
 
@@ -248,10 +242,20 @@ def _drop_oldest_version(context: Context, arn: str) -> None:
         context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
 
 
+def _attach_managed(context: Context, arn: str, old: Properties, new: Properties) -> None:
+    """Attach a policy to the roles, users and groups that are new, and detach it from those that are gone."""
+    for kind in ("Role", "User", "Group"):
+        before, after = (set(get_list(p, f"{kind}s")) for p in (old, new))
+        for name in sorted(after - before):
+            params = {f"{kind}Name": name, "PolicyArn": arn}
+            context.call("iam", f"Attach{kind}Policy", params)
+        for name in sorted(before - after):
+            params = {f"{kind}Name": name, "PolicyArn": arn}
+            context.delete_if_exists("iam", f"Detach{kind}Policy", params, GONE)
+
+
 def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
-    for role in get_list(properties, "Roles"):
-        params = {"RoleName": role, "PolicyArn": physical_id}
-        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
+    _attach_managed(context, physical_id, properties, {})
     try:
         versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": physical_id})["Versions"]
     except AwsError as error:
@@ -339,7 +343,7 @@ TYPES = [
         "AWS::IAM::ManagedPolicy",
         {
             **enforced("ManagedPolicyName", "Path"),
-            **stored("PolicyDocument", "Description", "Roles"),
+            **stored("PolicyDocument", "Description", "Roles", "Users", "Groups"),
         },
         _create_managed,
         _delete_managed,

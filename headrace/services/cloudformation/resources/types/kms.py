@@ -24,14 +24,28 @@ def _create_key(context: Context, properties: Properties) -> ResourceResult:
     params = {"Description": properties.get("Description", ""), "Tags": tags}
     if "KeyPolicy" in properties:
         params["Policy"] = json.dumps(properties["KeyPolicy"])
-    for name in ("KeySpec", "KeyUsage"):
+    for name in ("KeySpec", "KeyUsage", "Origin"):
         if name in properties:
             params[name] = properties[name]
+    for name in ("MultiRegion", "BypassPolicyLockoutSafetyCheck"):
+        if name in properties:
+            params[name] = boolean(properties[name])
     key = context.call("kms", "CreateKey", params)["KeyMetadata"]
     context.note_made(key["KeyId"])
     if boolean(properties.get("EnableKeyRotation")):
-        context.call("kms", "EnableKeyRotation", {"KeyId": key["KeyId"]})
+        _set_rotation(context, key["KeyId"], properties)
+    if not boolean(properties.get("Enabled", True)):
+        context.call("kms", "DisableKey", {"KeyId": key["KeyId"]})
     return ResourceResult(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
+
+
+def _set_rotation(context: Context, key_id: str, properties: Properties) -> None:
+    if not boolean(properties.get("EnableKeyRotation")):
+        context.call("kms", "DisableKeyRotation", {"KeyId": key_id})
+        return
+    days = properties.get("RotationPeriodInDays")
+    period = {} if days is None else {"RotationPeriodInDays": int(days)}
+    context.call("kms", "EnableKeyRotation", {"KeyId": key_id, **period})
 
 
 def _update_key(
@@ -48,10 +62,11 @@ def _update_key(
         "UpdateKeyDescription",
         {"KeyId": physical_id, "Description": new.get("Description", "")},
     )
-    rotate = boolean(new.get("EnableKeyRotation"))
-    context.call(
-        "kms", "EnableKeyRotation" if rotate else "DisableKeyRotation", {"KeyId": physical_id}
-    )
+    # The rotation of a disabled key cannot be changed.
+    context.call("kms", "EnableKey", {"KeyId": physical_id})
+    _set_rotation(context, physical_id, new)
+    if not boolean(new.get("Enabled", True)):
+        context.call("kms", "DisableKey", {"KeyId": physical_id})
     key = context.call("kms", "DescribeKey", {"KeyId": physical_id})["KeyMetadata"]
     return ResourceResult(physical_id, {"Arn": key["Arn"], "KeyId": physical_id})
 
@@ -95,13 +110,22 @@ TYPES = [
     ResourceType(
         "AWS::KMS::Key",
         {
-            **enforced("Description", "Tags", "KeySpec", "KeyUsage", "PendingWindowInDays"),
-            **stored("KeyPolicy", "EnableKeyRotation"),
+            **enforced(
+                "Description", "Tags", "KeySpec", "KeyUsage", "PendingWindowInDays", "Enabled"
+            ),
+            **stored(
+                "KeyPolicy",
+                "EnableKeyRotation",
+                "RotationPeriodInDays",
+                "MultiRegion",
+                "Origin",
+                "BypassPolicyLockoutSafetyCheck",
+            ),
         },
         _create_key,
         _delete_key,
         update=_update_key,
-        replace_on=frozenset({"KeySpec", "KeyUsage"}),
+        replace_on=frozenset({"KeySpec", "KeyUsage", "MultiRegion", "Origin"}),
     ),
     ResourceType(
         "AWS::KMS::Alias",

@@ -81,7 +81,13 @@ TYPES = [
         {
             **enforced("LogGroupName", "Tags"),
             **stored("RetentionInDays", "KmsKeyId"),
-            **ignored("LogGroupClass", "DataProtectionPolicy"),
+            **ignored(
+                "LogGroupClass",
+                "DataProtectionPolicy",
+                "DeletionProtectionEnabled",
+                "FieldIndexPolicies",
+                "BearerTokenAuthenticationEnabled",
+            ),
         },
         _create_group,
         _delete_group,
