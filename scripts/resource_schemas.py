@@ -126,6 +126,8 @@ def schema_of(name: str) -> dict[str, Any]:
     inside = [pointer.removeprefix("/properties/") for pointer in fixed]
     # A nested property of which the parent replaces the resource as a whole adds nothing.
     inside = sorted(path for path in inside if "/" in path and path.split("/")[0] not in inside)
+    write_only: list[str] = schema.get("writeOnlyProperties") or []
+    unread = sorted(pointer.removeprefix("/properties/") for pointer in write_only)
     identifier: list[str] = schema.get("primaryIdentifier") or []
     is_given = not set(identifier) & set(schema.get("readOnlyProperties") or [])
     needed = {
@@ -133,6 +135,7 @@ def schema_of(name: str) -> dict[str, Any]:
         "primary": [path.removeprefix("/properties/") for path in identifier],
         "identifier": sorted(path.rpartition("/")[2] for path in identifier) if is_given else [],
         **({"createOnlyInside": inside} if inside else {}),
+        **({"writeOnly": unread} if unread else {}),
     }
     if name not in DECLARED_TYPES:
         return needed

@@ -78,6 +78,14 @@ class ResourceTypes(Protocol):
         """Return a resource as its service has it now; None: it does not exist, or nobody can tell."""
         ...
 
+    def readable(self, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Return properties without those that AWS never shows, such as passwords."""
+        ...
+
+    def list_identifiers(self, place: ResourcePlace, kind: str) -> list[str]:
+        """Return the identifiers of all resources of a type that its service lists, whoever made them."""
+        ...
+
     def update(
         self, place: ResourcePlace, kind: str, before: KnownResource, properties: Mapping[str, Any]
     ) -> KnownResource:

@@ -93,6 +93,25 @@ class CloudControl:
                 )
         return [found[identifier] for identifier in sorted(found)]
 
+    def listed(self, call: Call, kind: str) -> dict[str, KnownResource | None]:
+        """Return a type's resources by identifier, in order; None for those that another API made. Raises AwsError."""
+        known = {resource.identifier: resource for resource in self.resources(call, kind)}
+        place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
+        try:
+            others = self.types.list_identifiers(place, kind)
+        except ResourceRefused as error:
+            raise errors.invalid(str(error)) from error
+        return {identifier: known.get(identifier) for identifier in sorted({*known, *others})}
+
+    def model(self, kind: str, resource: KnownResource) -> str:
+        """Return a resource's properties as JSON: also read-only ones, but no write-only ones."""
+        read_only = {
+            name: value
+            for name, value in resource.attributes.items()
+            if "." not in name and name not in resource.properties
+        }
+        return json.dumps({**read_only, **self.types.readable(kind, resource.properties)})
+
     def get(self, call: Call, kind: str, identifier: str) -> KnownResource:
         """Return a resource by its physical id or ARN, as its service has it now. Raises AwsError."""
         known = next(
@@ -190,7 +209,7 @@ class CloudControl:
             self._keep(request, resource)
             if resource is not None:
                 request.identifier = resource.identifier
-                request.model = model_of(resource)
+                request.model = self.model(request.kind, resource)
             self._end(request, state.SUCCESS)
         finally:
             with self._lock:
@@ -235,13 +254,3 @@ class CloudControl:
             stop.set()
             request.status = state.CANCELLING
             return request.event()
-
-
-def model_of(resource: KnownResource) -> str:
-    """Return a resource's properties, including read-only ones, as JSON."""
-    read_only = {
-        name: value
-        for name, value in resource.attributes.items()
-        if "." not in name and name not in resource.properties
-    }
-    return json.dumps({**read_only, **resource.properties})

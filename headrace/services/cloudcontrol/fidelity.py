@@ -1,6 +1,6 @@
 """The parameters of Cloud Control that headrace accepts without acting on them; it enforces all others.
 
-Cloud Control finds the resources that a stack or Cloud Control created, not those that another API created.
+Cloud Control finds the resources that a stack or Cloud Control created, and of many types those of other APIs.
 """
 
 from __future__ import annotations

@@ -33,7 +33,13 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     list_changed_properties,
 )
-from headrace.services.cloudformation.resources.live_models import read_model, read_tags
+from headrace.services.cloudformation.resources.live_models import (
+    is_listed,
+    list_live,
+    read_model,
+    read_tags,
+    without_write_only,
+)
 from headrace.services.cloudformation.store import Stacks
 
 # These exist only in a stack, or have nothing behind them.
@@ -83,7 +89,8 @@ class SingleResources:
         """See `ResourceTypes.read`."""
         kind_found, context = self._type(kind), self._context(place, kind)
         reading = kind_found.reading
-        if known is None and (reading is None or not reading.named):
+        is_found_by_id = reading is not None and (reading.named or is_listed(kind))
+        if known is None and not is_found_by_id:
             return None
         with _refusals(kind, identifier):
             if known is None:
@@ -99,6 +106,15 @@ class SingleResources:
                 if tags or "Tags" in known.properties:
                     model["Tags"] = tags
             return replace(known, properties=model)
+
+    def readable(self, kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """See `ResourceTypes.readable`."""
+        return without_write_only(kind, properties)
+
+    def list_identifiers(self, place: ResourcePlace, kind: str) -> list[str]:
+        """See `ResourceTypes.list_identifiers`."""
+        with _refusals(kind, ""):
+            return list_live(self._context(place, kind), kind)
 
     def update(
         self,

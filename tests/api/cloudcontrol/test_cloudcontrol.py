@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.cloudformation.resources.live_models import without_write_only
 from tests.api.cloudformation.test_stacks import create, physical, template
-from tests.support.cloud import InProcessCloud
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
 
 QUEUE, STREAM = "AWS::SQS::Queue", "AWS::Kinesis::Stream"
@@ -245,3 +246,69 @@ def test_a_request_that_a_kill_cut_short_has_failed(tmp_path: Path) -> None:
         assert (event["OperationStatus"], event["ErrorCode"]) == ("FAILED", "InternalFailure")
         # Nothing holds the resource any more.
         assert done(control, control.delete_resource(TypeName=STREAM, Identifier="cut"))
+
+
+def test_a_write_only_property_is_never_shown(cloud: InProcessCloud, control: Any) -> None:
+    secret = "AWS::SecretsManager::Secret"
+    event = make(control, secret, {"Name": "hidden", "SecretString": "s3cret"})
+    assert event["OperationStatus"] == "SUCCESS", event
+    assert "s3cret" not in event["ResourceModel"]
+    identifier = event["Identifier"]
+    assert read(control, secret, identifier)["Name"] == "hidden"
+    assert "SecretString" not in read(control, secret, identifier)
+    patched = patch(
+        control, secret, identifier, {"op": "add", "path": "/Description", "value": "d"}
+    )
+    assert patched["OperationStatus"] == "SUCCESS", patched
+    value = cloud.client("secretsmanager").get_secret_value(SecretId=identifier)
+    assert value["SecretString"] == "s3cret"
+
+
+def test_a_write_only_member_of_a_list_or_an_object_is_never_shown() -> None:
+    user = {"UserName": "u", "LoginProfile": {"Password": "p", "PasswordResetRequired": True}}
+    assert without_write_only("AWS::IAM::User", user) == {
+        "UserName": "u",
+        "LoginProfile": {"PasswordResetRequired": True},
+    }
+    rule = {
+        "DefaultActions": [{"AuthenticateOidcConfig": {"ClientSecret": "s", "Issuer": "i"}}, {}]
+    }
+    assert without_write_only("AWS::ElasticLoadBalancingV2::Listener", rule) == {
+        "DefaultActions": [{"AuthenticateOidcConfig": {"Issuer": "i"}}, {}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "service", "call", "params", "identifier"),
+    [
+        ("AWS::DynamoDB::Table", "dynamodb", "create_table",
+         {"TableName": "of-others", "BillingMode": "PAY_PER_REQUEST",
+          "KeySchema": [{"AttributeName": "k", "KeyType": "HASH"}],
+          "AttributeDefinitions": [{"AttributeName": "k", "AttributeType": "S"}]}, "of-others"),
+        ("AWS::Events::EventBus", "events", "create_event_bus", {"Name": "of-others"}, "of-others"),
+        ("AWS::IAM::User", "iam", "create_user", {"UserName": "of-others"}, "of-others"),
+        ("AWS::Kinesis::Stream", "kinesis", "create_stream",
+         {"StreamName": "of-others", "ShardCount": 1}, "of-others"),
+        ("AWS::Logs::LogGroup", "logs", "create_log_group", {"logGroupName": "of-others"}, "of-others"),
+        ("AWS::S3::Bucket", "s3", "create_bucket", {"Bucket": "of-others"}, "of-others"),
+        ("AWS::SNS::Topic", "sns", "create_topic", {"Name": "of-others"},
+         f"arn:aws:sns:{REGION}:{ACCOUNT}:of-others"),
+        ("AWS::SQS::Queue", "sqs", "create_queue", {"QueueName": "of-others"}, "/of-others"),
+        ("AWS::SSM::Parameter", "ssm", "put_parameter",
+         {"Name": "of-others", "Value": "v", "Type": "String"}, "of-others"),
+    ],
+)  # fmt: skip
+def test_resources_that_another_api_made_are_listed(
+    cloud: InProcessCloud, control: Any, kind: str, service: str, call: str, params: Any, identifier: str
+) -> None:  # fmt: skip
+    getattr(cloud.client(service), call)(**params)
+    listed: list[str] = []
+    more: dict[str, str] = {}
+    while True:
+        answer = control.list_resources(TypeName=kind, MaxResults=1, **more)
+        listed += [one["Identifier"] for one in answer["ResourceDescriptions"]]
+        if "NextToken" not in answer:
+            break
+        more = {"NextToken": answer["NextToken"]}
+    assert len(set(listed)) == len(listed)
+    assert [one for one in listed if one.endswith(identifier)]

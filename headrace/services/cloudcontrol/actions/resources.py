@@ -11,7 +11,7 @@ from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.resource_types import KnownResource, ResourcePlace
 from headrace.core.values import BadMarker, page_of
-from headrace.services.cloudcontrol.backend import CloudControl, model_of
+from headrace.services.cloudcontrol.backend import CloudControl
 from headrace.services.cloudcontrol.errors import invalid
 from headrace.services.cloudcontrol.limits import RESOURCES_PER_PAGE
 
@@ -37,7 +37,10 @@ def get_resource(
 ) -> shapes.GetResourceOutput:
     """Return a resource as it is now, whoever created it."""
     resource = _find_named(control, call, request, "READ")
-    return {"TypeName": request["TypeName"], "ResourceDescription": _describe(resource)}
+    return {
+        "TypeName": request["TypeName"],
+        "ResourceDescription": _describe(control, request["TypeName"], resource),
+    }
 
 
 @operation("UpdateResource")
@@ -73,20 +76,20 @@ def delete_resource(
 def list_resources(
     control: CloudControl, call: Call, request: shapes.ListResourcesInput
 ) -> shapes.ListResourcesOutput:
-    """Return the resources of a type that stacks and Cloud Control created."""
+    """Return the resources of a type, whoever created them where the type's service lists them."""
     kind = request["TypeName"]
     control.check_type(kind, "LIST")
     most = request.get("MaxResults") or RESOURCES_PER_PAGE
     try:
-        shown, token = page_of(control.resources(call, kind), request.get("NextToken"), most)
+        shown, token = page_of(control.listed(call, kind).items(), request.get("NextToken"), most)
     except BadMarker:
         raise invalid("Invalid NextToken") from None
     answer: shapes.ListResourcesOutput = {
         "TypeName": kind,
         "ResourceDescriptions": [
-            _describe(live)
-            for resource in shown
-            if (live := control.read(call, kind, resource.identifier, resource)) is not None
+            _describe(control, kind, live)
+            for identifier, known in shown
+            if (live := control.read(call, kind, identifier, known)) is not None
         ],
     }
     if token:
@@ -106,8 +109,10 @@ def _find_named(
     return control.get(call, kind, request["Identifier"])
 
 
-def _describe(resource: KnownResource) -> shapes.ResourceDescription:
-    return {"Identifier": resource.identifier, "Properties": model_of(resource)}
+def _describe(
+    control: CloudControl, kind: str, resource: KnownResource
+) -> shapes.ResourceDescription:
+    return {"Identifier": resource.identifier, "Properties": control.model(kind, resource)}
 
 
 def _object(text: str, member: str) -> dict[str, Any]:

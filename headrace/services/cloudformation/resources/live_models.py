@@ -6,7 +6,8 @@ that defaults appear and a change by another API is seen (documented: GetResourc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.core.system_tags import is_system
@@ -17,6 +18,7 @@ from headrace.services.cloudformation.resources.property_types import (
     object_types,
 )
 from headrace.services.cloudformation.resources.reading import Outline
+from headrace.services.cloudformation.resources.schemas import list_names
 
 # Pairs of properties of which a service answers both, although a resource has one; the second is shown by default.
 _ALTERNATIVES = {
@@ -57,6 +59,105 @@ def read_model(
         if shown is not None and (shown not in ([], {}) or name in known):
             model[name] = shown
     return model
+
+
+@dataclass(frozen=True, slots=True)
+class _ListCall:
+    """How a service lists its resources.
+
+    Attributes:
+        items: the member of the answer with the list.
+        identifier: the member of an item that is a resource's physical id; "" when the item is it.
+        tokens: the members of the request and of the answer for the next page.
+    """
+
+    service: str
+    operation: str
+    items: str
+    identifier: str = ""
+    tokens: tuple[str, str] = ("NextToken", "NextToken")
+
+
+_MARKER = ("Marker", "Marker")
+_LISTS = {
+    "AWS::ApiGateway::RestApi": _ListCall("apigateway", "GetRestApis", "items", "id", ("position", "position")),
+    "AWS::ApiGatewayV2::Api": _ListCall("apigatewayv2", "GetApis", "Items", "ApiId"),
+    "AWS::CloudWatch::Alarm": _ListCall("cloudwatch", "DescribeAlarms", "MetricAlarms", "AlarmName"),
+    "AWS::DynamoDB::Table": _ListCall(
+        "dynamodb", "ListTables", "TableNames", "", ("ExclusiveStartTableName", "LastEvaluatedTableName")
+    ),
+    "AWS::Events::EventBus": _ListCall("events", "ListEventBuses", "EventBuses", "Name"),
+    "AWS::IAM::Role": _ListCall("iam", "ListRoles", "Roles", "RoleName", _MARKER),
+    "AWS::IAM::User": _ListCall("iam", "ListUsers", "Users", "UserName", _MARKER),
+    "AWS::KMS::Key": _ListCall("kms", "ListKeys", "Keys", "KeyId", ("Marker", "NextMarker")),
+    "AWS::Kinesis::Stream": _ListCall("kinesis", "ListStreams", "StreamNames"),
+    "AWS::KinesisFirehose::DeliveryStream": _ListCall(
+        "firehose", "ListDeliveryStreams", "DeliveryStreamNames", "", ("ExclusiveStartDeliveryStreamName", "")
+    ),
+    "AWS::Lambda::Function": _ListCall(
+        "lambda", "ListFunctions", "Functions", "FunctionName", ("Marker", "NextMarker")
+    ),
+    "AWS::Logs::LogGroup": _ListCall(
+        "logs", "DescribeLogGroups", "logGroups", "logGroupName", ("nextToken", "nextToken")
+    ),
+    "AWS::S3::Bucket": _ListCall("s3", "ListBuckets", "Buckets", "Name"),
+    "AWS::SNS::Topic": _ListCall("sns", "ListTopics", "Topics", "TopicArn"),
+    "AWS::SQS::Queue": _ListCall("sqs", "ListQueues", "QueueUrls"),
+    "AWS::SSM::Parameter": _ListCall("ssm", "DescribeParameters", "Parameters", "Name"),
+    "AWS::SecretsManager::Secret": _ListCall("secretsmanager", "ListSecrets", "SecretList", "ARN"),
+    "AWS::StepFunctions::StateMachine": _ListCall(
+        "stepfunctions", "ListStateMachines", "stateMachines", "stateMachineArn", ("nextToken", "nextToken")
+    ),
+}  # fmt: skip
+
+
+def is_listed(kind: str) -> bool:
+    """Whether a type's service lists its resources by their physical ids, so that each can be read by that alone."""
+    return kind in _LISTS
+
+
+def list_live(context: Context, kind: str) -> list[str]:
+    """Return the physical ids of a type's resources that its service lists; none of other types. Raises AwsError."""
+    call = _LISTS.get(kind)
+    if call is None:
+        return []
+    asked, answered = call.tokens
+    identifiers: list[str] = []
+    params: dict[str, Any] = {}
+    while True:
+        answer = context.call(call.service, call.operation, params)
+        items: list[Any] = answer.get(call.items) or []
+        page = [str(item[call.identifier]) if call.identifier else str(item) for item in items]
+        identifiers += page
+        if answered:
+            token = answer.get(answered)
+        else:  # Firehose says only that there are more
+            token = page[-1] if page and answer.get("HasMoreDeliveryStreams") else None
+        if not token:
+            return identifiers
+        params = {asked: token}
+
+
+def without_write_only(kind: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return properties without those that AWS's schema marks as write-only."""
+    shown: Any = dict(properties)
+    for path in list_names(kind, "writeOnly"):
+        shown = _without(shown, path.split("/"))
+    return shown
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    name, *rest = path
+    if name == "*" and isinstance(value, list):
+        return [_without(item, rest) if rest else item for item in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    members = dict(cast("Mapping[str, Any]", value))
+    if rest and name in members:
+        members[name] = _without(members[name], rest)
+    elif not rest:
+        members.pop(name, None)
+    return members
 
 
 def read_tags(context: Context, arn: str) -> list[dict[str, str]]:

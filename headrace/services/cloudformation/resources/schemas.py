@@ -20,8 +20,9 @@ def schemas() -> dict[str, dict[str, list[str]]]:
 
     All types have `required`, `primary` (the properties that identify a resource), `identifier` (the same, if none
     of them is read-only), and `createOnlyInside`: the paths, with slashes, of nested properties whose change replaces
-    the resource, where a change of another part of their parent does not; declared types also have
-    `properties`, `createOnly` and `readOnly`.
+    the resource, where a change of another part of their parent does not; `writeOnly`: the paths of properties that
+    no read returns, with `*` for each item of a list; declared types also have `properties`, `createOnly` and
+    `readOnly`.
     """
     return json.loads(_FILE.read_text())
 
