@@ -14,6 +14,7 @@ from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit import submit
 
 if TYPE_CHECKING:
+    from headrace.sql.analysis import Analysis
     from headrace.sql.plan import Script
 
 # The parser comes with the first command that needs it, since it takes a quarter of a second to make.
@@ -33,14 +34,27 @@ def _dialect_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group(invoke_without_command=True)
 @_dialect_option
+@click.option(
+    "--checkpoint",
+    metavar="s3://...",
+    help="The folder of running queries' progress: SELECT reads their tables' states there.",
+)
 @endpoint_option
 @click.pass_context
-def sql(context: click.Context, dialect: str, *, endpoint_url: str, region: str, aws: bool) -> None:
+def sql(
+    context: click.Context,
+    dialect: str,
+    checkpoint: str | None,
+    *,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+) -> None:
     """Streaming SQL over Kinesis streams, run by Spark; alone, a prompt that answers without Spark."""
     if context.invoked_subcommand is None:
         from headrace.cli.sql_prompt import run_prompt
 
-        run_prompt(dialect, endpoint_url=endpoint_url, region=region, aws=aws)
+        run_prompt(dialect, checkpoint, endpoint_url=endpoint_url, region=region, aws=aws)
 
 
 def _files(path: Path) -> list[Path]:
@@ -53,6 +67,10 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path, dialect: str) -> Script:
     """Return the plans of a file or folder; ends the command with the place of the first mistake."""
+    return _analyse(path, dialect).script()
+
+
+def _analyse(path: Path, dialect: str) -> Analysis:
     from headrace.sql.analysis import Analysis
     from headrace.sql.errors import SqlError
     from headrace.sql.parsing import parse
@@ -66,7 +84,7 @@ def _read(path: Path, dialect: str) -> Script:
             raise fail(f"{file}: {error}") from error
         except UnicodeDecodeError as error:
             raise fail(f"{file} is no UTF-8 text") from error
-    return analysis.script()
+    return analysis
 
 
 def _warn(script: Script) -> None:
@@ -177,6 +195,36 @@ def import_application(application: Path, output: Path | None) -> None:
         click.echo(text, nl=False)
     else:
         output.write_text(text, encoding="utf-8")
+
+
+@sql.command()
+@click.argument("queries", type=_PATH)
+@click.argument("select", metavar="'SELECT ..'")
+@_dialect_option
+@click.option("--checkpoint", metavar="s3://...", help="As of `headrace sql run`.")
+@endpoint_option
+def query(
+    queries: Path,
+    select: str,
+    *,
+    dialect: str,
+    checkpoint: str | None,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
+) -> None:
+    """Show rows of a table of QUERIES from the state that `headrace sql run` keeps, without Spark; a line is a row.
+
+    `SELECT .. FROM table WHERE key = ..` ends with what is there; with EMIT CHANGES it follows the table until Ctrl-C.
+    A stream's rows are read from its oldest record on.
+    """
+    from headrace.cli.sql_prompt import answer, make_session
+
+    if checkpoint is None and aws:
+        raise fail("--aws needs --checkpoint: the folder that `headrace sql run` was given")
+    checkpoint = checkpoint or _checkpoint(region, queries.resolve().stem)
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    answer(make_session(_analyse(queries, dialect), checkpoint, **reach), select)
 
 
 @sql.command()

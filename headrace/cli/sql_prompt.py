@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,28 +12,58 @@ from typing import Any
 
 import click
 
-from headrace.cli.options import client_options, explain
+from headrace.cli.options import client, client_options, explain, fail, split_s3_url
 from headrace.client import ConsumerGroup, GroupError, MemoryLeaseStore
 from headrace.client import Record as KinesisRecord
+from headrace.core.extras import install_command
+from headrace.sql.analysis import Analysis
 from headrace.sql.errors import SqlError
+from headrace.sql.plan import Relation
 from headrace.sql.records import Record
-from headrace.sql.session import Session
+from headrace.sql.session import Session, Views
 from headrace.sql.values import TooLarge
+from headrace.sql.views import LocalFiles, S3Files, View, ViewError
 
 HISTORY = Path("~/.headrace_sql_history")
 _WAIT_S = 0.2
 
 
-def run_prompt(dialect: str, *, endpoint_url: str, region: str, aws: bool) -> None:
+def run_prompt(
+    dialect: str, checkpoint: str | None, *, endpoint_url: str, region: str, aws: bool
+) -> None:
     """Read statements and answer them until the end of the input, or a line with a q after a backslash."""
-    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
-    session = Session(dialect, lambda streams: read_streams(streams, options))
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    session = make_session(Analysis(dialect), checkpoint, **reach)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         click.echo("Streaming SQL. \\h helps, \\q ends.")
     with _history(session) if is_terminal else contextlib.nullcontext():
         for text in _statements(is_terminal=is_terminal):
-            _answer(session, text)
+            try:
+                answer(session, text)
+            except click.ClickException as error:
+                click.echo(error.message, err=True)
+            except KeyboardInterrupt:
+                click.echo()
+
+
+def make_session(
+    analysis: Analysis, checkpoint: str | None, *, endpoint_url: str, region: str, aws: bool
+) -> Session:
+    """Return a session that reads a cloud's streams, and the states of tables below `checkpoint`, if it is told."""
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    options = client_options(**reach)
+
+    def open_view(relation: Relation, query: str) -> View:
+        assert checkpoint is not None
+        folder = f"{checkpoint.rstrip('/')}/{query}/view/"
+        place = split_s3_url(folder)
+        if place is None:
+            return View(relation, LocalFiles(Path(folder.removeprefix("file://"))))
+        return View(relation, S3Files(client("s3", **reach), *place))
+
+    views = None if checkpoint is None else Views(open_view, lambda: time.sleep(_WAIT_S))
+    return Session(analysis, lambda streams: read_streams(streams, options), views)
 
 
 def _statements(*, is_terminal: bool) -> Iterator[str]:
@@ -57,22 +88,21 @@ def _statements(*, is_terminal: bool) -> Iterator[str]:
             lines = []
 
 
-def _answer(session: Session, text: str) -> None:
+def answer(session: Session, text: str) -> None:
+    """Show what `text` gives; raises ClickException with what is wrong."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         for line in session.answer(text):
             click.echo(line)
-    except SqlError as error:
-        click.echo(str(error), err=True)
     except TooLarge as error:
-        click.echo(f"{error}: `headrace sql run` runs the query with Spark", err=True)
-    except (GroupError, ValueError) as error:
-        click.echo(str(error), err=True)
+        raise fail(f"{error}: `headrace sql run` runs the query with Spark") from error
+    except ImportError as error:
+        raise fail(f"the state of a table needs Parquet: {install_command('parquet')}") from error
+    except (SqlError, ViewError, GroupError, ValueError) as error:
+        raise fail(str(error)) from error
     except (BotoCoreError, ClientError) as error:
-        click.echo(explain(error).message, err=True)
-    except KeyboardInterrupt:
-        click.echo()
+        raise explain(error) from error
 
 
 def read_streams(

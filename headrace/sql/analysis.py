@@ -84,8 +84,7 @@ class Analysis:
             case InsertSelect():
                 self._insert(statement)
             case Query():
-                name = f"query_{len(self.queries) + 1}"
-                self.queries.append(self._plan(statement.select, name, None))
+                self.queries.append(self.plan(statement))
             case SetProperty():
                 _check_setting(statement)
             case Drop():
@@ -100,6 +99,10 @@ class Analysis:
                 raise SqlError(
                     f"{word} is for the prompt, `headrace sql`, not for a job", statement.place
                 )
+
+    def plan(self, statement: Query) -> QueryPlan:
+        """Return the plan of a query whose rows are shown, without taking it; raises SqlError."""
+        return self._plan(statement.select, f"query_{len(self.queries) + 1}", None)
 
     def terminate(self, name: str, place: Place) -> None:
         """Take a query away, or ALL; raises SqlError if there is none of this name."""

@@ -34,6 +34,12 @@ class ResultRow:
     deleted: bool = False
 
 
+def result_of(row: Row) -> ResultRow:
+    """Return a row as it is shown."""
+    columns = {name: conversions.as_json(value) for name, value in row.columns.items()}
+    return ResultRow(columns, row.key, row.time, row.deleted)
+
+
 class Fold:
     """The queries of a script, with their state. For one thread."""
 
@@ -101,8 +107,9 @@ class Fold:
             self._count += 1
             if self._count > MOST_RESULTS:
                 raise values.TooLarge(f"more than {MOST_RESULTS:,} rows of results")
-            columns_json = {name: conversions.as_json(value) for name, value in row.columns.items()}
-            self.results[query.name].append(ResultRow(columns_json, row.key, row.time, row.deleted))
+            result = result_of(row)
+            columns_json = result.columns
+            self.results[query.name].append(result)
             target = query.target
             if target is not None:
                 # What a query writes is what another one reads.

@@ -17,7 +17,7 @@ from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPl
 from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, name, string
 
-_TABLES_MARK = "# --- tables ---\n"
+_TABLES_MARK, _VIEWS_MARK = "# --- tables ---\n", "# --- views ---\n"
 
 
 def compile_script(script: Script, title: str) -> str:
@@ -82,12 +82,12 @@ class _Compiler:
     def source(self) -> str:
         """Return the whole job."""
         frame = Path(__file__).with_name("job_frame.py.txt").read_text(encoding="utf-8")
-        # Between two marks is what only joins with tables need.
-        parts = frame.split(_TABLES_MARK)
+        # Between two marks is what only joins with tables need, and what only tables' queries need.
+        for mark, is_needed in ((_TABLES_MARK, self._has_tables), (_VIEWS_MARK, self._has_views())):
+            frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
         body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
-        result = "".join(parts if self._has_tables else parts[::2])
         title = self._title.replace("\\", "/").replace('"""', "'''")
-        return result.replace("TITLE", title).replace("# --- queries ---\n", body)
+        return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
         used: dict[str, Relation] = {}
@@ -105,6 +105,9 @@ class _Compiler:
         starts = [self._start(query) for query in self._script.queries if not self._is_inner(query)]
         lines = "\n".join(f"    {line}," for line in starts)
         yield f"QUERIES = (\n{lines}\n)"
+
+    def _has_views(self) -> bool:
+        return any(view_keys(query) for query in self._script.queries)
 
     def _is_inner(self, query: QueryPlan) -> bool:
         return query.target is not None and self._script.is_internal(query.target)
@@ -415,10 +418,18 @@ class _Compiler:
         if query.is_of_tables():
             mode, kind, corrects = "append", "tables", True
         format_ = "JSON" if query.target is None else query.target.format
+        keys = f", keys={view_keys(query)!r}" if view_keys(query) else ""
         return (
             f"Query({_literal(query.name)}, {self._names.of('query', query.name)}, {_literal(stream)}, "
-            f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit})'
+            f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}{keys})'
         )
+
+
+def view_keys(query: QueryPlan) -> list[str]:
+    """Return the key's columns of the table whose latest state a query keeps; of any other query none."""
+    if query.target is None or not query.target.is_table:
+        return []
+    return [column.name for column in query.target.key_columns()]
 
 
 _NOTHING = "'all'"

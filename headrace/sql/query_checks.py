@@ -70,7 +70,8 @@ def _check_tables(plan: QueryPlan, select: Select, is_table: bool | None, dialec
         raise SqlError("a query of tables makes a table: CREATE TABLE .. AS", select.place)
     if plan.window is not None:
         raise SqlError("a WINDOW groups a stream's rows, not a table's", select.place)
-    if plan.partition is not None or plan.distinct or plan.limit is not None:
+    is_limited = plan.limit is not None and is_table is not None
+    if plan.partition is not None or plan.distinct or is_limited:
         raise SqlError(
             "PARTITION BY, DISTINCT and LIMIT are for streams; a table has one row of a key",
             select.place,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headrace.sql.analysis import Analysis
 from headrace.sql.errors import SqlError
 from headrace.sql.explain import explain
-from headrace.sql.fold import Fold
+from headrace.sql.fold import Fold, ResultRow, result_of
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.parsing import parse
 from headrace.sql.plan import QueryPlan, Relation, Script
@@ -26,22 +26,36 @@ from headrace.sql.statements import (
     Statement,
     Terminate,
 )
+from headrace.sql.views import View, pull, push
 
 # Records of streams, oldest first, in parts; an empty part says that no more are there at the moment.
 Reader = Callable[[Sequence[str]], Iterator[list[tuple[str, Record]]]]
 HELP = r"""CREATE STREAM | TABLE ..;   declare a stream, or name a query's result
+SELECT .. FROM table;       each key's latest row; with EMIT CHANGES also each change
 SELECT ..;                  rows from the streams' oldest record on; EMIT CHANGES follows them until Ctrl-C
 SHOW STREAMS | TABLES | QUERIES | FUNCTIONS;   DESCRIBE name;   EXPLAIN query;
 TERMINATE query;   DROP STREAM | TABLE name;
 \d [name]  what there is    \h  this    \q  end"""
 
 
-class Session:
-    """What has been declared so far. For one thread."""
+@dataclass(frozen=True)
+class Views:
+    """Where the states of tables are: `open` gives a table's by its query's name, `wait` stands between two looks."""
 
-    def __init__(self, dialect: str, read: Reader) -> None:
-        self._analysis = Analysis(dialect)
+    open: Callable[[Relation, str], View]
+    wait: Callable[[], None]
+
+
+class Session:
+    """What has been declared so far. For one thread.
+
+    With `views`, a query of one table that another query makes is answered from its stored state.
+    """
+
+    def __init__(self, analysis: Analysis, read: Reader, views: Views | None = None) -> None:
+        self._analysis = analysis
         self._read = read
+        self._views = views
 
     def words(self) -> list[str]:
         """Return the names of streams, columns and functions, for completion."""
@@ -112,26 +126,46 @@ class Session:
             yield f"no stream, table or query {name!r}"
 
     def _rows(self, statement: Query) -> Iterator[str]:
-        """Return a query's rows as they come of the streams; without EMIT CHANGES up to what is in them now."""
-        queries = list(self._analysis.queries)
-        try:
-            self._analysis.take(statement)
-            script = self._analysis.script()
-        finally:
-            self._analysis.queries[:] = queries
-        query, follows = script.queries[-1], statement.select.emit == "CHANGES"
-        fold, shown = Fold(script.needed_by([query])), 0
+        """Return a query's rows; without EMIT CHANGES those that are there now."""
+        query, follows = self._analysis.plan(statement), statement.select.emit == "CHANGES"
+        view = self._view(query)
+        if view is None:
+            rows = self._folded(query, follows=follows)
+        elif follows:
+            assert self._views is not None
+            rows = map(result_of, push(query, view, self._views.wait))
+        else:
+            rows = map(result_of, pull(query, view))
+        for row in rows:
+            yield f"deleted {row.key}" if row.deleted else json.dumps(row.columns)
+
+    def _view(self, query: QueryPlan) -> View | None:
+        """Return the stored state of the one table that a query reads; None if there is no such."""
+        relation = query.source.relation
+        if self._views is None or query.joins or not relation.is_table:
+            return None
+        maker = next((one for one in self._analysis.queries if one.target == relation), None)
+        return None if maker is None else self._views.open(relation, maker.name)
+
+    def _folded(self, query: QueryPlan, *, follows: bool) -> Iterator[ResultRow]:
+        """Return a query's rows as they come of the streams, by the fold; of tables each key's last one."""
+        script = self._analysis.script()
+        fold, count = Fold(replace(script, queries=(*script.queries, query)).needed_by([query])), 0
+        latest: dict[str, ResultRow] = {}
         for part in self._read(sorted(_streams(fold.script))):
             if not part and not follows:
                 break
             fold.take_batch(part)
             fold.settle()
             rows = fold.results[query.name]
-            for row in rows[shown:]:
-                yield f"deleted {row.key}" if row.deleted else json.dumps(row.columns)
-            shown = len(rows)
-            if query.limit is not None and shown >= query.limit:
-                return
+            if follows or not query.is_of_tables():
+                yield from rows[count:]
+            else:
+                latest |= {row.key: row for row in rows[count:]}
+            count = len(rows)
+            if query.limit is not None and count >= query.limit:
+                break
+        yield from (row for row in latest.values() if not row.deleted)
 
 
 def _line(query: QueryPlan) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from headrace.sql import java_times
+from headrace.sql.conversions import millis
 from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import (
     Array,
@@ -26,7 +28,7 @@ from headrace.sql.expressions import (
     Tick,
 )
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, Function, find_function
-from headrace.sql.plan import ROWTIME, Input
+from headrace.sql.plan import ROWTIME, WINDOW_END, WINDOW_START, Input
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -45,6 +47,7 @@ _LETTERS = {
     "A": "an ARRAY", "M": "a MAP", "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
+_TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
 _PATTERNS = {
     "FORMAT_TIMESTAMP": 1,
     "PARSE_TIMESTAMP": 1,
@@ -223,6 +226,33 @@ def _item(expression: Item, scope: Scope) -> tuple[Expression, SqlType]:
     raise SqlError(f"[] reads an ARRAY or a MAP, and this is {type_}", expression.of.place)
 
 
+def _read_times(
+    operands: tuple[Expression, ...], types: tuple[SqlType, ...]
+) -> tuple[tuple[Expression, ...], tuple[SqlType, ...]]:
+    """Return operands with texts that stand beside a row's time as milliseconds, as KSQL reads them, in UTC."""
+    if not any(isinstance(one, Column) and one.name.upper() in _TIMES for one in operands):
+        return operands, types
+    if BIGINT not in types:
+        return operands, types
+    read: list[Expression] = []
+    for one in operands:
+        if isinstance(one, Literal) and one.type == STRING:
+            try:
+                time = datetime.fromisoformat(one.value)
+            except ValueError:
+                raise SqlError(
+                    f"{one.value!r} is no time, such as '2013-01-01T05:10:00'", one.place
+                ) from None
+            time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+            read.append(Literal(millis(time), BIGINT, place=one.place))
+        else:
+            read.append(one)
+    return tuple(read), tuple(
+        one.type if isinstance(one, Literal) else type_
+        for one, type_ in zip(read, types, strict=True)
+    )
+
+
 def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType]:
     operands, types = _all(expression.operands, scope)
     resolved = replace(expression, operands=operands)
@@ -235,6 +265,8 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
     if operator == "IS NULL":
         return resolved, BOOLEAN
     if operator in _COMPARISONS or operator in ("BETWEEN", "IN"):
+        operands, types = _read_times(operands, types)
+        resolved = replace(expression, operands=operands)
         for operand, type_ in zip(operands[1:], types[1:], strict=False):
             if common(types[0], type_) is None:
                 raise SqlError(f"{types[0]} is not compared with {type_}", operand.place)

@@ -68,12 +68,17 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(tmp_path: Path) -
         assert read(server, "late") == [("a", {"id": "a", "origin": "EWR", "delay": 20})]
         assert read(server, "named") == [("JFK", {"origin": "JFK", "name": "KENNEDY"})]
 
+        select = "SELECT * FROM named WHERE origin IN ('JFK', 'EWR');"
+        shown = command(server, "query", str(queries), select)
+        assert json.loads(shown) == {"origin": "JFK", "name": "KENNEDY"}
+
         put(server, "flights", ("c", {"origin": "JFK", "delay": 90}))
         put(server, "airports", ("JFK", None))
         command(server, "run", str(queries), "--once")
         assert [key for key, _ in read(server, "late")] == ["a", "c"]
         assert ("JFK", None) in read(server, "named")
         assert len(read(server, "named")) == 2
+        assert command(server, "query", str(queries), select) == ""
 
 
 def test_the_prompt_shows_the_rows_that_are_there(tmp_path: Path) -> None:

@@ -8,7 +8,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
-from tests.spark_jobs.sql_job import differences, fold_of, run_job
+from headrace.sql.fold import Fold, result_of
+from headrace.sql.plan import QueryPlan
+from headrace.sql.views import LocalFiles, View
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
@@ -46,3 +50,69 @@ def test_queries_of_tables_have_changes_and_tombstones(
     assert gone == ["u2", "u9"]
     folders = sorted(path.name for path in (tmp_path / "progress" / "homes" / "table").iterdir())
     assert folders == ["batch=2", "batch=3"]
+    for query in script.queries:
+        assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
+
+
+def state(folder: Path, query: QueryPlan) -> list[dict[str, Any]]:
+    """Return the stored state of a query's table."""
+    assert query.target is not None
+    files = LocalFiles(folder / "progress" / query.name / "view")
+    return [result_of(row).columns for row in View(query.target, files).rows({})[1]]
+
+
+def latest(fold: Fold, query: QueryPlan) -> list[dict[str, Any]]:
+    """Return the fold of a query's changes."""
+    assert query.target is not None
+    keys = [column.name for column in query.target.key_columns()]
+    rows = {tuple(str(row.columns[key]) for key in keys): row for row in fold.results[query.name]}
+    return [row.columns for row in rows.values() if not row.deleted]
+
+
+GROUPS = """
+CREATE STREAM flights (id VARCHAR KEY, origin VARCHAR, at VARCHAR, delay INT, tags MAP<VARCHAR, INT>)
+  WITH (stream = 'flights', timestamp = 'at', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
+CREATE TABLE hours AS SELECT origin, SUM(delay) AS total, LATEST_BY_OFFSET(tags) AS tags FROM flights
+  WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) GROUP BY origin;
+CREATE TABLE closed AS SELECT origin, SUM(delay) AS total FROM flights
+  WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 0 SECONDS) GROUP BY origin EMIT FINAL;
+"""
+
+
+def test_a_micro_batch_that_runs_again_changes_no_state(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    def flight(number: int) -> tuple[str, str, Any]:
+        at = f"2013-01-01T{number // 4:02}:{number % 4 * 15:02}:00Z"
+        row = {
+            "origin": "EWR" if number % 3 else "JFK",
+            "at": at,
+            "delay": number,
+            "tags": {"a": number},
+        }
+        return "flights", str(number), row
+
+    script = read_script(GROUPS)
+    batches = [[flight(number) for number in range(at, at + 6)] for at in (0, 6)]
+    fold = fold_of(script, batches)
+    run_job(spark, script, batches, tmp_path)
+    manifests = {}
+    for query in script.queries:
+        assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
+        folder = tmp_path / "progress" / query.name
+        # As after a kill between the last micro-batch's writes and its commit.
+        last = max(
+            (folder / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name)
+        )
+        last.unlink()
+        (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+        manifests[query.name] = {
+            path.name: path.read_bytes() for path in (folder / "view" / "manifests").glob("*.json")
+        }
+    sql_on_files.run(tmp_path)
+    for query in script.queries:
+        view = tmp_path / "progress" / query.name / "view" / "manifests"
+        assert {path.name: path.read_bytes() for path in view.glob("*.json")} == manifests[
+            query.name
+        ]
+        assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.sql.analysis import Analysis
 from headrace.sql.errors import SqlError
 from headrace.sql.plan import KSQL
 from headrace.sql.records import Record
@@ -31,7 +32,7 @@ def session() -> Session:
         for part in PARTS:
             yield [(stream, Record(value, key)) for stream, key, value in part]
 
-    session = Session(KSQL, read)
+    session = Session(Analysis(KSQL), read)
     assert list(session.answer(DECLARED))[-1] == "ok"
     return session
 
