@@ -9,7 +9,7 @@ import pytest
 from headrace.cli.running_cloud import health
 from headrace.testing import cloud
 from scripts.pipeline import other_clouds
-from scripts.pipeline.run import Run, StageError
+from scripts.pipeline.run import DEVICES, Run, StageError
 from scripts.pipeline.stages import is_expendable, left_out, start
 from scripts.run_pipeline import parse
 from tests.support.command import INTERRUPTED, begin_python
@@ -71,6 +71,8 @@ def test_a_folder_of_somebody_elses_is_named_and_left_alone(tmp_path: Path) -> N
             ["--cloud", "http://127.0.0.1:1", "--port", "2"],
             "--port is for a cloud that this command starts",
         ),
+        (["--pipeline", "devices", "--cloud", "localstack"], "it needs MQTT and rules"),
+        (["--pipeline", "devices", "--devices", "0"], "--devices must be 1 or more"),
         (
             ["--cloud", "ministack"],
             "ministack is not started by this command: start it, and give its address",
@@ -96,6 +98,8 @@ def test_what_a_cloud_cannot_do_is_left_out_of_the_app(tmp_path: Path) -> None:
     run = Run("http://127.0.0.1:1", tmp_path, "localstack", not_here=reasons)
     assert left_out(run) == ["--context", "leave_out=delivery,analytics"]
     assert left_out(Run("http://127.0.0.1:1", tmp_path)) == []
+    devices = Run("http://127.0.0.1:1", tmp_path, pipeline=DEVICES)
+    assert left_out(devices) == ["--context", "pipeline=devices"]
 
 
 def test_aws_is_asked_for_with_its_cost_and_nobody_to_ask_means_no(
@@ -105,6 +109,10 @@ def test_aws_is_asked_for_with_its_cost_and_nobody_to_ask_means_no(
     # 6 x 0.015 + 2 x 0.24 an hour; 0.34 million flights at 0.46.
     assert "about $0.57 an hour" in sentence
     assert "$0.16 for 336,776 flights" in sentence
+    # 2 x 0.015 + 2 x 0.24 an hour; 0.061 million readings at 1.51.
+    of_devices = other_clouds.cost_sentence(61_000, DEVICES)
+    assert "about $0.51 an hour" in of_devices
+    assert "$0.09 for 61,000 readings" in of_devices
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
     assert not other_clouds.may_spend(sentence)
     assert sentence in capsys.readouterr().out

@@ -192,3 +192,11 @@ def self_signed() -> dict[str, Any]:
         "certificatePem": pem,
         "keyPair": {"PrivateKey": private.decode()},
     }
+
+
+def test_a_will_that_may_not_be_published_is_refused(
+    cloud: InProcessCloud, keys: Any, tmp_path: Path
+):
+    context, will = tls(cloud, tmp_path, keys), ("elsewhere", "x")
+    device = TestDevice(cloud, "d1", tls=context, version=5, will=will, is_refused=True)
+    assert device.refusal == 0x87

@@ -48,6 +48,7 @@ _MOST_AT_ONCE = 500
 # Documented: a persistent session of MQTT 3.1.1 is kept an hour, one of MQTT 5 seven days at most.
 _EXPIRY_S, _LONGEST_EXPIRY_S = 3600, 7 * 86_400
 _MOST_FILTERS_AT_ONCE, _MOST_FILTERS = 8, 50
+_LOOK_EVERY_MS = 1000
 # headrace's own bound, on connected clients and kept sessions.
 _MOST_SESSIONS = 50_000
 # How long messages wait when rules' deliveries pile up, before the broker looks again.
@@ -83,6 +84,7 @@ class Broker:
         self._waiting = Waiting()
         self._answers: dict[Client, Answers] = {}
         self._is_in_round = False
+        self._looks_at_ms = 0
         self._post: Callable[[dict[Client, Answers]], None] = lambda _: None
         self._wake: Callable[[], None] = lambda: None
         self.host = ""
@@ -220,8 +222,13 @@ class Broker:
             log.warning("the MQTT client %s may not connect", client_id)
             self._refuse(client, packets.NOT_AUTHORIZED)
             return
-        if packet.will is not None:
-            self._check_publish(device, packet.will)
+        try:
+            if packet.will is not None:
+                self._check_publish(device, packet.will)
+        except MqttError as error:
+            log.warning("the MQTT client %s may not have its will: %s", client_id, error.sentence)
+            self._refuse(client, error.code)
+            return
         if len(self._sessions) >= _MOST_SESSIONS:
             self._refuse(client, packets.SERVER_BUSY)
             return
@@ -328,6 +335,9 @@ class Broker:
     def _expire(self) -> None:
         """Publish the wills that are due, and forget the sessions whose time is over."""
         now_ms = self._clock.now_ms()
+        if now_ms < self._looks_at_ms:
+            return
+        self._looks_at_ms = now_ms + _LOOK_EVERY_MS
         for session in [each for each in self._sessions.values() if each.receiver is None]:
             self._publish_will(session, now_ms)
             if session.expires_ms <= now_ms:

@@ -92,7 +92,11 @@ class Listener:
         self._thread = threading.Thread(target=self.loop.run_forever, name="mqtt", daemon=True)
         self._thread.start()
         self.broker.serve(shown_host, self._post, wake)
-        self._call(self._listen())
+        try:
+            self._call(self._listen())
+        except OSError:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Disconnect every client and end the thread."""
@@ -114,7 +118,12 @@ class Listener:
 
     async def _listen_on(self, port: int, context: ssl.SSLContext | None) -> int:
         server = await self.loop.create_server(
-            lambda: MqttConnection(self), self._host, port, ssl=context, backlog=1024
+            lambda: MqttConnection(self),
+            self._host,
+            port,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else _CONNECT_WITHIN_S,
+            backlog=1024,
         )
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
