@@ -1,8 +1,9 @@
 """DynamoDB stream trigger on an outbox table: puts each new item's event into the Kinesis stream STREAM.
 
-An item has `key`, the partition key (its SHA-256 beyond 256 characters), and `data`, the event (a text or bytes). Events
-of one key are put in the order in which the table's stream has them: no request has two of a key. At least once: after a
-failure Lambda calls again from the first event that was not put (`batchItemFailures`), and those behind it come again.
+An item has `key`, the partition key (its SHA-256 beyond 256 characters), and `data`, the event (a text or bytes).
+Events of one key are put in the order in which the table's stream has them: no request has two of a key. At least once:
+after a failure Lambda calls again from the first event that was not put (`batchItemFailures`), and those behind it come
+again.
 """
 
 from __future__ import annotations
