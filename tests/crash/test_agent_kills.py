@@ -58,6 +58,7 @@ def test_no_line_is_lost_over_kills_and_rotations(tmp_path: Path) -> None:
     assert set(numbers) == set(range(written))
 
 
+@pytest.mark.slow  # The property test of channels kills at any step, in a second.
 def test_no_event_of_a_file_channel_is_lost_over_kills(tmp_path: Path) -> None:
     """Flume's TAILDIR into a file channel into Kinesis; the agent is killed, and the log is rotated."""
     logs, log = tmp_path / "logs", tmp_path / "logs" / "app.log"

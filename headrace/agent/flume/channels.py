@@ -59,7 +59,11 @@ class _Stored(NamedTuple):
 
 
 class MemoryChannel:
-    """A channel in memory: what is in it ends with the process. Thread-safe."""
+    """A channel in memory: what is in it ends with the process. Thread-safe.
+
+    Attributes:
+        is_short: a source has waited for room since the last commit.
+    """
 
     is_durable = False
 
@@ -78,6 +82,7 @@ class MemoryChannel:
         self.name, self.capacity, self.transaction_capacity = name, capacity, transaction_capacity
         self._keep_alive_s, self._most_bytes = keep_alive_s, most_bytes
         self._changed = threading.Condition()
+        self.is_short = False
         self._runs: deque[Taken | _Stored] = deque()
         self._next = 0
         self._used = self._reserved = 0
@@ -96,6 +101,7 @@ class MemoryChannel:
                 f"channel {self.name} takes {self.transaction_capacity} events in a transaction, not {count}"
             )
         with self._changed:
+            self.is_short = self.is_short or not self._has_room(count, size)
             if not self._changed.wait_for(lambda: self._has_room(count, size), self._keep_alive_s):
                 raise ChannelFull(
                     f"channel {self.name} is full: {self._used} of {self.capacity} events"
@@ -164,6 +170,7 @@ class MemoryChannel:
         """Let events go that were delivered: all that were taken, or a run of them."""
         with self._changed:
             self._forget(taken)
+            self.is_short = False
             self._used -= len(taken.events)
             self._bytes -= _bytes_of(taken.events)
             self._changed.notify_all()

@@ -97,7 +97,7 @@ class Hdfs:
                 self._write(path)
         taken = self.channel.take(self._batch, timeout_s)
         if taken is None:
-            if self._open and self.channel.used >= self.channel.capacity:
+            if self._open and self.channel.is_short:
                 self._write_oldest()
                 return True
             return False

@@ -262,6 +262,17 @@ def test_hdfs_writes_each_event_once_to_s3(flume: Flume, tmp_path: Path) -> None
     assert all(re.fullmatch(r"b/p/logs/20\d\d/FlumeData\.\d+\.gz", key) for key in bucket.objects)
 
 
+def test_hdfs_writes_sooner_when_a_source_waits_for_room(flume: Flume, tmp_path: Path) -> None:
+    bucket = Bucket()
+    text = conf("type = seq\ntotalEvents = 240\nbatchSize = 60", tmp_path / "out")
+    hdfs = HDFS.replace("rollCount = 40", "rollCount = 1000\na.sinks.k.hdfs.rollInterval = 0")
+    text = text.replace(ROLL.format(folder=tmp_path / "out"), hdfs)
+    # 60 events leave no room for 60 more, and are not yet due.
+    flume.run(text + "a.sinks.k.hdfs.path = s3a://b/logs\n", reach=bucket)
+    bodies = [gzip.decompress(body).split() for _, body in sorted(bucket.objects.items())]
+    assert [int(n) for body in bodies for n in body] == list(range(240))
+
+
 class Stream:
     """A producer whose stream refuses every third record the first time."""
 
