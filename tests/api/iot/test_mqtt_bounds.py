@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.services.iot.mqtt import sessions
+from headrace.services.iot.mqtt import sessions, store
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
+from headrace.services.iot.mqtt.store import Retained, SessionStore
+from headrace.store.database import Database
 from tests.api.iot.devices import WITHIN_S, TestDevice
 from tests.support.clock import HandClock
 from tests.support.cloud import InProcessCloud
@@ -75,6 +77,45 @@ def test_what_waits_for_one_client_is_bounded(caplog: pytest.LogCaptureFixture):
     assert [record.message for record in caplog.records] == [
         "messages for the MQTT client a/r/c are dropped: too many wait"
     ]
+
+
+def test_what_is_retained_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(store, "MOST_RETAINED", 2)
+    retained = Retained(SessionStore(Database(tmp_path / "state.sqlite")))
+    for number in (1, 2, 3, 1):
+        retained.retain(("a", "r"), Publish(f"t{number}", b"x"), 1, 0)
+    assert [each["topic"] for each in retained.listed(("a", "r"), 2)] == ["t1", "t2"]
+    retained.retain(("a", "r"), Publish("t2", b""), 1, 0)
+    retained.retain(("a", "r"), Publish("t3", b"x"), 1, 0)
+    assert [each["topic"] for each in retained.listed(("a", "r"), 2)] == ["t1", "t3"]
+    assert len(caplog.records) == 1
+
+
+def test_what_cannot_be_stored_is_not_acknowledged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        device = TestDevice(cloud, "d", version=5)
+        change = broker._change
+
+        def fail(_: object) -> None:
+            broker._change = change
+            raise OSError(28, "No space left on device")
+
+        broker._change = fail
+        info = device.paho.publish("t", "x", 1)
+        assert device.wait_for_end() == 0x80
+        assert info.mid not in device.acknowledged
+        with TestDevice(cloud, "d", version=5) as again:
+            assert again.publish("t", "x") == 0
+        listener = cloud.cloud.mqtt.listener
+        assert listener is not None
+        assert listener.waiting_bytes == 0
+    assert "is not stored" in caplog.text
 
 
 def test_filters_match_as_mqtt_says():

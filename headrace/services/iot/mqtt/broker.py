@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -21,65 +21,37 @@ from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.iot import rules
 from headrace.services.iot.mqtt import packets, topics
 from headrace.services.iot.mqtt.access import Device, DeviceAccess
+from headrace.services.iot.mqtt.clients import (
+    LONGEST_KEEP_ALIVE_S,
+    Answers,
+    Client,
+    Lost,
+    Review,
+    connack_properties,
+)
 from headrace.services.iot.mqtt.packets import MqttError, Packet, Publish
 from headrace.services.iot.mqtt.sessions import (
     MOST_IN_FLIGHT,
     Place,
     Queued,
-    Receiver,
     Session,
-    SessionStore,
     Subscription,
     Subscriptions,
+    Waiting,
 )
 from headrace.services.iot.mqtt.shadows import answer_shadow_request
+from headrace.services.iot.mqtt.store import Retained, SessionStore
 
 log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 500
 # Documented: a persistent session of MQTT 3.1.1 is kept an hour, one of MQTT 5 seven days at most.
 _EXPIRY_S, _LONGEST_EXPIRY_S = 3600, 7 * 86_400
-# Documented: AWS's longest keep-alive, which also holds for a client that asks for none.
-LONGEST_KEEP_ALIVE_S = 1200
 _MOST_FILTERS_AT_ONCE, _MOST_FILTERS = 8, 50
-MOST_ALIASES = 8
-LARGEST_PACKET = 149_504
+# headrace's own bound, on connected clients and kept sessions.
+_MOST_SESSIONS = 50_000
 # How long messages wait when rules' deliveries pile up, before the broker looks again.
 _PILED_UP_S = 0.05
-
-
-class Lost:
-    """The connection has ended; sent in the place of a packet."""
-
-
-class Review:
-    """Certificates may have been revoked; sent in the place of a packet, by no client."""
-
-
-LOST, REVIEW = Lost(), Review()
-
-
-class Client(Receiver, Protocol):
-    """A connection, as the broker sees it. The broker writes `session`, `device` and `version`."""
-
-    device: Device | None
-    session: Session | None
-    address: str
-    certificate: bytes | None
-    keep_alive_s: int
-
-    def settle(self, answers: Answers) -> None:
-        """Write answers; called on the thread of the connections' loop."""
-        ...
-
-
-@dataclass(slots=True)
-class Answers:
-    """What a round has for one connection: bytes, how many packets it carried out, and whether it ends."""
-
-    parts: list[bytes] = field(default_factory=list[bytes])
-    done: int = 0
-    ends: bool = False
 
 
 class Broker:
@@ -107,7 +79,8 @@ class Broker:
         self._work: deque[tuple[Client | None, Packet | Lost | Review]] = deque()
         self._sessions: dict[str, Session] = {}
         self._subscriptions: dict[Place, Subscriptions] = {}
-        self._retained: dict[Place, dict[str, tuple[Publish, int, int]]] = {}
+        self._retained = Retained(store)
+        self._waiting = Waiting()
         self._answers: dict[Client, Answers] = {}
         self._is_in_round = False
         self._post: Callable[[dict[Client, Answers]], None] = lambda _: None
@@ -119,9 +92,8 @@ class Broker:
     def load(self) -> None:
         """Read what is stored; once, before any client."""
         now_ms = self._clock.now_ms()
-        for place, message, modified_ms, expires_ms in self._store.retained():
-            self._retained.setdefault(place, {})[message.topic] = (message, modified_ms, expires_ms)
-        for session in self._store.sessions():
+        self._retained.load()
+        for session in self._store.sessions(self._waiting):
             # A connection that ended by a kill has left now.
             session.expires_ms = session.expires_ms or now_ms + session.expiry_s * 1000
             self._sessions[session.key] = session
@@ -152,13 +124,18 @@ class Broker:
             self._change(lambda: self._run(work))
         except Exception:
             log.exception("what MQTT clients sent is not stored, they are disconnected")
-            for client, _ in work:
-                if client is not None:
-                    self._answer(client).parts.clear()
-                    self._end(client, packets.UNSPECIFIED, "The message could not be stored")
+            with MOTO_LOCK:
+                self._give_up(client for client, _ in work if client is not None)
         with MOTO_LOCK:
             self._send()
         return 0.0 if self._work else self._next_s()
+
+    def _give_up(self, clients: Iterable[Client]) -> None:
+        """Acknowledge nothing, and disconnect the clients; their sessions end when their connections have."""
+        for client, count in Counter(clients).items():
+            sentence = "What was sent could not be stored"
+            last = packets.disconnect(client.version, packets.UNSPECIFIED, sentence)
+            self._answers[client] = Answers([last], count, ends=True)
 
     def _next_s(self) -> float:
         """Return when a session may expire or a will may be due."""
@@ -245,6 +222,9 @@ class Broker:
             return
         if packet.will is not None:
             self._check_publish(device, packet.will)
+        if len(self._sessions) >= _MOST_SESSIONS:
+            self._refuse(client, packets.SERVER_BUSY)
+            return
         place = (device.account, device.region)
         session, is_present = self._open_session(place, client_id, packet)
         client.device, client.session = device, session
@@ -255,7 +235,7 @@ class Broker:
         )
         client.keep_alive_s = min(packet.keep_alive_s or LONGEST_KEEP_ALIVE_S, LONGEST_KEEP_ALIVE_S)
         self._keep(session)
-        properties = _connack_properties(packet, session, client.keep_alive_s, assigned)
+        properties = connack_properties(packet, session, client.keep_alive_s, assigned)
         self._answer(client).parts.append(
             packets.connack(packet.version, 0, is_present=is_present, properties=properties)
         )
@@ -275,7 +255,7 @@ class Broker:
         expiry_s = min(asked_s, _LONGEST_EXPIRY_S)
         if packet.version < packets.V5:
             expiry_s = 0 if packet.is_clean else _EXPIRY_S
-        session = Session(place, client_id)
+        session = Session(place, client_id, of_all=self._waiting)
         older = self._sessions.get(session.key)
         if older is not None and older.receiver is not None:
             self._end(older.receiver, packets.TAKEN_OVER, "The client id has connected again")  # type: ignore[arg-type]
@@ -296,6 +276,7 @@ class Broker:
         for topic_filter in session.filters:
             self._subscribers(session.place).remove(topic_filter, session)
         self._sessions.pop(session.key, None)
+        session.clear()
         self._store.drop_session(session)
 
     def _leave(self, client: Client, *, is_orderly: bool) -> None:
@@ -446,7 +427,7 @@ class Broker:
         expiry_s = message.properties.get(packets.EXPIRY_S)
         expires_ms = 0 if expiry_s is None else now_ms + expiry_s * 1000
         if retain:
-            self._retain(place, replace(message, retain=True), now_ms, expires_ms)
+            self._retained.retain(place, replace(message, retain=True), now_ms, expires_ms)
         for session, subscription in self._subscribers(place).match(topic).items():
             if subscription.ignores_own and session.client_id == publisher:
                 continue
@@ -550,41 +531,15 @@ class Broker:
         self._keep(session)
         self._answer(client).parts.append(packets.unsuback(client.version, packet.packet_id, codes))
 
-    # --- retained messages --------------------------------------------------------------------
-
-    def _retain(self, place: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
-        of_place = self._retained.setdefault(place, {})
-        if message.payload:
-            of_place[message.topic] = (message, now_ms, expires_ms)
-        else:
-            of_place.pop(message.topic, None)
-        self._store.retain(place, message, now_ms, expires_ms)
-
     def _give_retained(self, session: Session, topic_filter: str, qos: int) -> None:
-        if topic_filter.startswith("$share/"):
-            return
-        now_ms = self._clock.now_ms()
-        for topic, (message, _, expires_ms) in list(self._retained.get(session.place, {}).items()):
-            is_valid = not expires_ms or expires_ms > now_ms
-            if is_valid and topics.filter_matches(topic_filter, topic):
+        if not topic_filter.startswith("$share/"):
+            now_ms = self._clock.now_ms()
+            for message, expires_ms in self._retained.matching(session.place, topic_filter, now_ms):
                 self._give(session, replace(message, qos=min(qos, message.qos)), expires_ms)
 
     def retained(self, account: str, region: str) -> list[dict[str, Any]]:
         """See `Devices.retained`."""
-        now_ms = self._clock.now_ms()
-        return [
-            {
-                "topic": topic,
-                "payload": message.payload,
-                "qos": message.qos,
-                "modified_ms": modified_ms,
-                "user_properties": message.properties.get(packets.USER),
-            }
-            for topic, (message, modified_ms, expires_ms) in sorted(
-                self._retained.get((account, region), {}).items()
-            )
-            if not expires_ms or expires_ms > now_ms
-        ]
+        return self._retained.listed((account, region), self._clock.now_ms())
 
 
 def _name(client: Client) -> str:
@@ -593,25 +548,3 @@ def _name(client: Client) -> str:
 
 def _for(client: Client, message: Publish) -> Publish:
     return message if client.version >= packets.V5 else replace(message, properties={})
-
-
-def _connack_properties(
-    packet: packets.Connect, session: Session, keep_alive_s: int, assigned: str
-) -> dict[int, Any]:
-    if packet.version < packets.V5:
-        return {}
-    properties: dict[int, Any] = {
-        packets.SESSION_EXPIRY_S: session.expiry_s,
-        packets.RECEIVE_MAXIMUM: MOST_IN_FLIGHT,
-        packets.MAXIMUM_QOS: 1,
-        packets.RETAIN_AVAILABLE: 1,
-        packets.LARGEST_PACKET: LARGEST_PACKET,
-        packets.ALIAS_MAXIMUM: MOST_ALIASES,
-        packets.WILDCARDS: 1,
-        packets.IDS_AVAILABLE: 0,
-        packets.SHARED: 1,
-        packets.KEEP_ALIVE_S: keep_alive_s,
-    }
-    if assigned:
-        properties[packets.ASSIGNED_ID] = assigned
-    return properties

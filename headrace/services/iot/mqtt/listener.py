@@ -24,18 +24,19 @@ from headrace.moto.engine import MotoEngine
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.iot.mqtt import packets
 from headrace.services.iot.mqtt.access import Device, DeviceAccess
-from headrace.services.iot.mqtt.broker import (
+from headrace.services.iot.mqtt.broker import Broker
+from headrace.services.iot.mqtt.clients import (
     LARGEST_PACKET,
     LOST,
     MOST_ALIASES,
     REVIEW,
     Answers,
-    Broker,
     Client,
     Lost,
 )
 from headrace.services.iot.mqtt.packets import MqttError, PacketReader, Publish
-from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session, SessionStore
+from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session
+from headrace.services.iot.mqtt.store import SessionStore
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)

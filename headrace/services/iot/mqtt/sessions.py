@@ -1,4 +1,4 @@
-"""The sessions of MQTT clients, their subscriptions, and what of them is stored.
+"""The sessions of MQTT clients, and their subscriptions.
 
 A session that outlives its connection is stored: its filters, and each message of QoS 1 until the client acknowledges
 it. Whoever uses these classes holds moto's lock.
@@ -6,17 +6,13 @@ it. Whoever uses these classes holds moto's lock.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from headrace.services.iot.mqtt.packets import EXPIRY_S, Publish
-from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +23,8 @@ MOST_IN_FLIGHT = 100
 # headrace's own bounds on what waits for one client.
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 64 * 1024 * 1024
+# ... and for all together.
+MOST_WAITING_BYTES_OF_ALL = 512 * 1024 * 1024
 
 
 class Receiver(Protocol):
@@ -55,6 +53,13 @@ class Queued:
     expires_ms: int = 0
 
 
+@dataclass(slots=True)
+class Waiting:
+    """How much waits for all clients together."""
+
+    size_bytes: int = 0
+
+
 @dataclass(eq=False, slots=True)
 class Session:
     """One client's state. It is kept `expiry_s` after its connection ended; 0: it ends with it."""
@@ -71,6 +76,7 @@ class Session:
     waiting_bytes: int = 0
     flying: dict[int, Queued] = field(default_factory=dict[int, Queued])
     has_overflowed: bool = False
+    of_all: Waiting = field(default_factory=Waiting)
     _last_id: int = 0
 
     @property
@@ -86,14 +92,28 @@ class Session:
     def add(self, queued: Queued) -> bool:
         """Let a message wait; False when too much waits already."""
         size = len(queued.message.payload)
-        if len(self.waiting) >= MOST_WAITING or self.waiting_bytes + size > MOST_WAITING_BYTES:
+        if (
+            len(self.waiting) >= MOST_WAITING
+            or self.waiting_bytes + size > MOST_WAITING_BYTES
+            or self.of_all.size_bytes + size > MOST_WAITING_BYTES_OF_ALL
+        ):
             if not self.has_overflowed:
                 self.has_overflowed = True
                 log.warning("messages for the MQTT client %s are dropped: too many wait", self.key)
             return False
         self.waiting.append(queued)
-        self.waiting_bytes += size
+        self._count(size)
         return True
+
+    def _count(self, size_bytes: int) -> None:
+        self.waiting_bytes += size_bytes
+        self.of_all.size_bytes += size_bytes
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self.waiting.clear()
+        self.flying.clear()
+        self._count(-self.waiting_bytes)
 
     def take(self, now_ms: int) -> tuple[list[Publish], list[int]]:
         """Return the messages that may be sent now, and the numbers of rows whose messages have expired."""
@@ -102,7 +122,7 @@ class Session:
         receiver = self.receiver
         while receiver is not None and self.waiting and len(self.flying) < receiver.receive_maximum:
             queued = self.waiting.popleft()
-            self.waiting_bytes -= len(queued.message.payload)
+            self._count(-len(queued.message.payload))
             self.has_overflowed = False
             if queued.expires_ms and queued.expires_ms <= now_ms:
                 expired += [queued.number] if queued.number else []
@@ -126,7 +146,7 @@ class Session:
         for queued in reversed(self.flying.values()):
             queued.message = replace(queued.message, is_repeated=True)
             self.waiting.appendleft(queued)
-            self.waiting_bytes += len(queued.message.payload)
+            self._count(len(queued.message.payload))
         self.flying.clear()
 
     def _next_id(self) -> int:
@@ -224,160 +244,3 @@ class Subscriptions:
             ]
         yield from nodes
         yield from (node.children["#"] for node in nodes if "#" in node.children)
-
-
-# --- storage --------------------------------------------------------------------------------------
-
-
-class _StoredMessage(msgspec.Struct, omit_defaults=True, array_like=True):
-    topic: str
-    payload: bytes
-    qos: int
-    retain: bool
-    expires_ms: int
-    properties: dict[int, Any]
-
-
-class SessionStore:
-    """Sessions that are kept, their messages, and retained messages, in the cloud's database.
-
-    `write` stores what was noted since the last call, in one transaction.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        database.migrate(
-            "mqtt",
-            [
-                "CREATE TABLE mqtt_sessions (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-                "CREATE TABLE mqtt_messages (number INTEGER PRIMARY KEY, session TEXT NOT NULL, message BLOB NOT NULL)",
-                "CREATE INDEX mqtt_messages_session ON mqtt_messages (session)",
-                (
-                    "CREATE TABLE mqtt_retained (account TEXT, region TEXT, topic TEXT, modified_ms INTEGER,"
-                    " message BLOB NOT NULL, PRIMARY KEY (account, region, topic)) WITHOUT ROWID"
-                ),
-            ],
-        )
-        ((last,),) = database.query("SELECT COALESCE(MAX(number), 0) FROM mqtt_messages")
-        self._last = int(last)
-        self._statements: list[tuple[str, tuple[Any, ...]]] = []
-
-    def write(self) -> None:
-        """Store what was noted. Raises DiskFull, OSError; then nothing of it is stored."""
-        statements, self._statements = self._statements, []
-        if statements:
-            with self._database.transaction():
-                for statement, values in statements:
-                    self._database.execute(statement, values)
-
-    def put_session(self, session: Session) -> None:
-        """Note a session that is kept, as it is now."""
-        value = {
-            "expiry_s": session.expiry_s,
-            "expires_ms": session.expires_ms,
-            "filters": {
-                name: [each.qos, each.ignores_own, each.keeps_retain]
-                for name, each in session.filters.items()
-            },
-        }
-        self._note(
-            "INSERT INTO mqtt_sessions VALUES (?, ?)"
-            " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-            session.key,
-            json.dumps(value),
-        )
-
-    def drop_session(self, session: Session) -> None:
-        """Note that a session and its messages are gone."""
-        self._note("DELETE FROM mqtt_sessions WHERE key = ?", session.key)
-        self._note("DELETE FROM mqtt_messages WHERE session = ?", session.key)
-
-    def put_message(self, session: Session, message: Publish, expires_ms: int) -> int:
-        """Note a message for a session; return its number."""
-        self._last += 1
-        self._note(
-            "INSERT INTO mqtt_messages VALUES (?, ?, ?)",
-            self._last,
-            session.key,
-            _encode(message, expires_ms),
-        )
-        return self._last
-
-    def drop_messages(self, numbers: Iterable[int]) -> None:
-        """Note that messages were acknowledged, or have expired."""
-        for number in numbers:
-            self._note("DELETE FROM mqtt_messages WHERE number = ?", number)
-
-    def retain(self, place: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
-        """Note a topic's retained message; an empty payload removes it."""
-        if not message.payload:
-            self._note(
-                "DELETE FROM mqtt_retained WHERE account = ? AND region = ? AND topic = ?",
-                *place,
-                message.topic,
-            )
-            return
-        self._note(
-            "INSERT INTO mqtt_retained VALUES (?, ?, ?, ?, ?) ON CONFLICT(account, region, topic)"
-            " DO UPDATE SET message = excluded.message, modified_ms = excluded.modified_ms",
-            *place,
-            message.topic,
-            now_ms,
-            _encode(message, expires_ms),
-        )
-
-    def _note(self, statement: str, *values: Any) -> None:
-        self._statements.append((statement, values))
-
-    def sessions(self) -> list[Session]:
-        """Return the stored sessions, with their messages."""
-        sessions: dict[str, Session] = {}
-        for key, text in self._database.query("SELECT key, value FROM mqtt_sessions"):
-            account, region, client_id = key.split("/", 2)
-            value = json.loads(text)
-            filters = {name: Subscription(*each) for name, each in value["filters"].items()}
-            sessions[key] = Session(
-                (account, region),
-                client_id,
-                value["expiry_s"],
-                filters,
-                expires_ms=value["expires_ms"],
-            )
-        rows = self._database.query(
-            "SELECT number, session, message FROM mqtt_messages ORDER BY number"
-        )
-        for number, key, encoded in rows:
-            if key in sessions:
-                message, expires_ms = _decode(encoded)
-                sessions[key].add(Queued(message, number, expires_ms))
-        return list(sessions.values())
-
-    def retained(self) -> Iterator[tuple[Place, Publish, int, int]]:
-        """Yield the retained messages: place, message, when it was retained, when it expires (0: never)."""
-        rows = self._database.query(
-            "SELECT account, region, modified_ms, message FROM mqtt_retained"
-        )
-        for account, region, modified_ms, encoded in rows:
-            message, expires_ms = _decode(encoded)
-            yield (account, region), message, modified_ms, expires_ms
-
-
-def _encode(message: Publish, expires_ms: int) -> bytes:
-    return msgspec.msgpack.encode(
-        _StoredMessage(
-            message.topic,
-            message.payload,
-            message.qos,
-            message.retain,
-            expires_ms,
-            dict(message.properties),
-        )
-    )
-
-
-def _decode(encoded: bytes) -> tuple[Publish, int]:
-    stored = msgspec.msgpack.decode(encoded, type=_StoredMessage)
-    message = Publish(
-        stored.topic, stored.payload, stored.qos, stored.retain, properties=stored.properties
-    )
-    return message, stored.expires_ms
