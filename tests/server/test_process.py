@@ -261,9 +261,7 @@ def test_a_misspelt_stream_is_answered_with_the_nearest(
     if "clicks" not in kinesis.list_streams()["StreamNames"]:
         kinesis.create_stream(StreamName="clicks", ShardCount=1)
     (tmp_path / "events").write_text('{"carrier": "AA"}\n')
-    queries = (
-        "CREATE STREAM a (b INT) WITH (stream = 'clikcs'); CREATE STREAM c AS SELECT b, ROWTIME AS ms FROM a;"
-    )
+    queries = "CREATE STREAM a (b INT) WITH (stream = 'clikcs'); CREATE STREAM c AS SELECT b, ROWTIME AS ms FROM a;"
     (tmp_path / "queries").write_text(queries)
     files = {"EVENTS": str(tmp_path / "events"), "QUERIES": str(tmp_path / "queries")}
     arguments = [files.get(one, one) for one in arguments]
