@@ -46,8 +46,8 @@ def page() -> str:
         "",
         "## Functions",
         "",
-        f"{count} facts of ksqlDB's reference and published query-validation tests hold in the runner without Spark,",
-        "and in the compiled job on Spark 3.5, 4.0 and 4.1 (`tests/unit/sql/ksql_facts.yaml`):",
+        f"{count} values, of ksqlDB's reference and its published test of URLs where these give them, hold in the",
+        "runner without Spark, and in the compiled job on Spark 3.5, 4.0 and 4.1 (`tests/unit/sql/ksql_facts.yaml`):",
         f"{', '.join(f'{name} {len(values)}' for name, values in facts.items())}.",
         "",
     ]

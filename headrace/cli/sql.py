@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.stream_names import explained
 from headrace.cli.submit import submit
 
 if TYPE_CHECKING:
@@ -267,6 +268,9 @@ def run(
             "--aws needs --checkpoint: a folder in your bucket, such as s3://BUCKET/checkpoints/delays/"
         )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    for stream in _sources(script):
+        with explained(kinesis, stream):
+            kinesis.describe_stream_summary(StreamName=stream)
     for stream in _targets(script):
         _make_stream(kinesis, stream)
     name = queries.resolve().stem
@@ -291,6 +295,13 @@ def run(
 def _checkpoint(region: str, name: str) -> str:
     """Return the folder of progress on the local cloud, in the bucket that `submit` makes."""
     return f"s3://headrace-submit-{region}/checkpoints/{name}/"
+
+
+def _sources(script: Script) -> list[str]:
+    """Return the streams that must be there: those that queries read, and none of them writes."""
+    inputs = [source.relation for query in script.queries for source in query.inputs()]
+    read = {relation.stream for relation in inputs if relation.stream and not relation.is_object}
+    return sorted(read - set(_targets(script)))
 
 
 def _targets(script: Script) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.sql.types import SqlType
+from headrace.sql.types import STRING, SqlType
 
 Result = SqlType | Callable[[Sequence[SqlType]], SqlType]
 
@@ -65,3 +65,27 @@ class Function:
         return (
             self.spark.format(*arguments) if isinstance(self.spark, str) else self.spark(*arguments)
         )
+
+
+def first(types: Sequence[SqlType]) -> SqlType:
+    """Return the first argument's type."""
+    return types[0]
+
+
+def element(types: Sequence[SqlType]) -> SqlType:
+    """Return the type of the first argument's elements."""
+    return types[0].of[0] if types[0].of else STRING
+
+
+def unique(items: Sequence[Any]) -> list[Any]:
+    """Return the items, each once, in their order."""
+    result: list[Any] = []
+    for item in items:
+        if item not in result:
+            result.append(item)
+    return result
+
+
+def present(values: Sequence[Any]) -> list[Any]:
+    """Return the values that are not None."""
+    return [value for value in values if value is not None]

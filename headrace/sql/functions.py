@@ -13,7 +13,8 @@ from typing import Any
 
 import re2
 
-from headrace.sql.function import Function
+from headrace.sql.function import Function, element, first, present, unique
+from headrace.sql.functions_groups import GROUP_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS
 from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.types import (
@@ -33,10 +34,6 @@ MOST_CHARACTERS = 10 * 1024 * 1024
 MOST_ITEMS = 100_000
 
 
-def _first(types: Sequence[SqlType]) -> SqlType:
-    return types[0]
-
-
 def _all(types: Sequence[SqlType]) -> SqlType:
     """Return the type that holds every argument's values."""
     result = types[0]
@@ -45,24 +42,12 @@ def _all(types: Sequence[SqlType]) -> SqlType:
     return result
 
 
-def _element(types: Sequence[SqlType]) -> SqlType:
-    return types[0].of[0] if types[0].of else STRING
-
-
-def _array_of_first(types: Sequence[SqlType]) -> SqlType:
-    return array_of(types[0])
-
-
 def _keys(types: Sequence[SqlType]) -> SqlType:
     return array_of(types[0].of[0])
 
 
 def _values(types: Sequence[SqlType]) -> SqlType:
     return array_of(types[0].of[1])
-
-
-def _sum_type(types: Sequence[SqlType]) -> SqlType:
-    return types[0] if types[0].name in ("DOUBLE", "DECIMAL") else BIGINT
 
 
 def _round_type(types: Sequence[SqlType]) -> SqlType:
@@ -152,14 +137,6 @@ def _pad(text: str, length: int, padding: str, *, left: bool) -> str | None:
     return filling + text if left else text + filling
 
 
-def _unique(items: Sequence[Any]) -> list[Any]:
-    result: list[Any] = []
-    for item in items:
-        if item not in result:
-            result.append(item)
-    return result
-
-
 def _json_at(text: str, path: str) -> str | None:
     """Return the value at a JSON path of names and indexes, `$.a.b[0]`, as text."""
     value: Any = json.loads(text)
@@ -232,108 +209,9 @@ def _spark_reduce(values: str, start: str, function: str) -> str:
     return f"aggregate(map_entries({values}), {start}, ({state}, _e) -> {pair})"
 
 
-def _cube(values: Sequence[Any]) -> list[list[Any]]:
-    """Return the values with each choice of them left out, each once."""
-    rows: list[list[Any]] = [[]]
-    for value in values:
-        rows = [[*row, item] for row in rows for item in (None, value)]
-    return _unique(rows)
-
-
-_SPARK_CUBE = (
-    "explode(array_distinct(aggregate({0}, array(slice({0}, 1, 0)), (rows, x) -> "
-    "flatten(transform(rows, row -> array(concat(row, array(NULL)), concat(row, array(x))))))))"
-)
-
-
-def _by_offset(which: str) -> Callable[..., str]:
-    """Return how Spark writes LATEST_BY_OFFSET or EARLIEST_BY_OFFSET: a value, or the last or first n of them."""
-
-    def written(value: str, *rest: str) -> str:
-        keeps_null = "false" in rest
-        count = next((part for part in rest if part.isdigit()), None)
-        if count is None and keeps_null:
-            return f"{which}_by(struct({value} AS v), _order).v"
-        if count is None:
-            return f"{which}_by({value}, _order) FILTER (WHERE {value} IS NOT NULL)"
-        values = _IN_ORDER.format(value)
-        values = values if keeps_null else f"filter({values}, w -> w IS NOT NULL)"
-        start = "1" if which == "min" else f"greatest(size({values}) - {count}, 0) + 1"
-        return f"slice({values}, {start}, {count})"
-
-    return written
-
-
-def _of_offset(values: Sequence[Any], rest: Sequence[Any], *, latest: bool) -> Any:
-    values = list(values) if False in rest else _present(values)
-    count = next((part for part in rest if not isinstance(part, bool)), None)
-    if count is None:
-        return (values[-1] if latest else values[0]) if values else None
-    return values[max(len(values) - count, 0) :] if latest else values[:count]
-
-
-def _offset_type(types: Sequence[SqlType]) -> SqlType:
-    return array_of(types[0]) if any(type_.is_integer for type_ in types[1:]) else types[0]
-
-
-def _correlation(rows: Sequence[tuple[Any, ...]]) -> float | None:
-    pairs = [(float(row[0]), float(row[1])) for row in rows if None not in row]
-    if not pairs:
-        return None
-    means = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
-    spreads = [math.sqrt(sum((pair[side] - means[side]) ** 2 for pair in pairs)) for side in (0, 1)]
-    together = sum((x - means[0]) * (y - means[1]) for x, y in pairs)
-    return (
-        together / (spreads[0] * spreads[1])
-        if all(spreads)
-        else None
-        if len(pairs) > 1
-        else math.nan
-    )
-
-
-def _histogram(values: Sequence[Any]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for value in values:
-        if value is not None:
-            counts[str(value)] = counts.get(str(value), 0) + 1
-    return counts
-
-
-def _spread(values: Sequence[Any], least: int) -> float | None:
-    """Return the squared distance from the mean over n - least; None with fewer values than it needs."""
-    numbers = [float(value) for value in values if value is not None]
-    if len(numbers) <= least:
-        return None
-    mean = sum(numbers) / len(numbers)
-    return sum((number - mean) ** 2 for number in numbers) / (len(numbers) - least)
-
-
-def _present(values: Sequence[Any]) -> list[Any]:
-    return [value for value in values if value is not None]
-
-
-def _root(number: float | None) -> float | None:
-    return None if number is None else math.sqrt(number)
-
-
-def _sum(values: Sequence[Any]) -> Any:
-    numbers = _present(values)
-    return sum(numbers[1:], numbers[0]) if numbers else None
-
-
-# The order in which rows came, in Spark: `_order` is a column of every stream's rows.
-_IN_ORDER = "transform(array_sort(collect_list(struct(_order, {0} AS v))), s -> s.v)"
-_TOP = "slice(sort_array(collect_list({0}), false), 1, {1})"
-_TOP_DISTINCT = "slice(sort_array(collect_set({0}), false), 1, {1})"
-_HISTOGRAM = (
-    "map_from_entries(transform(array_distinct(collect_list(cast({0} AS STRING))), "
-    "v -> struct(v, cast(size(filter(collect_list(cast({0} AS STRING)), w -> w = v)) AS BIGINT))))"
-)
-
 _TABLE: tuple[Function, ...] = (
     # Numbers.
-    Function("ABS", "N", _first, "abs({0})", abs),
+    Function("ABS", "N", first, "abs({0})", abs),
     # Of a DOUBLE it is a DOUBLE, of which Spark would make a BIGINT.
     Function("CEIL", "N", lambda t: BIGINT if t[0].is_integer else t[0],
              "({0} - {0} + ceil({0}))", lambda x: float(math.ceil(x)) if isinstance(x, float) else math.ceil(x)),
@@ -369,14 +247,14 @@ _TABLE: tuple[Function, ...] = (
     Function("MOD", "NN", _all, "({0} % {1})",
              lambda x, y: math.fmod(x, y) if isinstance(x, float) else x - y * int(Decimal(x) / Decimal(y))),
     Function("GREATEST", "**+", _all, lambda *a: f"greatest({', '.join(a)})",
-             lambda *a: max(_present(a), default=None), takes_null=True),
+             lambda *a: max(present(a), default=None), takes_null=True),
     Function("LEAST", "**+", _all, lambda *a: f"least({', '.join(a)})",
-             lambda *a: min(_present(a), default=None), takes_null=True),
+             lambda *a: min(present(a), default=None), takes_null=True),
     # Text.
     Function("CONCAT", "SS+", STRING, lambda *a: f"concat_ws('', {', '.join(a)})",
-             lambda *a: "".join(_present(a)), takes_null=True),
+             lambda *a: "".join(present(a)), takes_null=True),
     Function("CONCAT_WS", "SS+", STRING, lambda *a: f"concat_ws({', '.join(a)})",
-             lambda s, *a: None if s is None else s.join(_present(a)), takes_null=True),
+             lambda s, *a: None if s is None else s.join(present(a)), takes_null=True),
     Function("INITCAP", "S", STRING, "initcap({0})",
              lambda s: " ".join(w[:1].upper() + w[1:].lower() for w in s.split(" "))),
     Function("INSTR", "SS", INT, "instr({0}, {1})", lambda s, part: s.find(part) + 1),
@@ -398,28 +276,28 @@ _TABLE: tuple[Function, ...] = (
     Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
     Function("CHR", "I", STRING, "chr({0})", chr),
     Function("COALESCE", "**+", _all, lambda *a: f"coalesce({', '.join(a)})",
-             lambda *a: next(iter(_present(a)), None), takes_null=True),
-    Function("NULLIF", "**", _first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
+             lambda *a: next(iter(present(a)), None), takes_null=True),
+    Function("NULLIF", "**", first, "nullif({0}, {1})", lambda a, b: None if a == b else a, takes_null=True),
     Function("IFNULL", "**", _all, "coalesce({0}, {1})", lambda a, b: b if a is None else a, takes_null=True),
     Function("EXTRACTJSONFIELD", "SS", STRING, "get_json_object({0}, {1})", _json_at),
     # Collections.
     Function("ARRAY_CONTAINS", "A*", BOOLEAN, "array_contains({0}, {1})", lambda a, x: x in a),
     Function("ARRAY_LENGTH", "A", INT, "array_size({0})", len),
-    Function("ARRAY_DISTINCT", "A", _first, "array_distinct({0})", _unique),
-    Function("ARRAY_EXCEPT", "AA", _first, "array_except({0}, {1})",
-             lambda a, b: _unique([x for x in a if x not in b])),
-    Function("ARRAY_INTERSECT", "AA", _first, "array_intersect({0}, {1})",
-             lambda a, b: _unique([x for x in a if x in b])),
-    Function("ARRAY_UNION", "AA", _first, "array_union({0}, {1})", lambda a, b: _unique([*a, *b])),
+    Function("ARRAY_DISTINCT", "A", first, "array_distinct({0})", unique),
+    Function("ARRAY_EXCEPT", "AA", first, "array_except({0}, {1})",
+             lambda a, b: unique([x for x in a if x not in b])),
+    Function("ARRAY_INTERSECT", "AA", first, "array_intersect({0}, {1})",
+             lambda a, b: unique([x for x in a if x in b])),
+    Function("ARRAY_UNION", "AA", first, "array_union({0}, {1})", lambda a, b: unique([*a, *b])),
     Function("ARRAY_CONCAT", "AA", _all, "coalesce(concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else [*(a or ()), *(b or ())], takes_null=True),
     Function("ARRAY_JOIN", "AS?", STRING, lambda a, d="','": f"array_join({a}, {d})",
-             lambda a, d=",": d.join(str(x) for x in _present(a))),
-    Function("ARRAY_MAX", "A", _element, "array_max({0})", lambda a: max(_present(a), default=None)),
-    Function("ARRAY_MIN", "A", _element, "array_min({0})", lambda a: min(_present(a), default=None)),
-    Function("ARRAY_REMOVE", "A*", _first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
-    Function("ARRAY_SORT", "AK?", _first, _spark_ordered, _ordered),
-    Function("SLICE", "AII", _first, "slice({0}, {1}, {2} - {1} + 1)", lambda a, first, last: a[first - 1 : last]),
+             lambda a, d=",": d.join(str(x) for x in present(a))),
+    Function("ARRAY_MAX", "A", element, "array_max({0})", lambda a: max(present(a), default=None)),
+    Function("ARRAY_MIN", "A", element, "array_min({0})", lambda a: min(present(a), default=None)),
+    Function("ARRAY_REMOVE", "A*", first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
+    Function("ARRAY_SORT", "AK?", first, _spark_ordered, _ordered),
+    Function("SLICE", "AII", first, "slice({0}, {1}, {2} - {1} + 1)", lambda a, first, last: a[first - 1 : last]),
     Function("GENERATE_SERIES", "III?", lambda t: array_of(_all(t)), lambda *a: f"sequence({', '.join(a)})", _series),
     Function("MAP_KEYS", "M", _keys, "map_keys({0})", list),
     Function("MAP_VALUES", "M", _values, "map_values({0})", lambda m: list(m.values())),
@@ -432,43 +310,11 @@ _TABLE: tuple[Function, ...] = (
     # A map's lambda functions take a key and a value.
     Function("TRANSFORM", "CLL?", lambda t: map_of(t[1], t[2]) if t[0].name == "MAP" else array_of(t[1]),
              _spark_transform, _transform),
-    Function("FILTER", "CL", _first, lambda c, f: f"map_filter({c}, {f})" if f.startswith("(") else f"filter({c}, {f})",
+    Function("FILTER", "CL", first, lambda c, f: f"map_filter({c}, {f})" if f.startswith("(") else f"filter({c}, {f})",
              lambda c, f: {k: v for k, v in c.items() if f(k, v)} if isinstance(c, dict) else [x for x in c if f(x)]),
     Function("REDUCE", "C*L", lambda t: t[1], _spark_reduce, lambda c, start, f: _reduce(c, start, f)),
-    Function("AS_VALUE", "*", _first, "{0}", lambda value: value),
-    # Aggregates: `python` gets the list of a group's values, in the order of the rows.
-    Function("COUNT", "*", BIGINT, "count({0})", lambda v: len(_present(v)), "aggregate"),
-    Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(_unique(_present(v))),
-             "aggregate"),
-    Function("SUM", "N", _sum_type, "sum({0})", _sum, "aggregate"),
-    Function("AVG", "N", DOUBLE, "avg(cast({0} AS DOUBLE))",
-             lambda v: sum(map(float, _present(v))) / len(_present(v)) if _present(v) else None, "aggregate"),
-    Function("MIN", "*", _first, "min({0})", lambda v: min(_present(v), default=None), "aggregate"),
-    Function("MAX", "*", _first, "max({0})", lambda v: max(_present(v), default=None), "aggregate"),
-    # A number of values, and whether NULL is left out (true, if nothing is said).
-    Function("LATEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("max"),
-             lambda v, *rest: _of_offset(v, rest, latest=True), "aggregate"),
-    Function("EARLIEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("min"),
-             lambda v, *rest: _of_offset(v, rest, latest=False), "aggregate"),
-    Function("FIRST_VALUE", "*", _first, "min_by(struct({0} AS v), _order).v", lambda v: v[0], "aggregate"),
-    Function("LAST_VALUE", "*", _first, "max_by(struct({0} AS v), _order).v", lambda v: v[-1], "aggregate"),
-    Function("ATTR", "*", _first, "CASE WHEN count({0}) = count(1) AND size(collect_set({0})) = 1 THEN max({0}) END",
-             lambda v: v[0] if None not in v and len(_unique(v)) == 1 else None, "aggregate"),
-    Function("CORRELATION", "NN", DOUBLE, "corr(cast({0} AS DOUBLE), cast({1} AS DOUBLE))", _correlation, "aggregate",
-             takes_rows=True),
-    Function("COLLECT_LIST", "*", _array_of_first, _IN_ORDER, list, "aggregate"),
-    Function("COLLECT_SET", "*", _array_of_first, f"array_distinct({_IN_ORDER})", _unique, "aggregate"),
-    Function("TOPK", "*I", _array_of_first, _TOP, lambda v, n: sorted(_present(v), reverse=True)[:n], "aggregate"),
-    Function("TOPKDISTINCT", "*I", _array_of_first, _TOP_DISTINCT,
-             lambda v, n: sorted(_unique(_present(v)), reverse=True)[:n], "aggregate"),
-    Function("HISTOGRAM", "*", map_of(STRING, BIGINT), _HISTOGRAM, _histogram, "aggregate"),
-    Function("STDDEV_SAMP", "N", DOUBLE, "stddev_samp({0})", lambda v: _root(_spread(v, 1)), "aggregate"),
-    Function("STDDEV_POP", "N", DOUBLE, "stddev_pop({0})", lambda v: _root(_spread(v, 0)), "aggregate"),
-    Function("VAR_SAMP", "N", DOUBLE, "var_samp({0})", lambda v: _spread(v, 1), "aggregate"),
-    Function("VAR_POP", "N", DOUBLE, "var_pop({0})", lambda v: _spread(v, 0), "aggregate"),
-    # Table functions: a row becomes as many as the array has.
-    Function("EXPLODE", "A", _element, "explode({0})", list, "table"),
-    Function("CUBE_EXPLODE", "A", _first, _SPARK_CUBE, _cube, "table"),
+    Function("AS_VALUE", "*", first, "{0}", lambda value: value),
+    *GROUP_FUNCTIONS,
     *TEXT_FUNCTIONS,
     *TIME_FUNCTIONS,
 )  # fmt: skip

@@ -152,6 +152,11 @@ class Session:
         script = self._analysis.script()
         fold, count = Fold(replace(script, queries=(*script.queries, query)).needed_by([query])), 0
         latest: dict[str, ResultRow] = {}
+        inputs = [source for one in fold.script.queries for source in one.inputs()]
+        if any(source.relation.is_object for source in inputs):
+            raise SqlError(
+                "a reference table in S3 is read by a job: `headrace sql run`", query.place
+            )
         for part in self._read(sorted(_streams(fold.script))):
             if not part and not follows:
                 break

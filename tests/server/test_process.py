@@ -251,6 +251,7 @@ def test_bad_input_gets_one_sentence(server: ServerProcess, arguments: list[str]
         ["shards", "split", "clikcs", "--at-middle"],
         ["shards", "merge", "clikcs", "0", "1"],
         ["plan", "clikcs"],
+        ["sql", "run", "QUERIES"],
     ],
 )
 def test_a_misspelt_stream_is_answered_with_the_nearest(
@@ -260,7 +261,10 @@ def test_a_misspelt_stream_is_answered_with_the_nearest(
     if "clicks" not in kinesis.list_streams()["StreamNames"]:
         kinesis.create_stream(StreamName="clicks", ShardCount=1)
     (tmp_path / "events").write_text('{"carrier": "AA"}\n')
-    arguments = [str(tmp_path / "events") if one == "EVENTS" else one for one in arguments]
+    queries = "CREATE STREAM a (b INT) WITH (stream = 'clikcs'); CREATE STREAM c AS SELECT b, ROWTIME AS ms FROM a;"
+    (tmp_path / "queries").write_text(queries)
+    files = {"EVENTS": str(tmp_path / "events"), "QUERIES": str(tmp_path / "queries")}
+    arguments = [files.get(one, one) for one in arguments]
     done = headrace(*arguments, "--endpoint-url", server.endpoint_url, stdin="line\n")
     assert done.returncode == 1
     assert "ResourceNotFoundException: Stream clikcs under account" in done.stderr

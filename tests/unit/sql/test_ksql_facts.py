@@ -1,4 +1,4 @@
-"""Facts of ksqlDB's published query-validation tests and reference: what each function gives."""
+"""What each function gives, by ksqlDB's reference and published tests, and that the page of functions is current."""
 
 from __future__ import annotations
 

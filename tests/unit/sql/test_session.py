@@ -68,3 +68,10 @@ def test_a_query_ends_and_its_stream_is_dropped(session: Session) -> None:
     ]:
         with pytest.raises(SqlError, match=message):
             list(session.answer(text))
+
+
+def test_a_reference_table_in_s3_is_for_a_job(session: Session) -> None:
+    text = """CREATE TABLE names (origin VARCHAR, name VARCHAR) WITH (object = 's3://b/names.csv', format = 'CSV');
+SELECT f.id, n.name FROM flights f JOIN names n ON f.origin = n.origin;"""
+    with pytest.raises(SqlError, match="read by a job"):
+        list(session.answer(text))
