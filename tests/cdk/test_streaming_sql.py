@@ -68,7 +68,7 @@ def test_the_nodes_may_read_what_the_queries_read_and_write_what_they_write(
 
 def test_the_linter_sees_a_step_that_may_not_read_its_stream(template: Template) -> None:
     body = template.to_json()
-    linted = LintedTemplate(body)
+    linted = LintedTemplate(dict(body))
     (step,) = linted.of_type("AWS::EMR::Step")
     targets = {one.type for one in step.targets("HadoopJarStep", "Args")}
     assert "AWS::Kinesis::Stream" in targets
