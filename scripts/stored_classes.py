@@ -30,6 +30,8 @@ _NOT_MODULES = ("responses", "urls", "exceptions", "parser", "parsing", "server"
 # Of the machinery, what services keep.
 _ALSO = {
     "moto.core.model": {"ServiceModel", "ShapeResolver"},
+    # The user data of an EC2 instance.
+    "moto.core.types": {"Base64EncodedString"},
     # Other services ask it for buckets, so that it exists, empty.
     "moto.s3.models": {"S3Backend"},
     "moto.utilities.tagging_service": {"TaggingService"},

@@ -34,6 +34,7 @@ from headrace.permissions.decisions.report_file import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
+from headrace.services.s3.object_store import TableStorage
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
 
@@ -103,6 +104,7 @@ def build_parts(
             control=gateway,
             guard=decisions,
             search=services.search,
+            storage=TableStorage(services.s3, clock),
             warehouses=services.warehouses,
             executions=base.moto.executions,
             apis=apis.answer_call,

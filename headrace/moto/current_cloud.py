@@ -54,6 +54,18 @@ class SearchHome(Protocol):
         ...
 
 
+class TableStorage(Protocol):
+    """The buckets that hold the files of S3 Tables' tables."""
+
+    def create(self, name: str, *, account: str, region: str) -> None:
+        """Create a bucket for one table."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a bucket with all its files, if it is there."""
+        ...
+
+
 class Apis(Protocol):
     """API Gateway's APIs, as their clients call them."""
 
@@ -76,6 +88,7 @@ class Connections:
         control: the control plane, for targets that headrace owns.
         guard: records what services do on behalf of others.
         search: stores the indexes of OpenSearch domains.
+        storage: stores the files of S3 Tables' tables.
         warehouses: stores the tables of Redshift clusters.
         executions: runs state machines.
         apis: answers requests to APIs.
@@ -87,6 +100,7 @@ class Connections:
     control: ControlPlane | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
+    storage: TableStorage | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
     apis: Apis | None = None
@@ -121,6 +135,7 @@ class CurrentCloud:
         self.functions, self.control = connections.functions, connections.control
         self.guard = connections.guard
         self.search, self.warehouses = connections.search, connections.warehouses
+        self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
         self.stream_changed = connections.stream_changed
 

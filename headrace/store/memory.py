@@ -71,7 +71,7 @@ def exclude_from_garbage_collection() -> None:
     """Exclude all objects that exist now from garbage collection.
 
     Modules and service models are never freed; scanning them stops every request for 50 ms (measured: the 99th
-    percentile of a PutRecord that waits for its fsync).
+    percentile of a PutRecord that waits for its fsync). Nothing is collected before: that stopped every request for
+    100 ms, one to two seconds after the start, and found 30 objects.
     """
-    gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Kill -9 a cloud whose channel delivers: each record that was acknowledged is in the bucket, once."""
+"""Kill -9 a cloud whose channels deliver: each record that was acknowledged is in the bucket and in the table, once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from headrace.testing.clock import MovableClock
-from tests.api.kinesis.channels.lab import BUCKET, ChannelLab
+from tests.api.kinesis.channels.lab import AT, BUCKET, TABLES_ARN, TablesLab
 from tests.support.cloud import InProcessCloud
+from tests.support.tables import read_rows, read_table
 
 pytestmark = pytest.mark.crash
 
@@ -28,15 +29,17 @@ def feed(folder: str, begin: str) -> None:
     """
     clock = MovableClock()
     with InProcessCloud(Path(folder), clock=clock) as cloud:
-        lab = ChannelLab(cloud, clock)
+        lab = TablesLab(cloud, clock)
         if begin == "0":
             lab.build()
             lab.channel(kind="STRING")
+            lab.create()
         number = int(begin)
         while True:
             sys.stdout.write(f"asked {number}\n")
             sys.stdout.flush()
-            lab.put(*(b"<%d>" % one for one in range(number, number + _BATCH)))
+            rows = (f'{{"id": {one}, "at": "{AT}"}}' for one in range(number, number + _BATCH))
+            lab.put(*(row.encode() for row in rows))
             sys.stdout.write(f"acknowledged {number}\n")
             sys.stdout.flush()
             number += _BATCH
@@ -67,7 +70,7 @@ def run_until_killed(folder: Path, begin: int, batches: int) -> tuple[set[int], 
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 4))]
 )
-def test_each_acknowledged_record_is_in_the_bucket_once(tmp_path: Path, seed: int):
+def test_each_acknowledged_record_is_delivered_once(tmp_path: Path, seed: int):
     chosen = random.Random(seed)
     folder, begin = tmp_path / "data", 0
     asked, acknowledged = set[int](), set[int]()
@@ -78,10 +81,12 @@ def test_each_acknowledged_record_is_in_the_bucket_once(tmp_path: Path, seed: in
         begin = max(asked) + _BATCH
     clock = MovableClock()
     with InProcessCloud(folder, clock=clock) as cloud:
-        lab = ChannelLab(cloud, clock)
+        lab = TablesLab(cloud, clock)
         lab.deliver()
         assert len(lab.keys(BUCKET)) > 1
-        counts = Counter(int(n) for n in re.findall(rb"<(\d+)>", b"".join(lab.bodies(BUCKET))))
+        counts = Counter(int(n) for n in re.findall(rb'"id": (\d+)', b"".join(lab.bodies(BUCKET))))
+        rows = read_rows(read_table(cloud, TABLES_ARN, "air", "flights"))
+    assert Counter(row["id"] for row in rows) == counts
     assert not [number for number, count in counts.items() if count > 1]
     expected = {one for batch in acknowledged for one in range(batch, batch + _BATCH)}
     assert expected <= set(counts)

@@ -27,6 +27,8 @@ _VERBS = re.compile(
 _WORD = re.compile("[A-Z][a-z0-9]*|[A-Z]+")
 # These have tests of their own.
 _OWNED = frozenset({"kinesis", "s3", "lambda", "redshift-serverless", "firehose", "emr"})
+# It waits a minute for work, and shows nothing.
+_WAITS = "GetActivityTask"
 # CloudFormation's own tags, which every resource has.
 _OWN = "aws:cloudformation:"
 
@@ -88,7 +90,7 @@ def _reads(gateway: Any, call: Recorded, calls: list[Recorded]) -> Iterator[Any]
     known = [*_strings(call.answer), *_strings(call.params)]
     elsewhere = [pair for one in others for pair in (*_strings(one.answer), *_strings(one.params))]
     for name in service_model(call.service).operation_names:
-        if not name.startswith(_READS) or not any(noun in name for noun in nouns):
+        if name == _WAITS or not name.startswith(_READS) or not any(noun in name for noun in nouns):
             continue
         shape = operation_model(call.service, name).input_shape
         params = _fill(shape, known, elsewhere, call)

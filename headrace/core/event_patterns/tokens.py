@@ -40,12 +40,13 @@ class Tokens:
         name: the name of the member that was read last.
     """
 
-    def __init__(self, text: str) -> None:
-        """Read nothing yet."""
+    def __init__(self, text: str, *, is_old: bool = False) -> None:
+        """Read nothing yet. `is_old`: as Jackson before 2.17, a wrong letter's place is the one behind it."""
         self.kind = ""
         self.name = ""
         self._text = text
         self._place = 0
+        self._letters_back = 0 if is_old else 1
         self._value: Any = None
         self._next_kind = ""
         self._is_unread = False
@@ -232,7 +233,10 @@ class Tokens:
 
     def _refuse_letter(self, letter: str, reason: str) -> NoReturn:
         """Refuse the letter that was just passed."""
-        self._refuse(f"Unexpected character ({_describe(letter)}): {reason}", self._place - 1)
+        self._refuse(
+            f"Unexpected character ({_describe(letter)}): {reason}",
+            self._place - self._letters_back,
+        )
 
     def _refuse_between(self) -> NoReturn:
         self._refuse_end(f" within/between {_SCOPES[self._scopes[-1][0]]} entries")
@@ -262,3 +266,14 @@ def _describe(letter: str) -> str:
     if _CONTROL.match(letter) or letter in "\n\r":
         return f"(CTRL-CHAR, code {code})"
     return f"'{letter}' (code {code}{f' / 0x{code:x}' if code > 255 else ''})"
+
+
+def explain_syntax(text: str, *, is_old: bool = False) -> str:
+    """Return why a text is not JSON, in Jackson's words; "" when it is."""
+    tokens = Tokens(text, is_old=is_old)
+    try:
+        while tokens.next():
+            tokens.text()
+    except BadEventPattern as error:
+        return str(error)
+    return ""

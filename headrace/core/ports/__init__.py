@@ -13,6 +13,7 @@ from headrace.core.ports.deliveries import (
     NoDeliveries,
     ObjectDeliveries,
     ObjectOrder,
+    TableTarget,
 )
 from headrace.core.ports.functions import (
     FunctionInvoker,
@@ -112,6 +113,7 @@ __all__ = [
     "StreamReader",
     "StreamRecord",
     "TableSchema",
+    "TableTarget",
     "TopicPublisher",
     "TrimHorizon",
     "accept_principal",

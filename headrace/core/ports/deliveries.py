@@ -1,4 +1,4 @@
-"""The port through which a service lets a stream's records be delivered to a bucket, each exactly once."""
+"""The port through which a service lets a stream's records be delivered to a bucket or a table, each exactly once."""
 
 from __future__ import annotations
 
@@ -27,6 +27,32 @@ class BucketTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableTarget:
+    """A table of S3 Tables, which the delivery makes.
+
+    Attributes:
+        bucket_arn: the ARN of the table bucket; `namespace` and `name` are the table's.
+        compression: of its Parquet files: `NONE`, `ZSTD` or `SNAPPY`.
+        partition_columns: the columns whose hours partition it.
+        schema_arn: the schema in Glue's registry that describes the records.
+        has_header: whether records begin with the registry's header.
+        key_arn: the KMS key that encrypts its files; "" for the bucket's default encryption.
+        definition, arn: the schema's text and the table's ARN, once it is made; "" before.
+    """
+
+    bucket_arn: str
+    namespace: str
+    name: str
+    compression: str
+    partition_columns: Sequence[str]
+    schema_arn: str
+    has_header: bool = False
+    key_arn: str = ""
+    definition: str = ""
+    arn: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredObjects:
     """The figures of a finished delivery: the delivered and the refused records, and how old the oldest one was.
 
@@ -47,7 +73,7 @@ class ObjectOrder(Protocol):
         from_ms: records that arrived earlier are left out.
         role_arn: the role that writes the objects.
         interval_s: how long after its first record an object is written, at the latest.
-        target: the bucket of the records.
+        target: the bucket or the table of the records.
         error_target: the bucket of what is said of records that cannot be delivered.
     """
 
@@ -68,7 +94,7 @@ class ObjectOrder(Protocol):
     @property
     def interval_s(self) -> float: ...  # noqa: D102
     @property
-    def target(self) -> BucketTarget: ...  # noqa: D102
+    def target(self) -> BucketTarget | TableTarget: ...  # noqa: D102
     @property
     def error_target(self) -> BucketTarget: ...  # noqa: D102
 
@@ -104,8 +130,12 @@ class ObjectOrder(Protocol):
         """Note why records were not delivered, or not yet."""
         ...
 
-    def note_wrong_owner(self, bucket: str) -> None:
-        """Note that a bucket belongs to another account than it should: nothing more is delivered."""
+    def note_table(self, definition: str, arn: str) -> None:
+        """Store that the table of a `TableTarget` is made, durably."""
+        ...
+
+    def note_suspended(self, reason: str) -> None:
+        """Note why nothing more is ever delivered, in a sentence."""
         ...
 
 
@@ -113,7 +143,7 @@ class ObjectDeliveries(Protocol):
     """Delivers streams' records to buckets, each record exactly once, over kills too. Thread-safe."""
 
     def find_obstacle(self, order: ObjectOrder) -> str:
-        """Return a sentence why the buckets of a new order cannot take objects; "" if they can."""
+        """Return a sentence why a new order's buckets or table cannot take records; "" if they can."""
         ...
 
     def begin(self, order: ObjectOrder) -> None:
@@ -122,6 +152,10 @@ class ObjectDeliveries(Protocol):
 
     def run(self, order: ObjectOrder) -> None:
         """Carry the order out from where its stored progress ends."""
+        ...
+
+    def make_table(self, order: ObjectOrder) -> None:
+        """Make the table of an order's `TableTarget`; an order whose table cannot be made is suspended."""
         ...
 
     def wake(self, order_id: str) -> None:
@@ -153,6 +187,9 @@ class NoDeliveries:
 
     def run(self, order: ObjectOrder) -> None:
         """See `ObjectDeliveries.run`."""
+
+    def make_table(self, order: ObjectOrder) -> None:
+        """See `ObjectDeliveries.make_table`."""
 
     def wake(self, order_id: str) -> None:
         """See `ObjectDeliveries.wake`."""

@@ -111,8 +111,8 @@ def _keys_of(serializer: Any, value: Any, key: str, shape: Any) -> _Keys:
     keys = known.get(case)
     if keys is None:
         model = serializer.operation_model
-        context = AttributePickerContext(value, key, shape, model, model.service_model)
-        names = list(serializer._value_picker.get_possible_keys(context))
+        key_context = AttributePickerContext(value, key, shape, model, model.service_model)
+        names = list(serializer._value_picker.get_possible_keys(key_context))
         keys = known[case] = _Keys(names, kind)
     return keys
 

@@ -25,6 +25,8 @@ from headrace.moto.storage.journal import Entry
 SCOPE_TO_HOST = {
     "ecr": "api.ecr",
     "cloudwatch": "monitoring",
+    # Both of its APIs answer there: the second one (sesv2) has the same scope, and paths of its own.
+    "ses": "email",
     "stepfunctions": "states",
     "dynamodbstreams": "streams.dynamodb",
     "iotdata": "data-ats.iot",

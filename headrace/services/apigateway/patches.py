@@ -12,14 +12,18 @@ import json
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.services.apigateway import members
+
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
+_ADDRESSES = "/endpointConfiguration/ipAddressType"
 _OF_STAGE = "/apiStages/"
 _MEDIA_TYPES = "/binaryMediaTypes"
 
 
 def patch(module: Any) -> None:
     """Replace methods of `moto.apigateway.models`."""
+    members.patch(module)
     module.RestAPI.apply_patch_operations = _patch_api
     apply = module.Authorizer.apply_operations
 
@@ -92,6 +96,8 @@ def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
         elif path.startswith(_MEDIA_TYPES):
             named = path.removeprefix(_MEDIA_TYPES).lstrip("/").replace("~1", "/") or value
             _patch_media_types(api, operation, named, value)
+        elif path == _ADDRESSES:
+            api.endpoint_configuration["ipAddressType"] = value
         elif path.startswith(_TYPES):
             api.endpoint_configuration["types"] = [value]
         elif path == _ENDPOINTS:
@@ -111,6 +117,7 @@ def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None
 def patch_responses(module: Any) -> None:
     """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
+    members.patch_responses(response)
     response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api

@@ -12,12 +12,14 @@ import functools
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
 
 from headrace.moto.clock import use_clock
+from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
@@ -76,7 +78,10 @@ def patch() -> None:
         # Now, under the request's lock, so that its changes are stored with the request.
         background.start = _run_now
     checks.patch(handler)
+    handler.create_table = _answer_creation(DynamoHandler.create_table)
     handler.update_table = _answer_updating(DynamoHandler.update_table)
+    for name in ("batch_write_item", "batch_get_item", "transact_write_items"):
+        setattr(handler, name, _as_asked(getattr(handler, name)))
     pickles.register_reducer(Table, _reduce_table)
 
 
@@ -200,7 +205,7 @@ def _keep_rows(init: Any) -> Any:
 
 
 def _describe_fully(describe: Any) -> Any:
-    """Describe a table with its id and the time of its billing mode, and without empty lists of indexes (recorded)."""
+    """Describe a table with its id, its billing mode, and its indexes, as AWS does (recorded)."""
 
     @functools.wraps(describe)
     def describe_fully(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
@@ -211,12 +216,62 @@ def _describe_fully(describe: Any) -> Any:
         for name in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
             if not shown[name]:
                 del shown[name]
+            else:
+                shown[name] = [_describe_index(self, index) for index in shown[name]]
         billing = shown["BillingModeSummary"]
+        on_demand_since = getattr(self, "on_demand_since", None)
         if billing["BillingMode"] == "PAY_PER_REQUEST":
-            billing["LastUpdateToPayPerRequestDateTime"] = self.created_at
+            billing["LastUpdateToPayPerRequestDateTime"] = on_demand_since or self.created_at
+        elif on_demand_since is None:
+            del shown["BillingModeSummary"]
+        else:
+            billing["LastUpdateToPayPerRequestDateTime"] = on_demand_since
         return answer
 
     return describe_fully
+
+
+def _describe_index(table: Any, index: dict[str, Any]) -> dict[str, Any]:
+    names = [key["AttributeName"] for key in index["KeySchema"]]
+    items = sum(all(name in item.attrs for name in names) for item in _items(table))
+    shown = {
+        **index,
+        "IndexArn": f"{table.table_arn}/index/{index['IndexName']}",
+        "IndexSizeBytes": 0,
+        "ItemCount": items,
+    }
+    if "ProvisionedThroughput" in index:
+        throughput = {"NumberOfDecreasesToday": 0, **index["ProvisionedThroughput"]}
+        shown["ProvisionedThroughput"] = throughput
+    return shown
+
+
+def _answer_creation(create_table: Any) -> Any:
+    """Answer a new table's billing mode without its time, which descriptions have (recorded)."""
+
+    @functools.wraps(create_table)
+    def create_and_answer(self: Any) -> Any:
+        answer = create_table(self)
+        billing = answer.result["TableDescription"].get("BillingModeSummary", {})
+        billing.pop("LastUpdateToPayPerRequestDateTime", None)
+        return answer
+
+    return create_and_answer
+
+
+def _as_asked(action: Any) -> Any:
+    """Answer the consumed capacity if the request asks for it, and no empty sizes of item collections (recorded)."""
+
+    @functools.wraps(action)
+    def act(self: Any) -> Any:
+        answer = action(self)
+        if self.body.get("ReturnConsumedCapacity") in (None, "NONE"):
+            answer.result.pop("ConsumedCapacity", None)
+        if not answer.result.get("ItemCollectionMetrics"):
+            answer.result.pop("ItemCollectionMetrics", None)
+        return answer
+
+    return act
 
 
 def _answer_updating(update_table: Any) -> Any:
@@ -224,9 +279,14 @@ def _answer_updating(update_table: Any) -> Any:
 
     @functools.wraps(update_table)
     def update_and_answer(self: Any) -> Any:
+        table = self.dynamodb_backend.get_table(self.body["TableName"])
+        if table.billing_mode == "PAY_PER_REQUEST":
+            table.on_demand_since = getattr(table, "on_demand_since", table.created_at)
+        elif self.body.get("BillingMode") == "PAY_PER_REQUEST":
+            table.on_demand_since = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
         answer = update_table(self)
         if "SSESpecification" in self.body:
-            _encrypt(self.dynamodb_backend.get_table(self.body["TableName"]), self.body)
+            _encrypt(table, self.body)
         answer.result["TableDescription"]["TableStatus"] = "UPDATING"
         return answer
 

@@ -264,12 +264,6 @@ def _check_replay(response: Any) -> None:
         )
 
 
-def _check_tagged(response: Any) -> None:
-    arn = str(response._get_param("ResourceARN"))
-    if ":event-bus/" in arn:
-        _check_bus(response, arn)
-
-
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "create_connection": _check_connection,
     "create_api_destination": _check_destination,
@@ -279,7 +273,4 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "list_archives": _check_archives,
     "update_archive": _check_archive_change,
     "start_replay": _check_replay,
-    "tag_resource": _check_tagged,
-    "untag_resource": _check_tagged,
-    "list_tags_for_resource": _check_tagged,
 }

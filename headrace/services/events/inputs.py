@@ -26,9 +26,11 @@ class InputTooLarge(ValueError):
 
 
 def patch_event_templates(utils: ModuleType) -> None:
-    """Replace how `moto.events.utils` fills input templates, which archives use."""
+    """Replace how `moto.events.utils` fills input templates, which archives use; list targets by their ids."""
     from moto.events.exceptions import ValidationException
 
+    # Targets of one rule may share an ARN; moto's pages of them begin at an ARN.
+    utils.PAGINATION_MODEL["list_targets_by_rule"]["unique_attribute"] = "Id"
     parser: Any = utils.EventTemplateParser
 
     def parse(
@@ -53,10 +55,10 @@ def input_of(target: Mapping[str, Any], event: Mapping[str, Any], rule: Any) -> 
     if "Input" in target:
         return str(target["Input"]).encode()
     if "InputPath" in target:
-        return json.dumps(at_path(whole, str(target["InputPath"]))).encode()
+        return compact(at_path(whole, str(target["InputPath"]))).encode()
     transformer = target.get("InputTransformer")
     if transformer is None:
-        return json.dumps(whole).encode()
+        return compact(whole).encode()  # recorded: without spaces
     received = _time(event.get("ingestion-time", whole.get("time")))
     reserved = {
         "rule-arn": str(rule.arn),

@@ -1,4 +1,4 @@
-"""EventBridge: updates of buses, their policies, buses of other accounts, TestEventPattern."""
+"""EventBridge: buses' members and updates, their policies, buses of other accounts, tags, pages, TestEventPattern."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportUnknownLambdaType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -8,14 +8,19 @@ from __future__ import annotations
 import functools
 import importlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.event_patterns import BadEventPattern, compile_pattern, matches_event
 from headrace.core.schedule_expressions import BadExpression, check_expression
+from headrace.core.values import BadMarker, page_of
 from headrace.moto.other_accounts import patch_buses
-from headrace.services.events import bus_policies, checks
+from headrace.services.events import bus_policies, checks, connections
 from headrace.services.events.patterns import check_pattern
+
+# AWS's largest page; also what it takes without a limit (assumed).
+_LONGEST_PAGE = 100
 
 
 def patch_responses(module: Any) -> None:
@@ -44,14 +49,109 @@ def patch_responses(module: Any) -> None:
             raise InvalidEventPatternException(reason=str(error)) from error
         return json.dumps({"Result": matches_event(compile_pattern(pattern), event)})
 
-    module.EventsHandler.update_event_bus = update_event_bus
-    module.EventsHandler.test_event_pattern = test_event_pattern
+    handler = module.EventsHandler
+    handler.update_event_bus = update_event_bus
+    handler.test_event_pattern = test_event_pattern
+    _show_buses(handler)
+    _list_in_pages(handler)
     models = importlib.import_module("moto.events.models")
     _refuse_details(models.EventsBackend)
     _check_schedules(models.EventsBackend)
-    bus_policies.patch(models.EventBus, module.EventsHandler)
-    patch_buses(models, module.EventsHandler)
-    checks.patch(module.EventsHandler)
+    bus_policies.patch(models.EventBus, handler)
+    patch_buses(models, handler)
+    _tag_by_arn(models.EventsBackend)
+    connections.patch_models(models)
+    connections.patch_responses(handler, _in_pages)
+    checks.patch(handler)
+
+
+def _show_buses(handler: Any) -> None:
+    """Say a bus's description when it is made, and its description and times in lists (recorded)."""
+    create, list_buses = handler.create_event_bus, handler.list_event_buses
+
+    @functools.wraps(create)
+    def create_event_bus(self: Any) -> Any:
+        text, headers = create(self)
+        description = self._get_param("Description")
+        members = {} if description is None else {"Description": description}
+        return json.dumps({**json.loads(text), **members}), headers
+
+    @functools.wraps(list_buses)
+    def list_event_buses(self: Any) -> Any:
+        text, headers = list_buses(self)
+        answer = json.loads(text)
+        for shown in answer["EventBuses"]:
+            bus = self.events_backend.event_buses.get(shown["Name"])
+            if bus is not None:
+                shown |= {
+                    "CreationTime": bus.creation_time,
+                    "LastModifiedTime": bus.last_modified_time,
+                    **({"Description": bus.description} if bus.description else {}),
+                }
+        return json.dumps(answer), headers
+
+    handler.create_event_bus = create_event_bus
+    handler.list_event_buses = list_event_buses
+
+
+def _list_in_pages(handler: Any) -> None:
+    """List archives and replays in pages; moto gives all of them, whatever the limit."""
+    for name, member in (("list_archives", "Archives"), ("list_replays", "Replays")):
+        method = getattr(handler, name)
+
+        def items(self: Any, method: Any = method, member: str = member) -> list[dict[str, Any]]:
+            return json.loads(method(self)[0])[member]
+
+        setattr(handler, name, _in_pages(member, items))
+
+
+def _in_pages(member: str, items: Callable[[Any], list[dict[str, Any]]]) -> Any:
+    """Return a method of the responses that answers one page of items under a member's name."""
+
+    def list_page(self: Any) -> Any:
+        from moto.events.exceptions import ValidationException
+
+        limit = int(self._get_param("Limit") or _LONGEST_PAGE)
+        try:
+            page, token = page_of(items(self), self._get_param("NextToken"), limit)
+        except BadMarker as error:
+            raise ValidationException("Parameter NextToken is not valid.") from error
+        more = {} if token is None else {"NextToken": token}
+        return json.dumps({member: page, **more}), self.response_headers
+
+    return list_page
+
+
+def _tag_by_arn(backend: Any) -> None:
+    """Find what is tagged by its whole ARN; moto takes any rule or bus that has the last part as its name."""
+
+    def find(self: Any, arn: str) -> str:
+        from moto.events.exceptions import ResourceNotFoundException
+
+        kind, _, name = arn.split(":", 5)[-1].partition("/")
+        bus, _, rule = name.rpartition("/") if kind == "rule" else (name, "", "")
+        there = self.event_buses.get(bus or "default")
+        if kind == "rule":
+            if there is None or rule not in there.rules:
+                sentence = f"Rule {rule} does not exist on EventBus {bus or 'default'}."
+                raise ResourceNotFoundException(sentence)
+            return str(there.rules[rule].arn)
+        if there is None:
+            raise ResourceNotFoundException(f"Event bus {bus} does not exist.")
+        return str(there.arn)
+
+    def list_tags(self: Any, arn: str) -> Any:
+        return self.tagger.list_tags_for_resource(find(self, arn))
+
+    def tag(self: Any, arn: str, tags: dict[str, str]) -> None:
+        self.tagger.tag_resource(find(self, arn), self.tagger.convert_dict_to_tags_input(tags))
+
+    def untag(self: Any, arn: str, tag_keys: list[str]) -> None:
+        self.tagger.untag_resource_using_names(find(self, arn), tag_keys)
+
+    backend.list_tags_for_resource = list_tags
+    backend.tag_resource = tag
+    backend.untag_resource = untag
 
 
 def _check_schedules(backend: Any) -> None:

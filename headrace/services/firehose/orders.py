@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import (
     BucketNotFound,
     BucketTarget,
@@ -18,12 +19,15 @@ from headrace.core.ports import (
     ObjectOrder,
     ReadResult,
     StreamReader,
+    TableTarget,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery, start_delivery
+from headrace.services.firehose.destinations import ordered_tables
 from headrace.services.firehose.destinations.ordered import OrderedDestination, OrderedStream
+from headrace.services.firehose.destinations.ordered_tables import OrderedTableDestination
 from headrace.services.firehose.limits import MAX_BUFFER_MIB
-from headrace.services.firehose.output import WrongOwner
+from headrace.services.firehose.output import Suspended
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reports import DeliveryFigures, Reports
 from headrace.services.firehose.sources import KinesisSource, position_text
@@ -47,6 +51,11 @@ class Orders:
     def find_obstacle(self, order: ObjectOrder) -> str:
         """See `ObjectDeliveries.find_obstacle`. The sentences are assumed."""
         for target in (order.target, order.error_target):
+            if isinstance(target, TableTarget):
+                obstacle = ordered_tables.find_obstacle(order, self._ports.control)
+                if obstacle:
+                    return obstacle
+                continue
             bucket = target.arn.rpartition(":")[2]
             try:
                 owner, region = self._ports.objects.home(bucket)
@@ -81,6 +90,16 @@ class Orders:
         running.delivery = delivery
         running.handle, running.unsubscribe = start_delivery(self._supervisor, delivery, source)
         return running
+
+    def make_table(self, order: ObjectOrder) -> None:
+        """See `ObjectDeliveries.make_table`."""
+        assert self._ports.control is not None
+        try:
+            ordered_tables.make_table(order, self._ports.control)
+        except (ordered_tables.TableRefused, AwsError) as error:
+            self.halt(order.order_id)
+            words = error.message if isinstance(error, AwsError) else str(error)
+            order.note_suspended(words)
 
     def wake(self, order_id: str) -> None:
         """See `ObjectDeliveries.wake`."""
@@ -161,10 +180,10 @@ class OrderReports(Reports):
         self._ports = ports
 
     def failure(self, error: Exception) -> None:
-        """See `Reports.failure`. A bucket of another account ends the deliveries."""
-        if isinstance(error, WrongOwner):
+        """See `Reports.failure`. A bucket of another account, or a table that is gone, ends the deliveries."""
+        if isinstance(error, Suspended):
             self._suspend()
-            self._order.note_wrong_owner(error.bucket)
+            self._order.note_suspended(str(error))
         super().failure(error)
 
     def read(self, records: int, size_bytes: int, behind_ms: int) -> None:
@@ -199,7 +218,11 @@ def _stream_for(order: ObjectOrder) -> OrderedStream:
         kind="KinesisStreamAsSource",
         created_ms=order.from_ms,
         destination=_destination_of(order),
-        destination_kind=OrderedDestination.kind,
+        destination_kind=(
+            OrderedTableDestination.kind
+            if isinstance(order.target, TableTarget)
+            else OrderedDestination.kind
+        ),
         source_arn=order.stream_arn,
         order=order,
     )
@@ -208,7 +231,7 @@ def _stream_for(order: ObjectOrder) -> OrderedStream:
 def _destination_of(order: ObjectOrder) -> dict[str, Any]:
     hints = {"SizeInMBs": MAX_BUFFER_MIB, "IntervalInSeconds": order.interval_s}
     return {
-        **_s3_of(order, order.target),
+        **({} if isinstance(order.target, TableTarget) else _s3_of(order, order.target)),
         "BufferingHints": hints,
         "S3Configuration": _s3_of(order, order.error_target),
     }

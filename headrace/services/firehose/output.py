@@ -54,12 +54,8 @@ class NotPut(Exception):
         self.cause, self.s3, self.is_backup = cause, s3, is_backup
 
 
-class WrongOwner(Exception):
-    """A bucket belongs to another account than its configuration expects; `bucket` names it."""
-
-    def __init__(self, bucket: str) -> None:
-        super().__init__(f"Bucket {bucket} does not belong to the expected account.")
-        self.bucket = bucket
+class Suspended(Exception):
+    """Nothing can ever be delivered again: a bucket changed its owner, a table is gone. The message is a sentence."""
 
 
 def put_beside(
@@ -83,12 +79,12 @@ def put(
 ) -> None:
     """Put an object with an S3 configuration's role and encryption.
 
-    Raises RoleDenied, BucketNotFound, WrongOwner, OSError.
+    Raises RoleDenied, BucketNotFound, Suspended, OSError.
     """
     bucket = str(s3["BucketARN"]).rpartition(":")[2]
     owner = s3.get("ExpectedBucketOwner")
     if owner and ports.objects.home(bucket)[0] != owner:
-        raise WrongOwner(bucket)
+        raise Suspended(f"The bucket {bucket} is not owned by the expected account.")
     check_object(ports.guard, s3, key)
     try:
         ports.objects.put(

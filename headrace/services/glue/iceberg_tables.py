@@ -14,7 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from headrace.core.values import get_list, get_mapping
-from headrace.moto.current_cloud import CURRENT
+from headrace.moto.iceberg_metadata import (
+    TableSchema,
+    build_metadata,
+    find_last_id,
+    new_metadata_path,
+    put_metadata,
+)
 
 # Converts between Hive's type names, which Glue's columns use, and Iceberg's types. Pure functions.
 
@@ -96,19 +102,7 @@ def _read_fields(fields: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, An
         if given.get("Doc"):
             field["doc"] = str(given["Doc"])
         made.append(field)
-    return made, max(_ids_in(made))
-
-
-def _ids_in(value: Any) -> list[int]:
-    found = [0]
-    if isinstance(value, dict):
-        for name, item in cast("dict[str, Any]", value).items():
-            is_id = name == "id" or name.endswith("-id")
-            found += [item] if is_id and isinstance(item, int) else _ids_in(item)
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            found += _ids_in(item)
-    return found
+    return made, find_last_id(made)
 
 
 def _type_of(text: str, ids: _Ids, level: int) -> Any:
@@ -187,8 +181,6 @@ def hive_name(kind: Any) -> str:
 
 
 _VERSIONS = ("1", "2")
-# Iceberg's last partition field number in a table without partitions.
-_NO_PARTITION_FIELD = 999
 
 
 def name_of(given: Mapping[str, Any]) -> str:
@@ -220,8 +212,8 @@ def table_input_of(given: Mapping[str, Any], account: str, region: str) -> dict[
     if not location.startswith("s3://"):
         raise _invalid("An Iceberg table needs a location in S3.")
     metadata = _metadata(wanted, storage, location, int(version))
-    at = f"{location}/metadata/00000-{_uuid()}.metadata.json"
-    _put(at, metadata, account, region)
+    at = new_metadata_path(location)
+    put_metadata(at, metadata, account, region)
     storage["Location"] = location
     storage["Columns"] = _glue_columns(metadata)
     table["StorageDescriptor"] = storage
@@ -240,70 +232,34 @@ def _invalid(message: str) -> Exception:
     return JsonRESTError("InvalidInputException", message)
 
 
-def _uuid() -> str:
-    """Return an id that stays the same when the request is repeated after a kill."""
-    from moto.moto_api._internal import mock_random
-
-    return str(mock_random.uuid4())
-
-
 def _metadata(
     wanted: Mapping[str, Any], storage: Mapping[str, Any], location: str, version: int
 ) -> dict[str, Any]:
+    schema, order = get_mapping(wanted, "Schema"), get_mapping(wanted, "WriteOrder")
     try:
-        fields, last_id = columns_of(
-            get_list(get_mapping(wanted, "Schema"), "Fields"), get_list(storage, "Columns")
-        )
+        fields, last_id = columns_of(get_list(schema, "Fields"), get_list(storage, "Columns"))
     except NoIcebergType as error:
         raise _invalid(str(error)) from error
-    schema = {
-        "type": "struct",
-        "schema-id": 0,
-        "identifier-field-ids": get_list(get_mapping(wanted, "Schema"), "IdentifierFieldIds"),
-        "fields": fields,
-    }
-    partitions = [
-        {
-            "name": field["Name"],
-            "transform": field["Transform"],
-            "source-id": field["SourceId"],
-            "field-id": field.get("FieldId") or _NO_PARTITION_FIELD + 1 + place,
-        }
-        for place, field in enumerate(get_list(get_mapping(wanted, "PartitionSpec"), "Fields"))
+    return build_metadata(
+        location=location,
+        schema=TableSchema(fields, last_id, get_list(schema, "IdentifierFieldIds")),
+        partitions=_rename_members(get_list(get_mapping(wanted, "PartitionSpec"), "Fields")),
+        sorts=_rename_members(get_list(order, "Fields")),
+        order_id=int(order.get("OrderId") or 1),
+        properties=get_mapping(wanted, "Properties"),
+        version=version,
+    )
+
+
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def _rename_members(fields: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return fields of Glue's API with Iceberg's names: `source-id` for `SourceId`."""
+    return [
+        {_WORD.sub("-", name).lower(): value for name, value in field.items() if value}
+        for field in fields
     ]
-    order = get_mapping(wanted, "WriteOrder")
-    sorts = [
-        {
-            "transform": field["Transform"],
-            "source-id": field["SourceId"],
-            "direction": field["Direction"],
-            "null-order": field["NullOrder"],
-        }
-        for field in get_list(order, "Fields")
-    ]
-    order_id = int(order.get("OrderId") or 1) if sorts else 0
-    made: dict[str, Any] = {
-        "format-version": version,
-        "table-uuid": _uuid(),
-        "location": location,
-        "last-updated-ms": CURRENT.clock.now_ms(),
-        "last-column-id": last_id,
-        "current-schema-id": 0,
-        "schemas": [schema],
-        "default-spec-id": 0,
-        "partition-specs": [{"spec-id": 0, "fields": partitions}],
-        "last-partition-id": max([_NO_PARTITION_FIELD, *(p["field-id"] for p in partitions)]),
-        "default-sort-order-id": order_id,
-        "sort-orders": [{"order-id": order_id, "fields": sorts}],
-        "properties": get_mapping(wanted, "Properties"),
-        "current-snapshot-id": -1,
-        "snapshots": [],
-        "snapshot-log": [],
-        "metadata-log": [],
-    }
-    if version == 1:
-        return {**made, "schema": schema, "partition-spec": partitions}
-    return {**made, "last-sequence-number": 0, "refs": {}}
 
 
 def _glue_columns(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -322,11 +278,3 @@ def _glue_columns(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
             column["Comment"] = field["doc"]
         columns.append(column)
     return columns
-
-
-def _put(at: str, metadata: Mapping[str, Any], account: str, region: str) -> None:
-    if CURRENT.control is None:
-        return  # The request is repeated after a kill: the file exists already.
-    bucket, _, key = at.removeprefix("s3://").partition("/")
-    params = {"Bucket": bucket, "Key": key, "Body": json.dumps(metadata).encode()}
-    CURRENT.control.call("s3", "PutObject", params, account=account, region=region)

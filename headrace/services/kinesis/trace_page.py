@@ -149,11 +149,14 @@ def _channel_record(
     began_ms = max(order.channel.created_ms, order.from_ms)
     if stored.ApproximateArrivalTimestamp * 1000 < began_ms:
         return {**row, "outcome": "older than the channel, which delivers nothing from before"}
+    bucket = order.error_target.arn.rpartition(":")[2]
+    if order.channel.table:
+        where = f"delivered to {order.channel.destination}, or noted in {bucket} if it is not valid"
+        return {**row, "outcome": where}
     fault = order.find_fault(base64.b64decode(stored.Data))
     if fault is None:
         return {**row, "outcome": "delivered"}
     code, message = fault
-    bucket = order.error_target.arn.rpartition(":")[2]
     return {**row, "outcome": f"refused, and noted in {bucket}: {code}: {message}"}
 
 

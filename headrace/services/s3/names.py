@@ -9,6 +9,8 @@ from headrace.services.s3 import limits
 from headrace.services.s3.errors import key_too_long
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# AWS reserves it for the buckets behind S3 Tables' tables (documented: bucketnamingrules).
+TABLE_STORAGE = "--table-s3"
 _IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
@@ -21,7 +23,7 @@ def is_bucket_name(name: str) -> bool:
         and "-." not in name
         and _IP_ADDRESS.fullmatch(name) is None
         and not name.startswith(("xn--", "sthree-", "amzn-s3-demo-"))
-        and not name.endswith(("-s3alias", "--ol-s3"))
+        and not name.endswith(("-s3alias", "--ol-s3", TABLE_STORAGE))
     )
 
 

@@ -182,7 +182,7 @@ class Notifications:
             raise _unusable_targets(refused)
         for service, arn in dict.fromkeys(targets):
             if service != "lambda":
-                self._targets.send(arn, json.dumps(self._test_event(bucket)))
+                self._targets.send(arn, _compact(self._test_event(bucket)))
         return configuration
 
     def _test_event(self, bucket: str) -> dict[str, str]:
@@ -218,7 +218,7 @@ class Notifications:
         with self._lock:
             for arn, configuration_id in waiting:
                 record = self._record(event, bucket.region, configuration_id, self._newest + 1)
-                kept = {"arn": arn, "document": json.dumps({"Records": [record]})}
+                kept = {"arn": arn, "document": _compact({"Records": [record]})}
                 self._put({**kept, "bucket": event.bucket, "account": bucket.account})
             if to_bus:
                 self._put(self._build_bus_event(event, bucket, self._newest + 1))
@@ -353,3 +353,8 @@ def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:
         )
     sentence = "Unable to validate the following destination configurations"
     return AwsError("InvalidArgument", sentence, 400, members)
+
+
+def _compact(value: object) -> str:
+    """Return JSON as S3 writes it to targets: without spaces (observed by others)."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.clock import Clock
 from headrace.core.ports import KeyRefused, ObjectInfo
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.files import copy_file
 from headrace.services.s3.names import check_key
+from headrace.services.s3.state import Bucket
 
 
 class S3Objects:
@@ -86,3 +88,20 @@ class S3Objects:
     def buckets(self) -> Mapping[str, Path]:
         """See `ObjectStore.buckets`."""
         return {name: self._s3.files.bucket_folder(name) for name in self._s3.buckets()}
+
+
+class TableStorage:
+    """The buckets that hold the files of S3 Tables' tables: see `headrace.moto.current_cloud.TableStorage`."""
+
+    def __init__(self, s3: S3, clock: Clock) -> None:
+        self._s3 = s3
+        self._clock = clock
+
+    def create(self, name: str, *, account: str, region: str) -> None:
+        """See `TableStorage.create`."""
+        self._s3.save_bucket(name, Bucket(account, region, self._clock.now_ms()))
+
+    def remove(self, name: str) -> None:
+        """See `TableStorage.remove`."""
+        if self._s3.has_bucket(name):
+            self._s3.delete_bucket(name)

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, cast
 
+from headrace.deliveries.input_templates import compact
 from headrace.deliveries.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
 from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.deliveries.targets import target_call
@@ -70,7 +70,7 @@ def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> D
     account, region = arn.split(":")[4], arn.split(":")[3]
     given = target.get("Input")
     if given is None:
-        given = json.dumps(build_scheduled_event("aws.scheduler", arn, now))
+        given = compact(build_scheduled_event("aws.scheduler", arn, now))
     attributes = {
         "schedule-arn": arn,
         "scheduled-time": f"{now:%Y-%m-%dT%H:%M:%SZ}",

@@ -9,17 +9,15 @@ subscribers inside the publisher's request, without a time limit.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from headrace.core.ports import CallerIdentity
-from headrace.deliveries.outbox import OUTBOX, Delivery, send_to_queue
+from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.sns import checks
+from headrace.services.sns import checks, queues
 from headrace.services.sns.signatures import now, post_data, sign
 
 log = logging.getLogger(__name__)
@@ -29,6 +27,7 @@ HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
 MOST_LOGGED = 10_000
 _FIREHOSE_SESSION = "headrace-sns"
+_OVERRIDES = {"disableSubscriptionOverrides": False}
 # The delivery policy of a topic without its own (recorded).
 _DELIVERY_POLICY = {
     "http": {
@@ -41,7 +40,7 @@ _DELIVERY_POLICY = {
             "numMinDelayRetries": 0,
             "backoffFunction": "linear",
         },
-        "disableSubscriptionOverrides": False,
+        **_OVERRIDES,
         "defaultRequestPolicy": {"headerContentType": "text/plain; charset=UTF-8"},
     }
 }
@@ -54,32 +53,85 @@ def patch() -> None:
     from moto.sns.responses import SNSResponse
 
     responses: Any = SNSResponse
-    responses.get_topic_attributes = _delivery_policies(SNSResponse.get_topic_attributes)
+    responses.get_topic_attributes = _topic_attributes(SNSResponse.get_topic_attributes)
+    responses.publish = _with_sequence_numbers(SNSResponse.publish)
+    responses.publish_batch = _with_sequence_numbers(SNSResponse.publish_batch)
     topic: Any = Topic
     topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
+    topic.publish = queues.publish_once(Topic.publish)
     backend: Any = SNSBackend
+    backend.get_subscription_attributes = _with_principal(SNSBackend.get_subscription_attributes)
     backend.__init__ = _with_nothing(SNSBackend.__init__, "sms_messages", "sms_message_objects")
     endpoint: Any = PlatformEndpoint
     endpoint.__init__ = _with_nothing(PlatformEndpoint.__init__, "messages")
     subscription: Any = Subscription
-    subscription.publish = _publisher(Subscription.publish)
+    subscription.publish = _publish
     subscription.get_post_data = post_data
     checks.patch()
 
 
-def _delivery_policies(get_topic_attributes: Any) -> Any:
-    """Show a topic's delivery policy if it has one, and the effective one in AWS's form (recorded)."""
+def _topic_attributes(get_topic_attributes: Any) -> Any:
+    """Show a topic's signature version and delivery policy if it has them, and the effective policy (recorded)."""
 
     def attributes_of(self: Any) -> Any:
         answer = get_topic_attributes(self)
         attributes = answer.result["Attributes"]
         given = attributes.pop("DeliveryPolicy")
+        policy = _without_nulls(json.loads(given)) if given else {}
         if given:
-            attributes["DeliveryPolicy"] = given
-        attributes["EffectiveDeliveryPolicy"] = given or json.dumps(
-            _DELIVERY_POLICY, separators=(",", ":")
-        )
+            attributes["DeliveryPolicy"] = _compact(_joined({"http": _OVERRIDES}, policy))
+        attributes["EffectiveDeliveryPolicy"] = _compact(_joined(_DELIVERY_POLICY, policy))
+        version = getattr(self.backend.get_topic(attributes["TopicArn"]), "signature_version", None)
+        if version is not None:
+            attributes["SignatureVersion"] = version
         return answer
+
+    return attributes_of
+
+
+def _joined(base: Mapping[str, Any], policy: Any) -> dict[str, Any]:
+    """Return a policy with what it leaves out."""
+    joined = dict(base)
+    for name, value in policy.items() if isinstance(policy, dict) else ():
+        below: Any = base.get(name)
+        is_nested = isinstance(value, dict) and isinstance(below, dict)
+        joined[name] = _joined(below, value) if is_nested else value
+    return joined
+
+
+def _without_nulls(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _without_nulls(one) for name, one in value.items() if one is not None}
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _with_sequence_numbers(publish: Any) -> Any:
+    """Answer the sequence numbers of a FIFO topic's messages (recorded)."""
+
+    @functools.wraps(publish)
+    def publish_and_tell(self: Any) -> Any:
+        answer = publish(self)
+        arn = self._get_param("TopicArn") or self._get_param("TargetArn")
+        topic = self.backend.topics.get(arn)
+        if topic is not None and queues.is_fifo(topic):
+            for sent in answer.result.get("Successful", [answer.result]):
+                sent["SequenceNumber"] = queues.sequence_number(topic, sent["MessageId"])
+        return answer
+
+    return publish_and_tell
+
+
+def _with_principal(get_subscription_attributes: Any) -> Any:
+    """Show who subscribed (recorded): the account, since moto keeps no callers."""
+
+    @functools.wraps(get_subscription_attributes)
+    def attributes_of(self: Any, arn: str) -> dict[str, Any]:
+        principal = f"arn:{arn.split(':')[1]}:iam::{self.account_id}:root"
+        return {"SubscriptionPrincipal": principal, **get_subscription_attributes(self, arn)}
 
     return attributes_of
 
@@ -120,59 +172,44 @@ class _Logged:
     subscriptions: ClassVar[set[tuple[str, str]]] = set()
 
 
-def _publisher(publish: Any) -> Any:
-    @functools.wraps(publish)
-    def publish_too(self: Any, message: str, message_id: str, *args: Any, **named: Any) -> None:
-        if self.protocol in _DELIVERED_HERE:
-            _deliver(self, message, message_id, *args, **named)
-        else:
-            try:
-                _check_policy(self)
-                if str(self.topic.content_based_deduplication).lower() == "true":
-                    # Documented: a FIFO topic passes on the hash of the body as the message's deduplication id.
-                    given = {"deduplication_id": hashlib.sha256(message.encode()).hexdigest()}
-                    named = {**given, **{n: v for n, v in named.items() if v is not None}}
-                publish(self, message, message_id, *args, **named)
-            except Exception as error:  # noqa: BLE001 - a subscriber's failure is not the publisher's
-                _undeliverable(self, message, message_id, error)
-
-    return publish_too
-
-
-def _check_policy(subscription: Any) -> None:
-    """Check that a queue's own policy lets the topic send to it. Raises NotAllowed."""
-    if subscription.protocol != "sqs":
+def _publish(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None = None,
+    message_attributes: Mapping[str, Any] | None = None,
+    group_id: str | None = None,
+    deduplication_id: str | None = None,
+    message_structure: str | None = None,
+) -> None:
+    """Send a message to a subscriber, if its filter takes it. A subscriber's failure is not the publisher's."""
+    try:
+        wanted = _select_message(subscription, message, message_attributes, message_structure)
+    except Exception as error:  # noqa: BLE001 - a filter that fails takes nothing
+        _log_failure(subscription, error, "")
         return
-    acting = CallerIdentity("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
-    sentence = CURRENT.guard.denial(acting, "sqs:SendMessage", str(subscription.endpoint))
-    if sentence:
-        raise NotAllowed(sentence)
+    if wanted is None:
+        return
+    if deliver := _DELIVERED_HERE.get(subscription.protocol):
+        deliver(subscription, wanted, message_id, subject, message_attributes)
+        return
+    if subscription.protocol != "sqs":
+        return  # nothing here is an inbox or a telephone
+    fifo = {"group_id": group_id, "deduplication_id": deduplication_id}
+    data = (subscription, wanted, message_id, subject, message_attributes, fifo)
+    try:
+        queues.to_queue(*data)
+    except Exception as error:  # noqa: BLE001 - as above
+        _log_failure(subscription, error, queues.to_dead_letters(*data))
 
 
-class NotAllowed(Exception):
-    """The policy of a subscriber does not let the topic send to it."""
-
-
-def _undeliverable(subscription: Any, message: str, message_id: str, error: Exception) -> None:
+def _log_failure(subscription: Any, error: Exception, kept_in: str) -> None:
     reason = str(getattr(error, "message", "") or error or type(error).__name__)
-    arn, queue = subscription.arn, _dead_letter_arn(subscription)
-    notification = json.dumps(subscription.get_post_data(message, message_id, None))
-    is_kept = bool(queue) and send_to_queue(queue, notification, {})
+    arn = subscription.arn
     if (arn, reason) not in _Logged.subscriptions and len(_Logged.subscriptions) < MOST_LOGGED:
         _Logged.subscriptions.add((arn, reason))
-        fate = f"goes to {queue}" if is_kept else "is lost"
+        fate = f"goes to {kept_in}" if kept_in else "is lost"
         log.warning("what %s sends to %s %s: %s", arn, subscription.endpoint, fate, reason)
-
-
-def _dead_letter_arn(subscription: Any) -> str:
-    policy = subscription.attributes.get("RedrivePolicy")
-    if not policy:
-        return ""
-    try:
-        known = json.loads(policy) if isinstance(policy, str) else policy
-    except ValueError:
-        return ""
-    return str(known.get("deadLetterTargetArn", "")) if isinstance(known, dict) else ""
 
 
 def _select_message(
@@ -197,7 +234,7 @@ def _to_address(
     if CURRENT.control is None:
         return
     notification = subscription.get_post_data(wanted, message_id, subject, message_attributes)
-    is_raw = str(subscription.attributes.get("RawMessageDelivery", "")).lower() == "true"
+    is_raw = queues.is_raw(subscription)
     OUTBOX.add(
         Delivery(
             what=f"A message of {subscription.topic.arn} for {subscription.endpoint}",
@@ -213,7 +250,7 @@ def _to_address(
             },
             most_age_s=HTTP_AGE_S,
             most_retries=HTTP_RETRIES,
-            dead_letter_arn=_dead_letter_arn(subscription),
+            dead_letter_arn=queues.dead_letter_arn(subscription),
         )
     )
 
@@ -232,7 +269,7 @@ def _to_delivery_stream(
     if CURRENT.control is None:
         return
     line = wanted
-    if str(subscription.attributes.get("RawMessageDelivery", "")).lower() != "true":
+    if not queues.is_raw(subscription):
         whole = subscription.get_post_data(wanted, message_id, subject, message_attributes)
         unsigned = ("SignatureVersion", "Signature", "SigningCertURL")
         line = json.dumps({name: value for name, value in whole.items() if name not in unsigned})
@@ -250,7 +287,7 @@ def _to_delivery_stream(
             },
             account=parts[4],
             region=parts[3],
-            dead_letter_arn=_dead_letter_arn(subscription),
+            dead_letter_arn=queues.dead_letter_arn(subscription),
             acting_arn=str(subscription.attributes.get("SubscriptionRoleArn") or ""),
             acting_session=_FIREHOSE_SESSION,
         )
@@ -306,20 +343,3 @@ _DELIVERED_HERE: dict[str, Callable[..., None]] = {
     "https": _to_address,
     "firehose": _to_delivery_stream,
 }
-
-
-def _deliver(
-    subscription: Any,
-    message: str,
-    message_id: str,
-    subject: str | None = None,
-    message_attributes: Mapping[str, Any] | None = None,
-    group_id: str | None = None,
-    deduplication_id: str | None = None,
-    message_structure: str | None = None,
-) -> None:
-    wanted = _select_message(subscription, message, message_attributes, message_structure)
-    if wanted is not None:
-        _DELIVERED_HERE[subscription.protocol](
-            subscription, wanted, message_id, subject, message_attributes
-        )

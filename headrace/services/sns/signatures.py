@@ -12,6 +12,7 @@ from typing import Any
 from headrace.core.values import iso_of
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
+from headrace.services.sns import queues
 
 # Certificates from earlier starts that can still be downloaded.
 MOST_CERTIFICATES = 10
@@ -29,13 +30,21 @@ def post_data(
     notification: dict[str, Any] = {
         "Type": "Notification",
         "MessageId": message_id,
+        **(
+            {"SequenceNumber": queues.sequence_number(topic, message_id)}
+            if queues.is_fifo(topic)
+            else {}
+        ),
         "TopicArn": topic.arn,
         **({"Subject": subject} if subject else {}),
         "Message": message,
         "Timestamp": now(),
     }
     version = str(getattr(topic, "signature_version", "1"))
-    notification |= sign(subscription, notification, version=version)
+    signed = sign(subscription, notification, version=version)
+    if queues.is_fifo(topic):  # recorded: without a signature
+        signed = {"UnsubscribeURL": signed["UnsubscribeURL"]}
+    notification |= signed
     if message_attributes:
         notification["MessageAttributes"] = message_attributes
     return notification

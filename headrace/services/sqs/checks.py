@@ -40,8 +40,10 @@ def patch() -> None:
     response: Any = SQSResponse
     for name, check in _CHECKS.items():
         setattr(response, name, check_first(check, getattr(response, name)))
-    response.list_queue_tags = _without_no_tags(response.list_queue_tags)
+    response.list_queue_tags = _without_empty(response.list_queue_tags, "Tags")
     response.send_message_batch = _with_failed_entries(response.send_message_batch)
+    for name in _BATCHES:
+        setattr(response, name, _without_empty(getattr(response, name), "Successful", "Failed"))
     # moto stores it and does not show it.
     queue: Any = Queue
     queue.redrive_allow_policy = None
@@ -139,9 +141,20 @@ _BOUNDS = {
 }
 
 
+# Recorded.
+_ONE_ENCRYPTION = (
+    "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or"
+    " SQS SSE."
+)
+
+
 def _check_bounds(response: Any) -> None:
-    """Refuse a queue's attribute that is unknown, read-only, not a number, or out of range."""
-    for name, value in (response._get_param("Attributes") or {}).items():
+    """Refuse a queue's attribute that is unknown, read-only, not a number, or out of range; and two encryptions."""
+    attributes = response._get_param("Attributes") or {}
+    is_by_sqs = str(attributes.get("SqsManagedSseEnabled")).lower() == "true"
+    if attributes.get("KmsMasterKeyId") and is_by_sqs:
+        raise refuse("InvalidAttributeName", _ONE_ENCRYPTION)
+    for name, value in attributes.items():
         if name not in QUEUE_ATTRIBUTES:
             raise refuse("InvalidAttributeName", f"Unknown Attribute {name}.")
         bounds, text = _BOUNDS.get(name), str(value)
@@ -245,20 +258,24 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
+_BATCHES = ("send_message_batch", "delete_message_batch", "change_message_visibility_batch")
+
+
 # --- changes around moto's methods --------------------------------------------------------------
 
 
-def _without_no_tags(list_queue_tags: Any) -> Any:
-    """Omit an empty list of tags."""
+def _without_empty(method: Any, *members: str) -> Any:
+    """Omit members of an answer that are empty (recorded)."""
 
-    @functools.wraps(list_queue_tags)
-    def list_tags(self: Any) -> Any:
-        answer = list_queue_tags(self)
-        if not answer.result["Tags"]:
-            del answer.result["Tags"]
+    @functools.wraps(method)
+    def without_empty(self: Any) -> Any:
+        answer = method(self)
+        for name in members:
+            if not answer.result.get(name):
+                answer.result.pop(name, None)
         return answer
 
-    return list_tags
+    return without_empty
 
 
 def _with_failed_entries(send_message_batch: Any) -> Any:

@@ -314,7 +314,8 @@ class FifoMessages(Messages):
         if message.deduplication_id is not None:
             scope = message.group_id if a_group else ""
             mark = f"d{scope}\0{message.deduplication_id}"
-            known = self._known.get(mark)
+            # An id that was sent while it counted for the whole queue stays known in each group (recorded).
+            known = self._known.get(mark) or self._known.get(f"d\0{message.deduplication_id}")
             if known is not None:
                 _, message.id, message.sequence_number = known
                 return False

@@ -44,6 +44,7 @@ def patch() -> None:
     )
     backend: Any = SQSBackend
     backend.receive_message = _receive_message
+    backend.send_message = _with_queue_s_delay(SQSBackend.send_message)
     backend.change_message_visibility = _change_message_visibility
     backend.purge_queue = _purge_rows(SQSBackend.purge_queue)
     message: Any = Message
@@ -83,10 +84,19 @@ def _keep_policy(set_attributes: Any) -> Any:
         self.last_modified_timestamp = int(self.last_modified_timestamp)
         if kept is not None and "Policy" not in attributes:
             self._policy_json = kept
+        _choose_encryption(self, attributes, is_new=now is not None)
         # An empty policy removes it.
         self.redrive_allow_policy = self.redrive_allow_policy or None
 
     return set_and_keep
+
+
+def _choose_encryption(queue: Any, attributes: dict[str, Any], *, is_new: bool) -> None:
+    """Turn SQS's own encryption off for a KMS key, and the key off for SQS's own (recorded)."""
+    if attributes.get("KmsMasterKeyId"):
+        queue.sqs_managed_sse_enabled = "false"
+    elif not is_new and str(attributes.get("SqsManagedSseEnabled")).lower() == "true":
+        queue.kms_master_key_id = None
 
 
 def _with_compact_texts(attributes_of: Any) -> Any:
@@ -113,6 +123,25 @@ def _mark_sent(message: Any, delay_seconds: int | None = None) -> None:
     message.sent_timestamp = now_ms = _now_ms()
     if delay_seconds:
         message.delayed_until = now_ms + int(delay_seconds) * 1000
+
+
+def _with_queue_s_delay(send: Any) -> Any:
+    """Delay a FIFO queue's messages by the queue's delay, also when a request says 0 (recorded)."""
+
+    @functools.wraps(send)
+    def send_message(
+        self: Any,
+        queue_name: str,
+        message_body: str,
+        *args: Any,
+        delay_seconds: int | str | None = None,
+        **named: Any,
+    ) -> Any:
+        if self.get_queue(queue_name).fifo_queue and int(delay_seconds or 0) == 0:
+            delay_seconds = None
+        return send(self, queue_name, message_body, *args, delay_seconds=delay_seconds, **named)
+
+    return send_message
 
 
 def _add_message(queue: Any, message: Any) -> None:
@@ -146,11 +175,12 @@ def _receive_message(
     LAST_RECEIVE.wait_s, LAST_RECEIVE.found = float(wait_seconds_timeout), bool(received)
     due = [at for at in (store.next_due_ms(), move_tasks.next_due_ms(backend)) if at is not None]
     LAST_RECEIVE.again_ms = min(due, default=None)
+    names = message_attribute_names or []
     answer: list[Any] = []
     for message in received:
         # The requested attributes are selected from a copy; the queue's message keeps them all.
         shown = copy.copy(message)
-        _filter_message_attributes(shown, message_attribute_names or [])
+        _filter_message_attributes(shown, ["All" if name == "*" else name for name in names])
         answer.append(shown)
     return answer
 
@@ -183,7 +213,7 @@ def _delete_message(queue: Any, receipt_handle: str) -> None:
 def _change_message_visibility(
     backend: Any, queue_name: str, receipt_handle: str, visibility_timeout: int
 ) -> None:
-    from moto.sqs.exceptions import InvalidParameterValue, ReceiptHandleIsInvalid, SQSException
+    from moto.sqs.exceptions import InvalidParameterValue, ReceiptHandleIsInvalid
 
     store: Messages = backend.get_queue(queue_name).store
     number = store.number_of(receipt_handle)
@@ -191,7 +221,7 @@ def _change_message_visibility(
         raise ReceiptHandleIsInvalid()
     now_ms = _now_ms()
     if not store.is_in_flight(number, now_ms):
-        raise SQSException("MessageNotInflight", "The specified message isn't in flight.")
+        return  # recorded: to change what is visible again succeeds, and does nothing
     received_ms = store.messages[number].received_ms
     if now_ms + int(visibility_timeout) * 1000 - received_ms > LONGEST_VISIBILITY_S * 1000:
         raise InvalidParameterValue(

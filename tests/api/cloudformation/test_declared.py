@@ -58,7 +58,7 @@ NAMED = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 # Lists, which are no output.
 _LISTS = (
     "CidrBlockAssociations", "Ipv6CidrBlocks", "NameServers", "SecurityGroups", "DnsEntries",
-    "NetworkInterfaceIds", "CreationTimestamp",
+    "NetworkInterfaceIds", "CreationTimestamp", "IpAddresses", "State",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.api.iam.test_services import put_policy
+from tests.api.kinesis.channels.lab import SCHEMA, SCHEMA_ARN, TABLES_ARN, to_table
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements
 
@@ -188,3 +189,43 @@ def test_a_role_that_cannot_write_makes_the_channel_failed(cloud: InProcessCloud
         assert shown["ChannelStatus"] == "FAILED"
         assert words in shown["ChannelStatusReason"]
         owner.delete_channel(ChannelARN=arn)
+
+
+def test_a_role_needs_the_permissions_of_the_table_that_it_fills(cloud: InProcessCloud):
+    owner = cloud.client("kinesis")
+    cloud.client("s3tables").create_table_bucket(name="lake-tables")
+    cloud.client("glue").create_registry(RegistryName="registry")
+    cloud.client("glue").create_schema(
+        RegistryId={"RegistryName": "registry"},
+        SchemaName="flights",
+        DataFormat="JSON",
+        Compatibility="NONE",
+        SchemaDefinition=json.dumps(SCHEMA),
+    )
+    have = [allow("s3:PutObject", "arn:aws:s3:::failures/*")]
+    cloud.client("s3").create_bucket(Bucket="failures")
+    role = service_role(cloud, "table-writer", *have)
+    request = to_table()
+    request["ServiceExecutionRoleARN"] = role
+    request["StreamConfigurationList"][0]["StreamARN"] = FEED
+    for action, resource in (
+        ("glue:GetSchemaVersion", SCHEMA_ARN),
+        ("s3tables:CreateNamespace", TABLES_ARN),
+        ("s3tables:CreateTable", TABLES_ARN),
+        ("s3tables:GetTable", f"{TABLES_ARN}/table/*"),
+        ("s3tables:GetTableMetadataLocation", f"{TABLES_ARN}/table/*"),
+        ("s3tables:UpdateTableMetadataLocation", f"{TABLES_ARN}/table/*"),
+        ("s3tables:GetTableData", f"{TABLES_ARN}/table/*"),
+        ("s3tables:PutTableData", f"{TABLES_ARN}/table/*"),
+    ):
+        arn = owner.create_channel(**request)["ChannelDescription"]["ChannelARN"]
+        shown = owner.describe_channel(ChannelARN=arn)["ChannelDescription"]
+        assert action in shown["ChannelStatusReason"]
+        owner.delete_channel(ChannelARN=arn)
+        have.append(allow(action, resource))
+        put_policy(cloud, "table-writer", *have)
+    arn = owner.create_channel(**request)["ChannelDescription"]["ChannelARN"]
+    shown = owner.describe_channel(ChannelARN=arn)["ChannelDescription"]
+    assert shown.get("ChannelStatusReason", "") == ""
+    assert shown["ChannelStatus"] == "ACTIVE"
+    owner.delete_channel(ChannelARN=arn)

@@ -40,3 +40,11 @@ def test_a_missing_action_has_the_name_that_aws_gives_it(
         "UnknownOperationException",
         f"moto does not implement {name}",
     )
+
+
+def test_both_of_ses_s_apis_answer(cloud: InProcessCloud) -> None:
+    cloud.client("ses").verify_email_identity(EmailAddress="one@example.com")
+    newer = cloud.client("sesv2")
+    newer.create_email_identity(EmailIdentity="two@example.com")
+    rows = newer.list_email_identities()["EmailIdentities"]
+    assert [row["IdentityName"] for row in rows] == ["one@example.com", "two@example.com"]

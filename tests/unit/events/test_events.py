@@ -119,17 +119,17 @@ def test_moto_s_own_targets_get_the_event_at_once(lab: MotoLab):
     )
     put(lab, {"n": 1}, {"n": 2})
     assert sorted(m["Body"] for m in received(lab, url)) == [
-        '{"n": 1}',
-        '{"n": 1}',
-        '{"n": 2}',
-        '{"n": 2}',
+        '{"n":1}',
+        '{"n":1}',
+        '{"n":2}',
+        '{"n":2}',
     ]
     lines = lab.client("logs").filter_log_events(logGroupName="/aws/events/g")["events"]
-    assert [line["message"] for line in lines] == ['{"n": 1}', '{"n": 2}']
+    assert [line["message"] for line in lines] == ['{"n":1}', '{"n":2}']
     # A stream for the rule, not one for each event.
     streams = lab.client("logs").describe_log_streams(logGroupName="/aws/events/g")["logStreams"]
     assert len(streams) == 1
-    assert [payload for _, payload in lab.invoked] == [b'{"n": 1}', b'{"n": 2}']
+    assert [payload for _, payload in lab.invoked] == [b'{"n":1}', b'{"n":2}']
 
 
 @pytest.mark.parametrize(

@@ -163,3 +163,38 @@ def test_a_filter_policy_has_at_most_256_kb(lab: MotoLab, by: str):
     }
     with pytest.raises(ClientError, match="FilterPolicy: Filter policy is larger than 256 KB"):
         asked[by]()
+
+
+def test_a_fifo_topic_knows_duplicates_and_numbers_after_a_restart(lab: MotoLab):
+    sns = lab.client("sns")
+    arn = sns.create_topic(Name="f.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
+
+    def publish(mark: str) -> tuple[str, str]:
+        answer = sns.publish(
+            TopicArn=arn, Message="m", MessageGroupId="g", MessageDeduplicationId=mark
+        )
+        return answer["MessageId"], answer["SequenceNumber"]
+
+    first = publish("a")
+    lab.restart()
+    assert publish("a") == first
+    second = publish("b")
+    assert second[1] > first[1]
+    lab.clock.advance(5 * 60)
+    assert publish("a")[1] > second[1]
+
+
+def test_a_raw_binary_attribute_arrives(lab: MotoLab, topic: Any):
+    url = lab.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    topic.subscribe(
+        TopicArn=TOPIC, Protocol="sqs", Endpoint=QUEUE, Attributes={"RawMessageDelivery": "true"}
+    )
+    topic.publish(
+        TopicArn=TOPIC,
+        Message="m",
+        MessageAttributes={"a": {"DataType": "Binary", "BinaryValue": b"\x02\xff"}},
+    )
+    (message,) = lab.client("sqs").receive_message(QueueUrl=url, MessageAttributeNames=["All"])[
+        "Messages"
+    ]
+    assert message["MessageAttributes"]["a"] == {"DataType": "Binary", "BinaryValue": b"\x02\xff"}

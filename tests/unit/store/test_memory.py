@@ -1,11 +1,14 @@
-"""The C allocator: freed memory goes back to the kernel."""
+"""The C allocator and the garbage collector."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
+
+from headrace.store.memory import exclude_from_garbage_collection
 
 # 64 MB in blocks of 10 KB; then every tenth stays, so that glibc alone returns nothing.
 PROGRAM = """
@@ -35,3 +38,16 @@ def test_freed_memory_returns_although_blocks_between_stay() -> None:
     assert by_itself_mb < 20
     assert returned_mb > 20
     assert again_s == 60
+
+
+def test_to_exclude_objects_from_garbage_collection_collects_nothing() -> None:
+    # A whole collection stops every request for 100 ms.
+    phases: list[str] = []
+    gc.callbacks.append(lambda phase, _: phases.append(phase))
+    try:
+        exclude_from_garbage_collection()
+        assert gc.get_freeze_count() > 0
+        assert phases == []
+    finally:
+        gc.unfreeze()
+        gc.callbacks.pop()

@@ -103,8 +103,10 @@ def body_of(request: HttpRequest, *, is_binary: bool) -> tuple[str | None, bool]
     return base64.b64encode(request.body).decode(), True
 
 
-def parse_proxy_result(payload: bytes, *, needs_status: bool) -> HttpResponse | None:
-    """Return the HTTP answer in a function's result; None for a malformed result."""
+def parse_proxy_result(
+    payload: bytes, *, needs_status: bool, decodes: bool = True
+) -> HttpResponse | None:
+    """Return the HTTP answer in a function's result; None for a malformed result. `decodes`: Base64 becomes bytes."""
     try:
         value: Any = json.loads(payload or b"null")
     except ValueError:
@@ -115,15 +117,16 @@ def parse_proxy_result(payload: bytes, *, needs_status: bool) -> HttpResponse | 
         body = value.encode(errors="replace") if isinstance(value, str) else payload
         return HttpResponse(200, [("content-type", "application/json")], body)
     try:
-        return _parse_structured(cast("dict[str, Any]", value))
+        return _parse_structured(cast("dict[str, Any]", value), decodes=decodes)
     except (TypeError, ValueError, AttributeError):
         return None
 
 
-def _parse_structured(value: Mapping[str, Any]) -> HttpResponse:
+def _parse_structured(value: Mapping[str, Any], *, decodes: bool) -> HttpResponse:
     body = value.get("body")
     text = body if isinstance(body, str) else "" if body is None else json.dumps(body)
-    data = base64.b64decode(text) if value.get("isBase64Encoded") is True else text.encode()
+    is_base64 = decodes and value.get("isBase64Encoded") is True
+    data = base64.b64decode(text) if is_base64 else text.encode()
     many = cast("dict[str, list[Any]]", value.get("multiValueHeaders") or {})
     one = cast("dict[str, Any]", value.get("headers") or {})
     taken = {name.lower() for name in many}

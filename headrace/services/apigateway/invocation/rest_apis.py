@@ -228,7 +228,7 @@ class RestRequest:
     ) -> dict[str, Any]:
         request = self._request
         headers, query = headers_of(request), query_of(request)
-        body, is_base64 = body_of(request, is_binary=self._is_binary())
+        body, is_base64 = body_of(request, is_binary=self._is_binary("content-type"))
         return {
             "resource": resource_path,
             "path": self._path,
@@ -244,9 +244,10 @@ class RestRequest:
             "isBase64Encoded": is_base64,
         }
 
-    def _is_binary(self) -> bool:
-        given = self._request.headers.get("content-type", "").partition(";")[0].strip()
-        return any(kind in ("*/*", given) for kind in self._api.binary_types)
+    def _is_binary(self, header: str) -> bool:
+        """Whether the (first) media type in a header is one of the API's binary ones."""
+        first = self._request.headers.get(header, "").partition(",")[0].partition(";")[0].strip()
+        return any(kind in ("*/*", first) for kind in self._api.binary_types)
 
     # --- integrations -----------------------------------------------------------------------------
 
@@ -270,8 +271,13 @@ class RestRequest:
             result = self._functions.invoke(function, json.dumps(event).encode())
         except FunctionNotFound as error:
             raise Refused(500, "Internal server error", "InternalServerErrorException") from error
+        # Documented: a Base64 body becomes bytes if the first type that the client accepts is a binary one
+        # (docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-payload-encodings-workflow.html).
+        decodes = self._is_binary("accept")
         made = (
-            None if result.function_error else parse_proxy_result(result.payload, needs_status=True)
+            None
+            if result.function_error
+            else parse_proxy_result(result.payload, needs_status=True, decodes=decodes)
         )
         if made is None:
             raise Refused(502, "Internal server error", "InternalServerErrorException")

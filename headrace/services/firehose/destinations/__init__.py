@@ -5,6 +5,7 @@ from headrace.services.firehose.destinations.http import HttpEndpointDestination
 from headrace.services.firehose.destinations.iceberg import IcebergDestination
 from headrace.services.firehose.destinations.opensearch import SEARCH_DESTINATIONS
 from headrace.services.firehose.destinations.ordered import OrderedDestination
+from headrace.services.firehose.destinations.ordered_tables import OrderedTableDestination
 from headrace.services.firehose.destinations.redshift import RedshiftDestination
 from headrace.services.firehose.destinations.s3 import S3Destination
 from headrace.services.firehose.destinations.splunk import SplunkDestination
@@ -17,5 +18,6 @@ _ALL: tuple[Destination, ...] = (
     IcebergDestination(),
     RedshiftDestination(),
     OrderedDestination(),
+    OrderedTableDestination(),
 )
 DESTINATIONS: dict[str, Destination] = {destination.kind: destination for destination in _ALL}

@@ -9,12 +9,15 @@ Files are read from their place on the disk, and written completely or not at al
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.glue import GlueCatalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
@@ -109,12 +112,72 @@ class CloudCatalog(GlueCatalog):
             raise LostCommit(str(error)) from error
 
 
+class TablesCatalog(NoopCatalog, MetastoreCatalog):
+    """One table of S3 Tables. Used by one thread at a time."""
+
+    def __init__(self, call: Callable[..., dict[str, Any]], files: TableFiles) -> None:
+        """Take what calls an operation of S3 Tables on the table, see `OrderedTable.call_table`."""
+        super().__init__("s3tables")
+        self._call = call
+        self._files = files
+
+    def _load_file_io(
+        self, properties: Properties = EMPTY_DICT, location: str | None = None
+    ) -> FileIO:
+        return self._files
+
+    def load_table(self, identifier: Any) -> Table:
+        """See `Catalog.load_table`. Raises NoSuchTableError, AwsError."""
+        return self._load(identifier, self._locate())
+
+    def _locate(self) -> dict[str, Any]:
+        try:
+            return self._call("GetTableMetadataLocation")
+        except AwsError as error:
+            if error.code == "NotFoundException":
+                raise NoSuchTableError(error.message) from error
+            raise
+
+    def _load(self, identifier: Any, described: Mapping[str, Any]) -> Table:
+        at = str(described["metadataLocation"])
+        metadata = FromInputFile.table_metadata(self._files.new_input(at))
+        return Table(identifier, metadata, at, self._files, self)
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """See `Catalog.commit_table`: the new metadata replaces the one it was made from. Raises LostCommit."""
+        described = self._locate()
+        current = self._load(table.name(), described)
+        try:
+            staged = self._update_and_stage_table(current, table.name(), requirements, updates)
+            self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
+            self._call(
+                "UpdateTableMetadataLocation",
+                versionToken=described["versionToken"],
+                metadataLocation=staged.metadata_location,
+            )
+        except CommitFailedException as error:
+            raise LostCommit(str(error)) from error
+        except AwsError as error:
+            if error.code == "ConflictException":
+                raise LostCommit(error.message) from error
+            raise
+        # pydantic's alias, which pyright does not know.
+        answer: Any = CommitTableResponse
+        return answer(metadata=staged.metadata, metadata_location=staged.metadata_location)
+
+
 class StoreFileIO(FileIO):
     """Iceberg's files in the object store. Thread-safe, because pyiceberg reads on several threads."""
 
-    def __init__(self, objects: ObjectStore, guard: Guard, role: str) -> None:
+    def __init__(self, objects: ObjectStore, guard: Guard, role: str, key_arn: str = "") -> None:
         super().__init__()
         self.objects = objects
+        self.key_arn = key_arn
         self._guard = guard
         self._role = role
 
@@ -139,6 +202,27 @@ class StoreFileIO(FileIO):
         text = location if isinstance(location, str) else location.location
         self.check("s3:DeleteObject", text)
         self.objects.delete(*split(text))
+
+
+# Documented: s3-tables-setting-up.md.
+_OF_TABLES = {"s3:GetObject": "s3tables:GetTableData", "s3:PutObject": "s3tables:PutTableData"}
+
+
+class TableFiles(StoreFileIO):
+    """The files of a table of S3 Tables, whose role needs the permissions of the table."""
+
+    def __init__(
+        self, objects: ObjectStore, guard: Guard, role: str, table_arn: str, key_arn: str
+    ) -> None:
+        super().__init__(objects, guard, role, key_arn)
+        self._table_arn = table_arn
+
+    def check(self, action: str, location: str) -> None:
+        """See `StoreFileIO.check`."""
+        acting = CallerIdentity(self._role, SESSION)
+        sentence = self._guard.denial(acting, _OF_TABLES.get(action, action), self._table_arn)
+        if sentence:
+            raise RoleDenied(ACCESS_DENIED, f"Access was denied. {sentence}")
 
 
 def split(location: str) -> tuple[str, str]:
@@ -194,16 +278,16 @@ class _Output(OutputFile):
         if not overwrite and self.exists():
             raise FileExistsError(self._location)
         self._files.check("s3:PutObject", self._location)
-        file: Any = _Written(self._files.objects, self._location)
+        file: Any = _Written(self._files, self._location)
         return file
 
 
 class _Written(io.BytesIO):
     """A file that is in memory until it is closed, and then in the object store."""
 
-    def __init__(self, objects: ObjectStore, location: str) -> None:
+    def __init__(self, files: StoreFileIO, location: str) -> None:
         super().__init__()
-        self._objects = objects
+        self._files = files
         self._at = split(location)
 
     def __del__(self) -> None:
@@ -223,4 +307,4 @@ class _Written(io.BytesIO):
             return
         body = self.getvalue()
         super().close()
-        self._objects.put(*self._at, body)
+        self._files.objects.put(*self._at, body, kms_key=self._files.key_arn)

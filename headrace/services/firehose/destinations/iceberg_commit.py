@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
+from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
@@ -26,7 +27,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.snapshots import Snapshot
 
-from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog, LostCommit
+from headrace.services.firehose.destinations.iceberg_catalog import LostCommit
 from headrace.services.firehose.destinations.iceberg_routing import DELETE, INSERT, Change, Name
 from headrace.services.firehose.destinations.iceberg_rows import Reason, convert_rows
 
@@ -58,7 +59,7 @@ class TableChanges:
 
 
 def commit(
-    catalog: CloudCatalog,
+    catalog: Catalog,
     name: Name,
     changes: Sequence[Change],
     unique_keys: Sequence[str],

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
@@ -16,7 +16,8 @@ from headrace.aws.shapes.kinesis import (
     DescribeChannelOutput,
     ListChannelsInput,
     ListChannelsOutput,
-    S3DestinationConfiguration,
+    RecordConfiguration,
+    S3TablesDestinationConfiguration,
     UpdateChannelInput,
     UpdateChannelOutput,
 )
@@ -35,21 +36,24 @@ from headrace.services.kinesis.state import Stream
 from headrace.services.kinesis.tagging import check_tags
 
 _OWN_KEY = "alias/aws/kinesis"
+_TO_BUCKET: Final = "S3DestinationConfiguration"
+_TO_TABLE: Final = "S3TablesDestinationConfiguration"
 
 
 @operation("CreateChannel")
 def create_channel(
     kinesis: Kinesis, call: Call, request: CreateChannelInput
 ) -> CreateChannelOutput:
-    """Create a channel from an on-demand stream to a bucket. Source: API_CreateChannel.
+    """Create a channel from an on-demand stream to a bucket or a table. Source: API_CreateChannel.
 
     What the destination lacks makes the channel FAILED after its time in CREATING (data-delivery-troubleshooting.md).
     """
-    configuration, record_format = _check_request(request)
+    configuration, records = _check_request(request)
+    table = configuration.get("S3TablesConfigurationList", [{}])[0]
     name, tags = request["ChannelName"], dict(request.get("Tags", {}))
     check_tags({}, tags, name, call.account, "channel")
     stream = _stream_for(kinesis, call, request)
-    _check_room(kinesis, call, stream, name)
+    _check_room(kinesis, call, stream, name, is_table=bool(table))
     channel_id = kinesis.channels.new_id()
     encryption = request.get("EncryptionConfiguration")
     key_id = encryption["KeyId"] if encryption else ""
@@ -61,9 +65,11 @@ def create_channel(
         stream_id=stream.stream_id,
         created_ms=call.now_ms,
         role_arn=request["ServiceExecutionRoleARN"],
-        record_format=record_format,
+        record_format=records["RecordFormatType"],
         freshness_s=_freshness_s(configuration),
-        storage=_storage(configuration, names_of(name, channel_id, stream.name)),
+        storage={} if table else _storage(configuration, names_of(name, channel_id, stream.name)),
+        table=table,
+        schema_arn=records.get("GSRSchemaARN", ""),
         dead_letters=_dead_letters(configuration, name, channel_id),
         logging=_logging(request.get("LoggingConfiguration"), _default_logging(name, channel_id)),
         key_id=key_id,
@@ -74,9 +80,10 @@ def create_channel(
     obstacle = kinesis.channels.find_obstacle(channel, stream)
     with kinesis.lock:
         stream = _stream_for(kinesis, call, request)
-        _check_room(kinesis, call, stream, name)
+        _check_room(kinesis, call, stream, name, is_table=bool(table))
         kinesis.channels.add(channel, stream, obstacle)
     order = kinesis.channels.find(channel.arn, call.now_ms)
+    kinesis.channels.make_table(order)
     # AWS answers before the channel is there, however quickly it is.
     return {"ChannelDescription": _description(order, "CREATING")}
 
@@ -86,21 +93,24 @@ def update_channel(
     kinesis: Kinesis, call: Call, request: UpdateChannelInput
 ) -> UpdateChannelOutput:
     """Change the data freshness or the logging. Source: API_UpdateChannel."""
-    if "S3TablesDestinationConfiguration" in request:
-        raise _invalid("The destination of the channel is not a streaming table.")
-    configuration, logging = (
-        request.get("S3DestinationConfiguration"),
-        request.get("LoggingConfiguration"),
-    )
-    if configuration is None and logging is None:
-        raise _invalid("S3DestinationConfiguration or LoggingConfiguration must be specified.")
+    logging = request.get("LoggingConfiguration")
+    of_kind = {
+        name: cast("dict[str, Any]", request.get(name))
+        for name in (_TO_BUCKET, _TO_TABLE)
+        if name in request
+    }
+    if not of_kind and logging is None:
+        raise _invalid(f"{_TO_BUCKET}, {_TO_TABLE} or LoggingConfiguration must be specified.")
     with kinesis.lock:
         order = kinesis.channels.find(request["ChannelARN"], call.now_ms)
         channel, status = order.channel, order.channel.status(call.now_ms)
         if status != "ACTIVE":
             raise in_use(f"Channel {channel.arn} is not ACTIVE, instead in state {status}.")
+        if of_kind.keys() - {_TO_TABLE if channel.table else _TO_BUCKET}:
+            kind = "general purpose bucket" if channel.table else "streaming table"
+            raise _invalid(f"The destination of the channel is not a {kind}.")
         freshness_s = channel.freshness_s
-        if configuration is not None:
+        for configuration in of_kind.values():
             freshness_s = _freshness_s(configuration)
         channel.logging = _logging(logging, channel.logging)
         channel.freshness_s = freshness_s
@@ -157,28 +167,37 @@ def list_channels(kinesis: Kinesis, call: Call, request: ListChannelsInput) -> L
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check_request(request: CreateChannelInput) -> tuple[S3DestinationConfiguration, str]:
-    """Return the destination and the records' format. Raises AwsError."""
-    destination = request.get("S3DestinationConfiguration")
-    tables = request.get("S3TablesDestinationConfiguration")
+def _check_request(request: CreateChannelInput) -> tuple[dict[str, Any], RecordConfiguration]:
+    """Return the destination and the configuration of the records. Raises AwsError."""
+    destination, tables = request.get(_TO_BUCKET), request.get(_TO_TABLE)
     if (destination is None) == (tables is None):
-        raise _invalid(
-            "You must specify either S3DestinationConfiguration or S3TablesDestinationConfiguration, but not both."
-        )
-    if destination is None:
-        raise invalid_argument(
-            "headrace does not deliver to streaming tables (S3TablesDestinationConfiguration); it delivers to general"
-            " purpose buckets."
-        )
+        raise _invalid(f"You must specify either {_TO_BUCKET} or {_TO_TABLE}, but not both.")
     configurations = request["StreamConfigurationList"]
     if len(configurations) != 1:
         raise _invalid("StreamConfigurationList must contain exactly one entry.")
     records = configurations[0]["RecordConfiguration"]
+    if tables is not None:
+        _check_table(tables, records)
+        return cast("dict[str, Any]", tables), records
     if records["RecordFormatType"] == "GSR_JSON":
         raise _invalid("RecordFormatType GSR_JSON is supported only for streaming tables.")
     if "GSRSchemaARN" in records:
         raise _invalid("GSRSchemaARN is supported only for streaming tables.")
-    return destination, records["RecordFormatType"]
+    return cast("dict[str, Any]", destination), records
+
+
+def _check_table(tables: S3TablesDestinationConfiguration, records: RecordConfiguration) -> None:
+    """Raise AwsError for a table that no channel can have."""
+    if len(tables["S3TablesConfigurationList"]) != 1:
+        raise _invalid("S3TablesConfigurationList must contain exactly one entry.")
+    kind = records["RecordFormatType"]
+    if kind not in ("JSON", "GSR_JSON"):
+        raise _invalid(f"RecordFormatType {kind} is supported only for general purpose buckets.")
+    if "GSRSchemaARN" not in records:
+        raise _invalid("GSRSchemaARN is required for streaming tables.")
+    if "PartitionSpec" not in tables["S3TablesConfigurationList"][0]:
+        # Documented: references/streaming-tables.md of aws/agent-toolkit-for-aws.
+        raise _invalid("PartitionSpec is required for streaming tables.")
 
 
 def _stream_for(kinesis: Kinesis, call: Call, request: CreateChannelInput) -> Stream:
@@ -200,14 +219,16 @@ def _stream_for(kinesis: Kinesis, call: Call, request: CreateChannelInput) -> St
     return stream
 
 
-def _check_room(kinesis: Kinesis, call: Call, stream: Stream, name: str) -> None:
-    """Raise AwsError when the name is taken, or the stream has its channel."""
+def _check_room(kinesis: Kinesis, call: Call, stream: Stream, name: str, *, is_table: bool) -> None:
+    """Raise AwsError when the name is taken, or the stream has its channel to such a destination."""
     present = kinesis.channels.listed(call.account, call.region, call.now_ms)
     if any(order.channel.name == name for order in present):
         raise in_use(f"Channel {name} under account {call.account} already exists.")
-    if kinesis.channels.of_stream(stream, call.now_ms):
+    others = kinesis.channels.of_stream(stream, call.now_ms)
+    if any(bool(order.channel.table) == is_table for order in others):
+        kind = "streaming table" if is_table else "general purpose bucket"
         raise limit_exceeded(
-            f"Stream {stream.name} under account {stream.account} has already a channel to a general purpose bucket."
+            f"Stream {stream.name} under account {stream.account} has already a channel to a {kind}."
         )
 
 
@@ -220,7 +241,7 @@ def _freshness_s(configuration: Mapping[str, Any]) -> int:
     return freshness_s
 
 
-def _storage(configuration: S3DestinationConfiguration, names: Mapping[str, str]) -> dict[str, str]:
+def _storage(configuration: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str]:
     """Return the storage configuration with AWS's defaults. Raises AwsError for a key template that is not valid."""
     storage = {
         "StorageClass": "STANDARD",
@@ -233,14 +254,11 @@ def _storage(configuration: S3DestinationConfiguration, names: Mapping[str, str]
     return storage
 
 
-def _dead_letters(
-    configuration: S3DestinationConfiguration, name: str, channel_id: str
-) -> dict[str, str]:
+def _dead_letters(configuration: Mapping[str, Any], name: str, channel_id: str) -> dict[str, str]:
     """Return where errors go, with AWS's defaults (documented: CfnChannel.DeadLetterQueueS3Configuration)."""
-    storage = configuration["StorageConfiguration"]
     letters = configuration.get("DeadLetterQueueS3Configuration") or {
-        "BucketARN": storage["BucketARN"],
-        "ExpectedBucketOwner": storage["ExpectedBucketOwner"],
+        name: configuration["StorageConfiguration"][name]
+        for name in ("BucketARN", "ExpectedBucketOwner")
     }
     prefix = f"kinesis-channel/errors/{name}/{channel_id}/"
     return {"ErrorOutputPrefix": prefix, **cast("dict[str, str]", letters)}
@@ -271,6 +289,14 @@ def _key_arn(kinesis: Kinesis, call: Call, key_id: str) -> str:
 
 def _description(order: ChannelOrder, status: ChannelStatus) -> ChannelDescription:
     channel, stream = order.channel, order.stream
+    records = {"RecordFormatType": channel.record_format}
+    if channel.schema_arn:
+        records["GSRSchemaARN"] = channel.schema_arn
+    own = (
+        {"S3TablesConfigurationList": [channel.table]}
+        if channel.table
+        else {"StorageConfiguration": channel.storage}
+    )
     description: dict[str, Any] = {
         "ChannelName": channel.name,
         "ChannelARN": channel.arn,
@@ -282,13 +308,13 @@ def _description(order: ChannelOrder, status: ChannelStatus) -> ChannelDescripti
             {
                 "StreamARN": stream.arn,
                 "StreamCreationTimestamp": created(stream),
-                "RecordConfiguration": {"RecordFormatType": channel.record_format},
+                "RecordConfiguration": records,
             }
         ],
-        "S3DestinationConfiguration": {
+        _TO_TABLE if channel.table else _TO_BUCKET: {
             "DataFreshnessInSeconds": channel.freshness_s,
             "DeadLetterQueueS3Configuration": channel.dead_letters,
-            "StorageConfiguration": channel.storage,
+            **own,
         },
         "LoggingConfiguration": {"CloudWatchLogs": channel.logging},
     }
@@ -308,7 +334,7 @@ def _summary(order: ChannelOrder, now_ms: int) -> ChannelSummary:
         "ChannelId": channel.channel_id,
         "ChannelStatus": status,
         "ChannelCreationTimestamp": _time(channel.created_ms),
-        "ChannelDestinationType": "S3",
+        "ChannelDestinationType": "S3_TABLES" if channel.table else "S3",
         "Streams": [{"StreamARN": stream.arn, "StreamCreationTimestamp": created(stream)}],
     }
     if status == "FAILED":

@@ -95,6 +95,7 @@ class Channels:
             guard=self._guard,
             logs=self._logs,
             fail=self._fail,
+            note_table=self._note_table,
         )
 
     def _open(self, channel: Channel, stream: Stream) -> ChannelOrder:
@@ -154,11 +155,7 @@ class Channels:
         refusal = self._guard.denial(service, "sts:AssumeRole", channel.role_arn)
         if refusal:
             return f"The service execution role {channel.role_arn} cannot be assumed. {refusal}"
-        now_ms, unique = self._clock.now_ms(), self._ids.uuid()
-        asked: list[tuple[str, str, Keys]] = [
-            ("s3:PutObject", f"{order.target.arn}/{order.object_key(now_ms, unique)}", {}),
-            ("s3:PutObject", f"{order.error_target.arn}/{order.error_key(now_ms, unique)}", {}),
-        ]
+        asked: list[tuple[str, str, Keys]] = [(*one, {}) for one in order.list_permissions()]
         keys = self._registry.keys
         if stream.key_id:
             key_arn = keys.arn_of(stream.key_id, stream.account, stream.region)
@@ -186,6 +183,14 @@ class Channels:
         order = self._open(channel, stream)
         if not channel.reason:
             self._deliveries.run(order)
+
+    def make_table(self, order: ChannelOrder) -> None:
+        """Make the table of a new channel, which is FAILED if that cannot be done. Callers hold no lock of the service.
+
+        A kill before this is made good by the first delivery.
+        """
+        if order.channel.table and not order.channel.reason:
+            self._deliveries.make_table(order)
 
     def update(self, order: ChannelOrder, now_ms: int) -> None:
         """Store changed settings; the channel is UPDATING for `changing_ms`, and delivers on."""
@@ -239,6 +244,11 @@ class Channels:
     def _fail(self, channel: Channel, reason: str) -> None:
         with self._lock:
             channel.latest_status, channel.reason = "FAILED", reason
+            self.save(channel)
+
+    def _note_table(self, channel: Channel, definition: str, arn: str) -> None:
+        with self._lock:
+            channel.definition, channel.table_arn = definition, arn
             self.save(channel)
 
     def _remove_deleted(self, now_ms: int) -> None:

@@ -17,7 +17,7 @@ def channel_metrics(order: ChannelOrder, namespace: str, minute_ms: int) -> list
     return [
         Metric(
             namespace=namespace,
-            name=f"DeliveryToS3.{name}",
+            name=f"DeliveryTo{'Iceberg' if channel.table else 'S3'}.{name}",
             value=stat.total,
             unit="Bytes" if name.startswith("Bytes") else _UNITS.get(name, "Count"),
             dimensions=(

@@ -19,6 +19,7 @@ from headrace.core.ports import (
     Guard,
     LogLine,
     LogSink,
+    TableTarget,
 )
 from headrace.services.kinesis.channels.key_templates import expand
 from headrace.services.kinesis.channels.state import Channel
@@ -30,6 +31,21 @@ log = logging.getLogger(__name__)
 # The session name of the service execution role is assumed.
 SESSION = "KinesisChannel"
 _COMPRESSIONS = {"NONE": "UNCOMPRESSED"}
+_OF_TABLE_BUCKETS = ("CreateNamespace", "CreateTable")
+_OF_TABLES = (
+    "GetTable",
+    "GetTableMetadataLocation",
+    "UpdateTableMetadataLocation",
+    "GetTableData",
+    "PutTableData",
+)
+# The metrics of tables, by those of buckets. Documented for MSK's channels.
+_OF_ROWS = {
+    "RecordCount": "TotalRowCount",
+    "SuccessfulRecordCount": "SuccessfulRowCount",
+    "FailedRecordCount": "FailedRowCount",
+    "DeliverySuccess": "CommitSuccess",
+}
 
 
 class ChannelOrder:
@@ -49,14 +65,16 @@ class ChannelOrder:
         guard: Guard,
         logs: LogSink | None,
         fail: Callable[[Channel, str], None],
+        note_table: Callable[[Channel, str, str], None],
     ) -> None:
-        """Take `fail`, which makes the channel FAILED for a reason."""
+        """Take `fail`, which makes the channel FAILED for a reason, and `note_table`, which stores what was made."""
         self.channel = channel
         self.stream = stream
         self._clock = clock
         self._guard = guard
         self._logs = logs
         self._fail = fail
+        self._note_table = note_table
         self._lock = threading.Lock()
         self._stats: dict[str, Stat] = {}
 
@@ -103,9 +121,11 @@ class ChannelOrder:
         return self.channel.freshness_s
 
     @property
-    def target(self) -> BucketTarget:
+    def target(self) -> BucketTarget | TableTarget:
         """See `ObjectOrder.target`."""
         storage = self.channel.storage
+        if self.channel.table:
+            return self._build_table()
         compression = storage["CompressionType"]
         return BucketTarget(
             arn=storage["BucketARN"],
@@ -113,6 +133,22 @@ class ChannelOrder:
             key_arn=self.channel.key_arn,
             storage_class=storage["StorageClass"],
             compression=_COMPRESSIONS.get(compression, compression),
+        )
+
+    def _build_table(self) -> TableTarget:
+        channel, table = self.channel, self.channel.table
+        fields: list[dict[str, str]] = table["PartitionSpec"]["PartitionFields"]
+        return TableTarget(
+            bucket_arn=table["TableBucketARN"],
+            namespace=table["Namespace"],
+            name=table["TableName"],
+            compression=table["CompressionType"],
+            partition_columns=tuple(one["SourceName"] for one in fields),
+            schema_arn=channel.schema_arn,
+            has_header=channel.record_format == "GSR_JSON",
+            key_arn=channel.key_arn,
+            definition=channel.definition,
+            arn=channel.table_arn,
         )
 
     @property
@@ -161,6 +197,21 @@ class ChannelOrder:
         """
         return {"channelARN": self.channel.arn, "streamARN": self.stream.arn, **fault}
 
+    def list_permissions(self) -> list[tuple[str, str]]:
+        """Return the actions and resources that the role needs. Of buckets documented; of tables as MSK's channels."""
+        now_ms, target = self._clock.now_ms(), self.target
+        errors = ("s3:PutObject", f"{self.error_target.arn}/{self.error_key(now_ms, 'x')}")
+        if not isinstance(target, TableTarget):
+            return [("s3:PutObject", f"{target.arn}/{self.object_key(now_ms, 'x')}"), errors]
+        # Its ARN has an id that it gets when it is made.
+        table = target.arn or f"{target.bucket_arn}/table/*"
+        return [
+            ("glue:GetSchemaVersion", target.schema_arn),
+            *((f"s3tables:{name}", target.bucket_arn) for name in _OF_TABLE_BUCKETS),
+            *((f"s3tables:{name}", table) for name in _OF_TABLES),
+            errors,
+        ]
+
     # --- what happens --------------------------------------------------------------------------
 
     def note_read(self, records: int, size_bytes: int) -> None:
@@ -195,7 +246,7 @@ class ChannelOrder:
             {
                 "channelARN": channel.arn,
                 "streamARN": self.stream.arn,
-                "destination": channel.storage["BucketARN"],
+                "destination": channel.destination,
                 "errorCode": code,
                 "message": message,
             }
@@ -203,12 +254,16 @@ class ChannelOrder:
         lines = [LogLine(self._clock.now_ms(), text)]
         self._logs.put(group, stream, lines, account=channel.account, region=channel.region)
 
-    def note_wrong_owner(self, bucket: str) -> None:
-        """See `ObjectOrder.note_wrong_owner`.
+    def note_table(self, definition: str, arn: str) -> None:
+        """See `ObjectOrder.note_table`."""
+        self._note_table(self.channel, definition, arn)
+
+    def note_suspended(self, reason: str) -> None:
+        """See `ObjectOrder.note_suspended`.
 
         Documented: the channel is suspended for ever. Assumed: it is FAILED then, as the API has no other state for it.
         """
-        self._fail(self.channel, f"The bucket {bucket} is not owned by the expected account.")
+        self._fail(self.channel, reason)
 
     def take_stats(self) -> dict[str, Stat]:
         """Return the counts of the metrics since the last call, by name, and reset them."""
@@ -217,6 +272,7 @@ class ChannelOrder:
         return taken
 
     def _note(self, metric: str, value: int) -> None:
+        metric = _OF_ROWS.get(metric, metric) if self.channel.table else metric
         with self._lock:
             self._stats.setdefault(metric, Stat()).note(value)
 

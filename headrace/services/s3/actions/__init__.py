@@ -1,5 +1,10 @@
 """S3's operations. An operation that is not listed answers that headrace does not implement it."""
 
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.aws.calls.operation import Action, Call, operation_name
 from headrace.services.s3.actions.buckets import (
     create_bucket,
     delete_bucket,
@@ -45,8 +50,44 @@ from headrace.services.s3.actions.objects import (
     put_object_acl,
     put_object_tagging,
 )
+from headrace.services.s3.backend import S3
+from headrace.services.s3.errors import not_allowed
+from headrace.services.s3.names import TABLE_STORAGE
 
-ACTIONS = [
+# What AWS allows with the files of S3 Tables' tables (documented: s3-tables-setting-up, GetTableData and PutTableData;
+# assumed for the two about the bucket); CreateBucket has its own refusal.
+_OF_TABLES = frozenset(
+    {
+        "AbortMultipartUpload",
+        "CompleteMultipartUpload",
+        "CreateBucket",
+        "CreateMultipartUpload",
+        "GetBucketLocation",
+        "GetObject",
+        "HeadBucket",
+        "HeadObject",
+        "ListParts",
+        "PutObject",
+        "UploadPart",
+    }
+)
+
+
+def _refuse_tables(action: Action) -> Action:
+    """Return an action that refuses the buckets of S3 Tables' tables, unless AWS allows it there."""
+    if operation_name(action) in _OF_TABLES:
+        return action
+
+    @functools.wraps(action)
+    def refuse(s3: S3, call: Call, request: Mapping[str, Any]) -> Any:
+        if str(request.get("Bucket", "")).endswith(TABLE_STORAGE):
+            raise not_allowed(operation_name(action), "BUCKET")
+        return action(s3, call, request)
+
+    return refuse
+
+
+_ACTIONS: list[Action] = [
     abort_multipart_upload,
     complete_multipart_upload,
     copy_object,
@@ -84,3 +125,5 @@ ACTIONS = [
     *CONFIGURATIONS,
     *LISTED,
 ]
+
+ACTIONS = [_refuse_tables(action) for action in _ACTIONS]

@@ -28,7 +28,7 @@ from headrace.aws.shapes.s3 import (
 from headrace.services.s3 import acls, limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
-from headrace.services.s3.names import is_bucket_name
+from headrace.services.s3.names import TABLE_STORAGE, is_bucket_name
 from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Bucket
 
@@ -175,6 +175,7 @@ def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOu
         if bucket.account == call.account
         and name.startswith(prefix)
         and name > after
+        and not name.endswith(TABLE_STORAGE)
         and request.get("BucketRegion") in (None, bucket.region)
     )
     answer: ListBucketsOutput = {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.streams import arn_of
-from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 STREAM, BUCKET, ERRORS = "flights", "lake", "failures"
 STREAM_ARN = arn_of(STREAM)
@@ -90,3 +91,79 @@ class ChannelLab:
 
     def bodies(self, bucket: str = BUCKET) -> list[bytes]:
         return [self.s3.get_object(Bucket=bucket, Key=k)["Body"].read() for k in self.keys(bucket)]
+
+
+# Channels to streaming tables.
+SCHEMA: dict[str, Any] = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "required": ["id"],
+    "properties": {
+        "id": {"type": "integer", "maximum": 1_000_000},
+        "at": {"type": "string", "format": "date-time"},
+        "price": {"type": "number", "multipleOf": 0.01},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+}
+SCHEMA_ARN = f"arn:aws:glue:{REGION}:{ACCOUNT}:schema/registry/flights"
+TABLES_ARN = f"arn:aws:s3tables:{REGION}:{ACCOUNT}:bucket/lake-tables"
+AT = "2026-03-04T05:06:07Z"
+
+
+def to_table(kind: str = "JSON", **more: Any) -> dict[str, Any]:
+    """Return a request; `table` are members of its S3TablesConfiguration."""
+    table = {
+        "TableBucketARN": TABLES_ARN,
+        "Namespace": "air",
+        "TableName": "flights",
+        "CompressionType": "ZSTD",
+        "PartitionSpec": {"PartitionFields": [{"Transform": "TIME_HOUR", "SourceName": "at"}]},
+        **more.pop("table", {}),
+    }
+    whole = request("t", kind=kind, **more)
+    del whole["S3DestinationConfiguration"]
+    records = whole["StreamConfigurationList"][0]["RecordConfiguration"]
+    records["GSRSchemaARN"] = SCHEMA_ARN
+    whole["S3TablesDestinationConfiguration"] = {
+        "DeadLetterQueueS3Configuration": {
+            "BucketARN": f"arn:aws:s3:::{ERRORS}",
+            "ExpectedBucketOwner": ACCOUNT,
+        },
+        "S3TablesConfigurationList": [table],
+    }
+    return whole
+
+
+class TablesLab(ChannelLab):
+    """See `ChannelLab`; with a table bucket and a schema."""
+
+    def build(self) -> None:
+        super().build()
+        self.tables = self.cloud.client("s3tables")
+        self.glue = self.cloud.client("glue")
+        self.tables.create_table_bucket(name="lake-tables")
+        self.glue.create_registry(RegistryName="registry")
+        self.version_id = self.register("flights", SCHEMA)
+
+    def register(self, name: str, schema: Any, data_format: str = "JSON") -> str:
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        answer = self.glue.create_schema(
+            RegistryId={"RegistryName": "registry"},
+            SchemaName=name,
+            DataFormat=data_format,
+            Compatibility="NONE",
+            SchemaDefinition=text,
+        )
+        return str(answer["SchemaVersionId"])
+
+    def create(self, **more: Any) -> str:
+        answer = self.kinesis.create_channel(**to_table(**more))
+        return str(answer["ChannelDescription"]["ChannelARN"])
+
+    def reason(self, arn: str) -> str:
+        described = self.described(arn)
+        assert described["ChannelStatus"] == "FAILED"
+        return str(described["ChannelStatusReason"])
+
+    def letters(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for body in self.bodies(ERRORS) for line in body.splitlines()]

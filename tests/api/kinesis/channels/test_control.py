@@ -142,27 +142,6 @@ class TestCreation:
         assert (refusal.code, words in refusal.message) == (code, True), refusal.message
         assert lab.kinesis.list_channels()["ChannelSummaries"] == []
 
-    def test_streaming_tables_are_refused_by_name(self, lab: ChannelLab):
-        given = request()
-        del given["S3DestinationConfiguration"]
-        given["S3TablesDestinationConfiguration"] = {
-            "DeadLetterQueueS3Configuration": {
-                "BucketARN": f"arn:aws:s3:::{ERRORS}",
-                "ExpectedBucketOwner": ACCOUNT,
-            },
-            "S3TablesConfigurationList": [
-                {
-                    "TableBucketARN": f"arn:aws:s3tables:{REGION}:{ACCOUNT}:bucket/tables",
-                    "Namespace": "n",
-                    "TableName": "t",
-                    "CompressionType": "ZSTD",
-                }
-            ],
-        }
-        refusal = failure(lab.kinesis.create_channel, **given)
-        assert refusal.code == "InvalidArgumentException"
-        assert "S3TablesDestinationConfiguration" in refusal.message
-
     def test_the_stream_must_be_there_and_on_demand(self, lab: ChannelLab):
         def refusal_for(name: str) -> Any:
             given = request()

@@ -208,6 +208,7 @@ def test_metrics_have_three_dimensions(lab: ChannelLab):
         guard=NoGuard(),
         logs=None,
         fail=lambda channel, reason: None,
+        note_table=lambda channel, definition, arn: None,
     )
     order.note_read(2, 4)
     order.note_delivered(DeliveredObjects(records=1, refused=1, stored_bytes=3, age_ms=301_500))
@@ -230,3 +231,14 @@ def test_metrics_have_three_dimensions(lab: ChannelLab):
         ("StreamName", STREAM),
     )
     assert channel_metrics(order, "AWS/Kinesis", 0) == []
+    running.channel.table = {"TableName": "t"}
+    order.note_read(1, 2)
+    order.note_delivered(DeliveredObjects(records=1, refused=0, stored_bytes=2, age_ms=0))
+    assert {one.name for one in channel_metrics(order, "AWS/Kinesis", 0)} == {
+        f"DeliveryToIceberg.{name}"
+        for name in (
+            *("BytesIn", "BytesProcessed", "BytesOut", "TotalRowCount", "SuccessfulRowCount"),
+            *("FailedRowCount", "CommitSuccess", "DataFreshness"),
+        )
+    }
+    running.channel.table = {}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.transforms import HourTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from headrace.aws.calls.errors import AwsError
 from headrace.cli.redrive_records import lines_of
@@ -80,6 +80,20 @@ def test_rows_are_told_by_several_keys_of_a_partitioned_table(tmp_path: Path):
     found = {(row["id"], row["v"]): row["n"] for row in lab.rows("p")}
     assert found == {(0, "a"): 0, (0, "b"): 0, (1, "a"): 5, (1, "b"): 0, (2, "a"): 0}
     assert any("/v=a/" in key for key in lab.disk.objects)
+
+
+def test_rows_go_into_the_hours_of_a_partitioned_table(tmp_path: Path):
+    schema = Schema(
+        NestedField(1, "id", LongType(), required=True),
+        NestedField(2, "v", TimestamptzType(), required=False),
+    )
+    lab = IcebergLab(tmp_path, DestinationTableConfigurationList=[table("p", "id")])
+    lab.make("p", schema, PartitionSpec(PartitionField(2, 1000, HourTransform(), "hour")))
+    lab.put_json(*[{"id": n, "v": f"2026-01-01T0{n // 2}:00:00Z"} for n in range(4)])
+    lab.deliver()
+    assert [row["id"] for row in lab.rows("p")] == [0, 1, 2, 3]
+    folders = {key.split("/data/")[1].split("/")[0] for key in lab.disk.objects if "/data/" in key}
+    assert folders == {"hour=2026-01-01-00", "hour=2026-01-01-01"}
 
 
 def test_identifier_fields_are_keys_without_unique_keys(tmp_path: Path):

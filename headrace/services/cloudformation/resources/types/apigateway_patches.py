@@ -82,6 +82,10 @@ def api_patches(values: Values) -> list[dict[str, str]]:
         was, will_be = ((one.get("Types") or ["EDGE"])[0] for one in (before, after))
         path = f"/endpointConfiguration/types/{was}"
         patches.append({"op": "replace", "path": path, "value": will_be})
+        if after.get("IpAddressType") != before.get("IpAddressType"):
+            path = "/endpointConfiguration/ipAddressType"
+            value = _text(after.get("IpAddressType") or "ipv4")
+            patches.append({"op": "replace", "path": path, "value": value})
         inner = Values(values.context, cast("dict[str, Any]", after), old=cast("Any", before))
         patches += _remaining(inner, "VpcEndpointIds", "/endpointConfiguration/vpcEndpointIds")
     return patches

@@ -153,4 +153,23 @@ DECLARED = [
             "Stage": "@answer.FunctionSummary.FunctionMetadata.Stage",
         },
     ),
+    DeclaredType(
+        "AWS::CloudFront::PublicKey",
+        "cloudfront",
+        create=[Call("CreatePublicKey")],
+        id="@answer.PublicKey.Id",
+        read=Call("GetPublicKey", _ID),
+        delete=[Call("DeletePublicKey", {**_ID, "IfMatch": _etag_of("GetPublicKey")})],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::CloudFront::KeyGroup",
+        "cloudfront",
+        create=[Call("CreateKeyGroup")],
+        id="@answer.KeyGroup.Id",
+        read=Call("GetKeyGroup", _ID),
+        # moto has no call that deletes a key group.
+        delete=[],
+        attributes={"Id": "@id"},
+    ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
@@ -128,6 +129,32 @@ _SUBNET_SWITCHES = [
     )
     for name in ("MapPublicIpOnLaunch", "AssignIpv6AddressOnCreation")
 ]
+
+
+@declare_sources("AvailabilityZone", "Tenancy")
+def _placement(values: Values) -> dict[str, Any] | None:
+    members = {name: values.get(name) for name in ("AvailabilityZone", "Tenancy")}
+    return {name: value for name, value in members.items() if value is not None} or None
+
+
+@declare_sources("IamInstanceProfile")
+def _profile(values: Values) -> dict[str, str] | None:
+    name = values.get("IamInstanceProfile")
+    return None if name is None else {"Name": str(name)}
+
+
+@declare_sources("UserData")
+def _user_data(values: Values) -> str | None:
+    """Return the user data as text: botocore encodes it."""
+    encoded = values.get("UserData")
+    return None if encoded is None else base64.b64decode(encoded).decode("latin-1")
+
+
+_LOCATION: dict[str, Source] = {
+    "Placement": _placement,
+    "IamInstanceProfile": _profile,
+    "UserData": _user_data,
+}
 
 
 DECLARED = [
@@ -376,5 +403,31 @@ DECLARED = [
             "KeyPairId": "@answer.KeyPairs.0.KeyPairId",
             "KeyFingerprint": "@answer.KeyPairs.0.KeyFingerprint",
         },
+    ),
+    DeclaredType(
+        "AWS::EC2::Instance",
+        "ec2",
+        create=[
+            Call("RunInstances", {"MinCount": lambda _: 1, "MaxCount": lambda _: 1, **_LOCATION})
+        ],
+        id="@answer.Instances.0.InstanceId",
+        read=Call("DescribeInstances", {"InstanceIds": lambda v: [v.id]}),
+        update=_retag(_own_id),
+        delete=[Call("TerminateInstances", {"InstanceIds": lambda v: [v.id]})],
+        attributes={
+            "InstanceId": "@id",
+            **{
+                name: f"@answer.Reservations.0.Instances.0.{member}"
+                for name, member in (
+                    ("PrivateIp", "PrivateIpAddress"),
+                    ("PublicIp", "PublicIpAddress"),
+                    ("PrivateDnsName", "PrivateDnsName"),
+                    ("PublicDnsName", "PublicDnsName"),
+                    ("AvailabilityZone", "Placement.AvailabilityZone"),
+                    ("VpcId", "VpcId"),
+                )
+            },
+        },
+        ec2_tags="instance",
     ),
 ]

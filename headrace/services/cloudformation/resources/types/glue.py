@@ -334,6 +334,16 @@ DECLARED = [
         name_length=255,
         names={"S3Encryptions": "S3Encryption"},
     ),
+    DeclaredType(
+        "AWS::Glue::SchemaVersion",
+        "glue",
+        create=[Call("RegisterSchemaVersion", {"SchemaId": "Schema"})],
+        id="@answer.SchemaVersionId",
+        read=Call("GetSchemaVersion", {"SchemaVersionId": "@id"}),
+        # A version is gone with its schema: moto has no call that deletes one.
+        delete=[],
+        attributes={"VersionId": "@id"},
+    ),
 ]
 
 

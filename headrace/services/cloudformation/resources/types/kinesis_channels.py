@@ -182,7 +182,7 @@ READINGS = (
                 "ChannelDescription",
                 same(
                     "ChannelName ServiceExecutionRoleARN StreamConfigurationList S3DestinationConfiguration"
-                    " EncryptionConfiguration LoggingConfiguration"
+                    " S3TablesDestinationConfiguration EncryptionConfiguration LoggingConfiguration"
                 ),
             ),
         ),

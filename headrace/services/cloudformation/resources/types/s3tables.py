@@ -1,0 +1,126 @@
+"""S3 Tables: table buckets, namespaces, and tables with their columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+    declare_sources,
+)
+
+_SERVICE = "s3tables"
+_BUCKET: dict[str, Source] = {"tableBucketARN": "TableBucketARN"}
+_TABLE: dict[str, Source] = {**_BUCKET, "namespace": "Namespace", "name": "TableName"}
+
+
+@declare_sources("IcebergMetadata")
+def _build_metadata(values: Values) -> dict[str, Any] | None:
+    """Return CreateTable's metadata; the names of its schema are AWS's API's, not the template's."""
+    given: dict[str, Any] | None = values.get("IcebergMetadata")
+    if not given:
+        return None
+    names = {
+        "IcebergSchema": ("schema", {"SchemaFieldList": "fields"}),
+        "IcebergSchemaV2": (
+            "schemaV2",
+            {"SchemaV2FieldList": "fields", "SchemaV2FieldType": "type"},
+        ),
+        "IcebergPartitionSpec": ("partitionSpec", {}),
+        "IcebergSortOrder": ("writeOrder", {}),
+    }
+    metadata: dict[str, Any] = {"properties": given.get("TableProperties") or {}}
+    for name, (member, renamed) in names.items():
+        if name in given:
+            metadata[member] = _rename(given[name], renamed)
+    return {"iceberg": {name: value for name, value in metadata.items() if value}}
+
+
+def _rename(value: Any, names: dict[str, str]) -> Any:
+    """Return a template's value with the API's member names, and its numbers and booleans as such."""
+    if isinstance(value, list):
+        return [_rename(item, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    renamed: dict[str, Any] = {}
+    for name, item in value.items():
+        member = names.get(name, name[0].lower() + name[1:])
+        if member == "required":
+            renamed[member] = str(item).lower() == "true"
+        elif member in ("id", "sourceId", "fieldId", "specId", "orderId", "schemaId"):
+            renamed[member] = int(item)
+        else:
+            renamed[member] = _rename(item, names)
+    return renamed
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::S3Tables::TableBucket",
+        _SERVICE,
+        create=[Call("CreateTableBucket", {"name": "TableBucketName"})],
+        id="@answer.arn",
+        read=Call("GetTableBucket", {"tableBucketARN": "@id"}),
+        exists=lambda v: any(
+            one["name"] == v.get("TableBucketName")
+            for one in v.context.call(_SERVICE, "ListTableBuckets", {})["tableBuckets"]
+        ),
+        delete=[Call("DeleteTableBucket", {"tableBucketARN": "@id"})],
+        # It can be deleted only when it is empty.
+        deletes_others=True,
+        attributes={"TableBucketARN": "@id"},
+    ),
+    DeclaredType(
+        "AWS::S3Tables::Namespace",
+        _SERVICE,
+        create=[
+            Call(
+                "CreateNamespace",
+                {
+                    **_BUCKET,
+                    "namespace": declare_sources("Namespace")(lambda v: [v.get("Namespace")]),
+                },
+            )
+        ],
+        id=lambda v: f"{v.get('TableBucketARN')}|{v.get('Namespace')}",
+        read=Call("GetNamespace", {**_BUCKET, "namespace": "Namespace"}),
+        delete=[Call("DeleteNamespace", {**_BUCKET, "namespace": "Namespace"})],
+        deletes_others=True,
+    ),
+    DeclaredType(
+        "AWS::S3Tables::Table",
+        _SERVICE,
+        create=[
+            Call(
+                "CreateTable",
+                {**_TABLE, "format": "OpenTableFormat", "metadata": _build_metadata},
+            )
+        ],
+        id="@answer.tableARN",
+        read=Call("GetTable", _TABLE),
+        update=[
+            Call(
+                "RenameTable",
+                {
+                    **_BUCKET,
+                    "namespace": lambda v: v.old["Namespace"],
+                    "name": lambda v: v.old["TableName"],
+                    "newNamespaceName": "Namespace",
+                    "newName": "TableName",
+                },
+            )
+        ],
+        delete=[Call("DeleteTable", _TABLE)],
+        # Its rows would be gone.
+        deletes_others=True,
+        attributes={
+            "TableARN": "@id",
+            "VersionToken": "@answer.versionToken",
+            "WarehouseLocation": "@answer.warehouseLocation",
+        },
+        unread=frozenset({"IcebergMetadata"}),
+    ),
+]
