@@ -129,14 +129,14 @@ class Analysis:
             if column.key == "KEY" and statement.is_table:
                 raise SqlError("a table has a PRIMARY KEY", column.place)
         columns = tuple(RelationColumn(c.name, c.type, bool(c.key)) for c in statement.columns)
-        if statement.is_table and not any(column.is_key for column in columns):
-            raise SqlError(f"the table {statement.name} has no PRIMARY KEY column", statement.place)
         if not columns:
             raise SqlError(
                 f"{statement.name} has no columns: headrace does not infer them yet",
                 statement.place,
             )
         relation = declare_relation(statement.name, columns, statement.properties, statement.place)
+        if statement.is_table and not relation.key_columns():
+            raise SqlError(f"the table {statement.name} has no PRIMARY KEY column", statement.place)
         is_internal = self.dialect == KINESIS_ANALYTICS and not relation.stream
         if not relation.stream and not is_internal:
             raise SqlError(
