@@ -1,8 +1,10 @@
-"""The entry point of the CDK app: adds the four stacks, or fewer.
+"""The entry point of the CDK app: adds the four stacks of the flights, or fewer, or the two of the devices.
 
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
-Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
+Context (`-c name=value`): `pipeline`, `flights` or `devices` (devices by MQTT, alerts, a Spark job: the options of EMR
+hold for it too, the others do not); `emr_subnet_id`, the subnet of the
+Spark cluster; without it EMR takes the default VPC;
 `emr_release`, such as `emr-7.13.0`, instead of the newest release with Spark 4.0;
 `elastic=true`, shards of `flights` that follow its load, or `elastic=5` to look every five seconds instead of minutely;
 `aggregate=true` and `redrive=true`, the processing stack's options; `delivery`, where enriched flights go: `parquet`,
@@ -42,20 +44,41 @@ CONTEXT: dict[str, Any] = {
 
 # The outputs that no other stack reads.
 STAGES = ("processing", "delivery", "analytics")
+PIPELINES = ("flights", "devices")
 
 
 def build(app: cdk.App) -> list[cdk.Stack]:
-    """Add the four stacks to `app`, except those in `leave_out`, upstream first, and return them."""
+    """Add the pipeline's stacks to `app`, except those in `leave_out`, upstream first, and return them."""
     from cdk.nag_suppressions import acknowledge
     from cdk.parts.spark_jobs import parse_steps
     from cdk.stacks.analytics import RELEASE, AnalyticsStack
     from cdk.stacks.delivery import DeliveryStack
+    from cdk.stacks.devices import DevicesStack
     from cdk.stacks.ingest import IngestStack
     from cdk.stacks.processing import ProcessingStack
 
+    pipeline = app.node.try_get_context("pipeline") or "flights"
+    if pipeline not in PIPELINES:
+        raise ValueError(f"pipeline is one of {', '.join(PIPELINES)}, not {pipeline!r}.")
     left_out = _left_out(app)
+    if pipeline == "devices":
+        devices = DevicesStack(app, "headrace-devices")
+        stacks: list[cdk.Stack] = [devices]
+        if "analytics" not in left_out:
+            analytics = AnalyticsStack(
+                app,
+                "headrace-analytics",
+                enriched=devices.telemetry,
+                job="device_sessions",
+                table="sessions/",
+                subnet_id=app.node.try_get_context("emr_subnet_id"),
+                release=app.node.try_get_context("emr_release") or RELEASE,
+            )
+            stacks.append(analytics)
+        acknowledge(app)
+        return stacks
     ingest = IngestStack(app, "headrace-ingest", elastic_period_s=_elastic_period_s(app))
-    stacks: list[cdk.Stack] = [ingest]
+    stacks = [ingest]
     if "processing" not in left_out:
         stacks.append(
             ProcessingStack(

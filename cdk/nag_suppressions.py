@@ -76,6 +76,16 @@ NAG: dict[str, dict[str, str]] = {
         # For the delivery to an Iceberg table.
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights-iceberg/*]": _NAMES_AT_RUN_TIME,
     },
+    # With `-c pipeline=devices`.
+    "headrace-devices/RuleErrors": {"AwsSolutions-SQS3": _IS_A_DLQ},
+    "headrace-devices/AlertsQueue": {
+        "AwsSolutions-SQS3": "People and tests read it, and no function takes from it."
+    },
+    "headrace-devices/Devices": {
+        "AwsSolutions-DDB3": "The rows are made again from the stream, and the table is deleted with its stack."
+    },
+    "headrace-devices/Watch/Failures": {"AwsSolutions-SQS3": _IS_A_DLQ},
+    "headrace-devices/Watch/Function": {"AwsSolutions-L1": _RUNTIME},
     "headrace-analytics/Results/Bucket": {"AwsSolutions-S1": _MADE_AGAIN},
     "headrace-analytics/Spark/NodeRole/DefaultPolicy": {
         f"AwsSolutions-IAM5[Resource::<ResultsBucket46167C27.Arn>/{prefix}/*]": _NAMES_AT_RUN_TIME
@@ -129,6 +139,7 @@ _KEPT_LONGER = (
 LINT: dict[str, dict[str, str]] = {
     "headrace-processing/Enrich/Function": {"W9006": _KEPT_LONGER},
     "headrace-processing/Aggregate/Function": {"W9006": _KEPT_LONGER},
+    "headrace-devices/Watch/Function": {"W9006": _KEPT_LONGER},
 }
 
 

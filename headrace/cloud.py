@@ -98,6 +98,7 @@ class Cloud:
         self.objects, self.firehose, self.emr = services.objects, services.firehose, services.emr
         self.emr_serverless, self.cloudformation = services.emr_serverless, services.cloudformation
         self.search, self.warehouses = services.search, services.warehouses
+        self.mqtt = parts.mqtt
         self.entrance = parts.entrance
         # Answers a request, from a socket or in process.
         self.handle = parts.entrance.handle
@@ -118,6 +119,7 @@ class Cloud:
         for service in self._parts.services.in_order():
             service.start()
         self.warehouses.start()
+        self.mqtt.broker.load()
         self.s3.notifications.listen(self.supervisor.start(self.s3.notifications).wake)
         self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._parts.metrics)
@@ -147,6 +149,11 @@ class Cloud:
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
         self._started = True
 
+    def start_devices(self) -> None:
+        """Let devices connect by MQTT, if the configuration says so; waits until moto is loaded. Raises OSError."""
+        if self.config.mqtt:
+            self.mqtt.start(self.supervisor)
+
     def prepare_stop(self) -> None:
         """Start no new work; called while the socket is still open."""
         self.firehose.prepare_stop()
@@ -155,6 +162,7 @@ class Cloud:
     def stop(self) -> None:
         """Stop the workers and close the files. Acknowledged data stays."""
         self._is_stopping = True
+        self.mqtt.stop()
         self._parts.moto.executions.stop()
         self._parts.history.stop()
         for service in reversed(self._parts.services.in_order()):

@@ -31,6 +31,7 @@ from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.options import error_text
 from headrace.cli.pacing import parse_speed
 from headrace.cli.record_batches import PutFailed
+from scripts.pipeline import devices
 from scripts.pipeline.other_clouds import (
     ANALYTICS,
     DELIVERY,
@@ -41,7 +42,7 @@ from scripts.pipeline.other_clouds import (
     put_directly,
     submit_here,
 )
-from scripts.pipeline.run import ROOT, Check, Run, StageError, console
+from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, StageError, console
 from scripts.pipeline.stages import (
     delivered,
     deploy,
@@ -66,6 +67,8 @@ from scripts.pipeline.targets import (
 JANUARY = 1
 FLIGHTS_A_YEAR = 336_776
 PORT = 4566
+# On free ports: another broker may have MQTT's.
+WITH_MQTT = ("--mqtt", "--mqtt-port", "0", "--mqtt-tls-port", "0")
 # The files of a run on another cloud: the synthesised app, outputs, the job's tables.
 ELSEWHERE = ROOT / ".localstack" / "pipeline"
 
@@ -77,6 +80,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--month", type=int, choices=range(1, 13), default=JANUARY, metavar="1-12")
     parser.add_argument(
         "--flights", type=int, help="replay only this many flights: for slow or costly clouds"
+    )
+    parser.add_argument(
+        "--pipeline",
+        choices=(FLIGHTS, DEVICES),
+        default=FLIGHTS,
+        help="flights, or simulated devices by MQTT; on headrace or aws",
+    )
+    parser.add_argument(
+        "--devices", type=int, default=devices.DEVICES, help="how many devices are simulated"
     )
     parser.add_argument("--once", action="store_true", help="stop the cloud at the end")
     parser.add_argument("--speed", default="max", help="max, or a multiple of real time: 3600x")
@@ -100,6 +112,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         )
     if options.flights is not None and options.flights < 1:
         parser.error(f"--flights must be 1 or more, and {options.flights} is not")
+    if options.pipeline == DEVICES and options.cloud not in (HEADRACE, AWS):
+        parser.error("--pipeline devices runs on headrace and aws: it needs MQTT and rules")
+    if options.devices < 1:
+        parser.error(f"--devices must be 1 or more, and {options.devices} is not")
     if options.data_dir is not None and options.cloud != HEADRACE:
         parser.error("--data-dir is headrace's: another cloud keeps its data itself")
     if options.port is not None and options.cloud not in (HEADRACE, LOCALSTACK):
@@ -112,13 +128,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def begin(options: argparse.Namespace) -> Run | None:
     """Return a run on the chosen cloud; None if it costs money and the user does not agree. Raises StageError."""
     if options.cloud == HEADRACE:
-        return start(options.data_dir, options.port)
+        run = start(
+            options.data_dir,
+            options.port,
+            options=WITH_MQTT if options.pipeline == DEVICES else (),
+        )
+        run.pipeline = options.pipeline
+        return run
     shutil.rmtree(ELSEWHERE, ignore_errors=True)
     if options.cloud != AWS:
         return connect(options.cloud, ELSEWHERE, options.port)
     run = connect_to_aws(ELSEWHERE)
+    run.pipeline = options.pipeline
     flights_put = FLIGHTS_A_YEAR if options.all else FLIGHTS_A_YEAR // 12
-    sentence = cost_sentence(min(flights_put, options.flights or flights_put))
+    if options.pipeline == DEVICES:
+        sentence = cost_sentence(options.devices * (devices.MINUTES + 1), DEVICES)
+    else:
+        sentence = cost_sentence(min(flights_put, options.flights or flights_put))
     return run if options.yes or may_spend(sentence) else None
 
 
@@ -144,11 +170,14 @@ def end(run: Run, options: argparse.Namespace) -> None:
 def process(run: Run, options: argparse.Namespace, progress: Progress) -> pd.DataFrame:
     """Deploy, replay and check every stage, or its replacement on this cloud; return the job's windows."""
     deploy(run, progress)
+    if run.pipeline == DEVICES:
+        return devices.process(run, options.devices, progress)
     month = None if options.all else options.month
     events = replay(run, month, options.speed, progress, at_most=options.flights)
     found = enriched(run, len(events), progress)
     # If the cloud has EMR steps, the step runs while Firehose delivers.
-    step_id = None if ANALYTICS in run.not_here else submit(run)
+    stream = run.output("ingest", "EnrichedStreamName")
+    step_id = None if ANALYTICS in run.not_here else submit(run, "departures", stream)
     if DELIVERY in run.not_here:
         put_directly(run, found, progress)
     else:

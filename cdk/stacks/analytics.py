@@ -14,18 +14,17 @@ from cdk.parts.spark_cluster import SparkCluster
 from cdk.parts.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
 from cdk.parts.workspace_bucket import WorkspaceBucket
 
-JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
+JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
 # The EMR release with Spark 4.0; 7.x has Spark 3.5.
 RELEASE = "emr-spark-8.0.0"
 INSTANCE_TYPE = "m5.xlarge"
-RESULTS_PREFIX = "departures/"
-CHECKPOINT_PREFIX = "checkpoints/departures/"
 
 
 class AnalyticsStack(Stack):
-    """The cluster on which the jobs of `spark_jobs/` run as steps: `departures.py`, and at deployment those of `steps`.
+    """The cluster on which the jobs of `spark_jobs/` run as steps: `job`, and at deployment those of `steps`.
 
-    `release` is the EMR release; a job that needs a newer Spark raises ValueError.
+    `enriched` is the stream that they read, `table` the folder below the job's in which its rows lie. `release` is the
+    EMR release; a job that needs a newer Spark raises ValueError.
 
     Outputs: ClusterId, JobUri, SubmitOptions, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
     """
@@ -36,6 +35,8 @@ class AnalyticsStack(Stack):
         construct_id: str,
         *,
         enriched: kinesis.IStream,
+        job: str = "departures",
+        table: str = "windows/",
         subnet_id: str | None = None,
         release: str = RELEASE,
         steps: list[Step] | None = None,
@@ -43,14 +44,15 @@ class AnalyticsStack(Stack):
     ) -> None:
         super().__init__(scope, construct_id, **kwargs)
         bucket = WorkspaceBucket(self, "Results").bucket
+        results, checkpoint = f"{job}/", f"checkpoints/{job}/"
         spark = SparkCluster(
             self,
             "Spark",
             name="headrace",
             bucket=bucket,
             prefixes=[
-                RESULTS_PREFIX,
-                CHECKPOINT_PREFIX,
+                results,
+                checkpoint,
                 *prefixes(steps or []),
             ],
             release=release,
@@ -61,7 +63,7 @@ class AnalyticsStack(Stack):
         jobs = SparkJobs(
             self,
             "Jobs",
-            folder=JOB.parent,
+            folder=JOBS,
             role=spark.role,
             release=release,
             instance_type=INSTANCE_TYPE,
@@ -79,9 +81,9 @@ class AnalyticsStack(Stack):
             if before is not None:
                 added.add_dependency(before)
             before = added
-        job = jobs.script(JOB.stem)
+        script = jobs.script(job)
         CfnOutput(self, "ClusterId", value=spark.cluster.ref)
-        CfnOutput(self, "JobUri", value=job.s3_object_url, description="the step's script")
+        CfnOutput(self, "JobUri", value=script.s3_object_url, description="the step's script")
         CfnOutput(
             self,
             "SubmitOptions",
@@ -91,14 +93,14 @@ class AnalyticsStack(Stack):
         CfnOutput(
             self,
             "ResultsUri",
-            value=f"s3://{bucket.bucket_name}/{RESULTS_PREFIX}",
+            value=f"s3://{bucket.bucket_name}/{results}",
             description="the step's --output",
         )
-        CfnOutput(self, "CheckpointUri", value=f"s3://{bucket.bucket_name}/{CHECKPOINT_PREFIX}")
+        CfnOutput(self, "CheckpointUri", value=f"s3://{bucket.bucket_name}/{checkpoint}")
         CfnOutput(self, "ResultsBucketName", value=bucket.bucket_name)
         CfnOutput(
             self,
             "ResultsPrefix",
-            value=f"{RESULTS_PREFIX}windows/",
+            value=f"{results}{table}",
             description="where the step leaves its table",
         )

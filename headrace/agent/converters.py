@@ -51,6 +51,12 @@ _FORMATS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("timestamp", "hostname", "program", "processid", "message"),
     ),
 }
+# Its time is assumed; the rest is SYSLOG's (observed).
+_RFC3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)"
+_FORMATS["RFC3339SYSLOG"] = (
+    _FORMATS["SYSLOG"][0].replace(rf"{_MONTH}\s+{_DATE}\s+{_TIME}", _RFC3339),
+    _FORMATS["SYSLOG"][1],
+)
 _KEYS = {
     "SINGLELINE": frozenset[str](),
     "ADDBRACKETS": frozenset[str](),
@@ -185,7 +191,9 @@ def _log(values: dict[str, Any], dump: Callable[[Any], bytes]) -> Convert:
         raise ConverterError(
             "matchPattern", f"matchPattern has {pattern.groups} groups for {len(fields)} fields"
         )
-    return _log_converter(pattern, fields, dump, dash_is_null=style != "SYSLOG")
+    return _log_converter(
+        pattern, fields, dump, dash_is_null=style not in ("SYSLOG", "RFC3339SYSLOG")
+    )
 
 
 def _log_converter(

@@ -5,6 +5,7 @@ RE2 runs in linear time, so that no line can stop an agent; a pattern that only 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import re2  # pyright: ignore[reportMissingTypeStubs]
@@ -33,6 +34,29 @@ class JavaPattern:
     def matches_whole(self, line: bytes) -> bool:
         """Whether it matches a whole line, without its newline."""
         return self._pattern.fullmatch(line.decode(errors="replace").rstrip("\n")) is not None
+
+    def matches(self, text: str) -> bool:
+        """Whether it matches a whole text."""
+        return self._pattern.fullmatch(text) is not None
+
+    def is_found(self, text: str) -> bool:
+        """Whether it matches anywhere, as Java's `find`."""
+        return self._pattern.search(text) is not None
+
+    def groups_found(self, text: str) -> list[str | None] | None:
+        """Return the groups of the first match anywhere; None without one."""
+        match = self._pattern.search(text)
+        return None if match is None else [match.group(n + 1) for n in range(self.groups)]
+
+    def replace(self, text: str, replacement: Callable[[list[str | None]], str]) -> str:
+        """Replace each match by what `replacement` makes of its groups, the whole match first."""
+        parts, begin = list[str](), 0
+        for match in self._pattern.finditer(text):
+            start, end = match.span()
+            groups = [match.group(n) for n in range(self.groups + 1)]
+            parts += [text[begin:start], replacement(groups)]
+            begin = end
+        return "".join([*parts, text[begin:]])
 
     def fields(self, text: str) -> list[str | None] | None:
         """Return the groups of a match of the whole text; None without one."""

@@ -1,4 +1,4 @@
-"""`headrace agent`: sends what files receive, as an unchanged `agent.json` of Kinesis Agent says, here or to AWS."""
+"""`headrace agent`: sends events as an unchanged `agent.json` of Kinesis Agent or Flume's file says, here or to AWS."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.interrupts import StopSignals
-from headrace.cli.options import client_options, endpoint_option, fail
+from headrace.cli.options import client_options, endpoint_option, fail, split_s3_url
 
 if TYPE_CHECKING:
     from headrace.agent.config.kinesis_agent import AgentSettings, Flow
+    from headrace.agent.flume.sinks.cloud import CloudOptions
     from headrace.agent.senders import Sender
+    from headrace.client import Producer
+
+_GIVE_UP_S = 30.0
 
 
 @click.command()
 @click.argument("configuration", type=click.Path(path_type=Path))
 @click.option("--check", "only_checks", is_flag=True, help="Only read the configuration.")
-@click.option("--once", is_flag=True, help="End once every file is read to its end.")
+@click.option("--once", is_flag=True, help="End once every source is at its end.")
 @click.option("--aggregate", is_flag=True, help="Put many records into one, in KPL's format.")
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
     help="The file of positions. Default: beside checkpointFile, with .headrace.json at its end.",
 )
+@click.option("--name", help="Which agent of Flume's file. Default: the only one.")
+@click.option("--hdfs", metavar="s3://BUCKET/PREFIX", help="What stands for HDFS in Flume's file.")
 @endpoint_option
 def agent(
     configuration: Path,
@@ -35,11 +41,13 @@ def agent(
     once: bool,
     aggregate: bool,
     state: Path | None,
+    name: str | None,
+    hdfs: str | None,
     endpoint_url: str,
     region: str,
     aws: bool,
 ) -> None:
-    """Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) says.
+    """Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) or Flume's (properties) says.
 
     Without --aws everything goes to the local cloud, whatever endpoints and keys the file has.
     """
@@ -53,6 +61,16 @@ def agent(
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
+        if _is_flumes(configuration):
+            if state is not None:
+                raise fail("--state is for agent.json; Flume's file names its own folders.")
+            reach = _FlumeReach(
+                aggregate=aggregate, endpoint_url=endpoint_url, region=region, aws=aws
+            )
+            _run_flume(configuration, name, hdfs, reach, once=once, only_checks=only_checks)
+            return
+        if name is not None or hdfs is not None:
+            raise fail("--name and --hdfs are for Flume's files.")
         settings = read_agent_json(configuration)
     except ConfigurationError as error:
         raise fail(f"{error}.") from error
@@ -137,3 +155,96 @@ def _sender(
         **options,
     )
     return KinesisSender(producer, stop, is_random_key=flow.is_random_key)
+
+
+def _is_flumes(path: Path) -> bool:
+    """Whether a file is not JSON but properties."""
+    try:
+        return not path.read_bytes().lstrip().startswith(b"{")
+    except OSError as error:
+        raise fail(f"{path}: {error.strerror}.") from error
+
+
+class _FlumeReach:
+    """How the sinks of Flume's agents reach the local cloud, or AWS."""
+
+    def __init__(self, *, aggregate: bool, endpoint_url: str, region: str, aws: bool) -> None:
+        self._aggregate, self._aws = aggregate, aws
+        self._endpoint_url, self._region = endpoint_url, region
+
+    def _reach(self, options: CloudOptions) -> dict[str, Any]:
+        if not self._aws:
+            return client_options(endpoint_url=self._endpoint_url, region=self._region, aws=False)
+        import boto3  # pyright: ignore[reportMissingTypeStubs]
+
+        keys: dict[str, str] = {}
+        if options.access_key:
+            keys = {
+                "aws_access_key_id": options.access_key,
+                "aws_secret_access_key": options.secret_key,
+            }
+        endpoint = options.endpoint
+        if endpoint and "//" not in endpoint:
+            endpoint = f"https://{endpoint}"
+        region = options.region or _region_in(endpoint) or self._region
+        session: Any = boto3.Session(region_name=region, **keys)
+        return {"session": session, "region": session.region_name, "endpoint_url": endpoint or None}
+
+    def producer(self, stream: str, options: CloudOptions) -> Producer:
+        """See `Reach.producer`. It gives up, so that a group can turn to another sink."""
+        from headrace.client import Producer
+
+        return Producer(
+            stream, aggregate=self._aggregate, give_up_after_s=_GIVE_UP_S,
+            max_buffered_records=200_000, **self._reach(options),
+        )  # fmt: skip
+
+    def client(self, service: str, options: CloudOptions) -> Any:
+        """See `Reach.client`."""
+        from headrace.client.access import AwsAccess
+
+        return AwsAccess(**self._reach(options)).client(service)
+
+
+def _run_flume(
+    path: Path,
+    name: str | None,
+    hdfs: str | None,
+    reach: _FlumeReach,
+    once: bool,
+    only_checks: bool,
+) -> None:
+    """Run an agent of Flume's. Raises ConfigurationError, ClickException."""
+    from headrace.agent.flume.building import agent_names, build
+    from headrace.agent.flume.running import FlumeRun, RunError
+    from headrace.core.clock import SystemClock
+
+    if hdfs is not None and split_s3_url(hdfs) is None:
+        raise fail(f"--hdfs is s3://BUCKET/PREFIX, not {hdfs!r}.")
+    names = agent_names(path)
+    if name is None and len(names) > 1:
+        raise fail(f"{path} has the agents {', '.join(names)}: say which with --name.")
+    if name is not None and name not in names:
+        raise fail(f"{path} has no agent {name}; it has {', '.join(names)}.")
+    stop, clock = threading.Event(), SystemClock()
+    agent = build(path, name or names[0], reach, clock, stop, hdfs=hdfs or "")
+    if only_checks:
+        for kind, members in (
+            ("source", agent.sources),
+            ("channel", agent.channels),
+            ("sink", agent.sinks),
+        ):
+            for member in members:
+                click.echo(f"{kind} {member}")
+        return
+    with StopSignals(signal.SIGINT, signal.SIGTERM) as signals:
+        signals.call_when_asked(stop.set)
+        try:
+            FlumeRun(agent, clock, stop).run(once=once)
+        except RunError as error:
+            raise fail(f"{error}.") from error
+    counts = {f"source {n}": i.counts for n, i in agent.intakes.items()}
+    counts |= {f"sink {n}": sink.counts for n, sink in agent.sinks.items()}
+    for part, count in counts.items():
+        left_out = f", {count.left_out} left out" if count.left_out else ""
+        click.echo(f"{part}: {count.events} events, {count.bytes_} bytes{left_out}")

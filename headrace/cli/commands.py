@@ -82,7 +82,7 @@ _COMMANDS = {
     ),
     "agent": (
         "headrace.cli.agent",
-        "Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) says.",
+        "Send the new lines of files, as Kinesis Agent's CONFIGURATION (agent.json) or Flume's (properties) says.",
     ),
     "cdc": (
         "headrace.cli.cdc",

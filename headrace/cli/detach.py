@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from headrace.cli.access import how_to_use
-from headrace.cli.health_words import moto_progress, print_losses
+from headrace.cli.health_words import devices_sentence, moto_progress, print_losses
 from headrace.cli.interrupts import STOP_SIGNALS, StopSignals
 from headrace.cli.options import fail
 from headrace.cli.running_cloud import (
@@ -98,6 +98,7 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
             without = "" if found["moto"] == "ready" else ", without moto's services"
             click.echo(
                 f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
+                f"{devices_sentence(found.get('mqtt'))}"
             )
             print_losses(found)
             for line in how_to_use(config, found["endpoint_url"]):

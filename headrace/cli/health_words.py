@@ -13,6 +13,16 @@ def moto_progress(status: dict[str, Any]) -> str:
     return f"{loading['done']:,} of {loading['all']:,}"
 
 
+def devices_sentence(ports: dict[str, int] | None) -> str:
+    """Return where devices connect by MQTT, as the end of a line; empty when they cannot."""
+    if not ports:
+        return ""
+    named = ("plain", "in plain text"), ("tls", "with TLS")
+    return ", MQTT on " + " and ".join(
+        f"port {ports[key]} {words}" for key, words in named if key in ports
+    )
+
+
 def print_losses(page: dict[str, Any]) -> None:
     """Print which records the cloud found missing when it started."""
     for sentence in page.get("losses", ()):

@@ -20,7 +20,7 @@ import click
 from headrace.cli.access import access_warnings, check_access, how_to_use
 from headrace.cli.config_options import config_options
 from headrace.cli.detach import ephemeral_folder, start_in_background
-from headrace.cli.health_words import moto_progress
+from headrace.cli.health_words import devices_sentence, moto_progress
 from headrace.cli.interrupts import (
     INTERRUPTED,
     STOP_SIGNALS,
@@ -173,9 +173,10 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
             await server.start(bound)
             write_run_file(config)
         without = await _wait_until_loaded(cloud, stop)
+        devices = await _start_devices(cloud) if not asked else ""
         if not asked:
             click.echo(
-                f"headrace is listening on {config.endpoint_url} (data in {config.data_dir}){without}"
+                f"headrace is listening on {config.endpoint_url} (data in {config.data_dir}){without}{devices}"
             )
             for line in how_to_use(config, config.endpoint_url) if says_how_to_use else []:
                 click.echo(line)
@@ -193,6 +194,16 @@ def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None
         with contextlib.suppress(OSError):
             (config.data_dir / RUN_FILE).unlink(missing_ok=True)
         cloud.stop()
+
+
+async def _start_devices(cloud: Cloud) -> str:
+    """Let devices connect; return the end of the line that says where. Raises ClickException."""
+    try:
+        await asyncio.to_thread(cloud.start_devices)
+    except OSError as error:
+        ports = f"{cloud.config.mqtt_port} and {cloud.config.mqtt_tls_port}"
+        raise fail(f"Cannot listen for MQTT on {ports}: {error.strerror}.") from error
+    return devices_sentence(cloud.mqtt.ports())
 
 
 async def _wait_until_loaded(cloud: Cloud, stop: asyncio.Event) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -91,7 +92,7 @@ def aggregate(keys: Sequence[str], data: Sequence[bytes], explicit: Mapping[int,
     Raises UnicodeEncodeError: a key is not Unicode text.
     """
     # Without a Python line per record: this is what a producer spends its time on.
-    table = dict(zip(dict.fromkeys(keys), itertools.count()))
+    table = defaultdict[str, int](itertools.count().__next__)
     indexes = map(table.__getitem__, keys)
     parts: list[bytes] = [b""] * (2 * len(data))
     parts[::2] = map(_heads.__getitem__, zip(indexes, map(len, data), strict=True))

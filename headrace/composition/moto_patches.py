@@ -59,7 +59,8 @@ from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
 from headrace.services.iot import bounds as iot_bounds
-from headrace.services.iot import rules as iot_rules
+from headrace.services.iot import patches as iot_patches
+from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
 from headrace.services.opensearch import elasticsearch
@@ -136,8 +137,13 @@ PATCHES = Patches(
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
         "moto.iam.models": [iam_providers.refuse_as_aws],
         "moto.iam.responses": [iam_providers.add_client_id_calls],
-        "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
-        "moto.iotdata.models": [iot_rules.patch],
+        "moto.iot.models": [
+            iot_bounds.match_by_wildcards,
+            iot_bounds.check_statements,
+            iot_patches.name_endpoint,
+        ],
+        "moto.iotdata.models": [iot_shadows.announce_changes],
+        "moto.iotdata.responses": [iot_patches.patch_data_plane],
         "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],

@@ -29,6 +29,7 @@ def build_pages(
     guard: PageAccess | None,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
+    mqtt: Callable[[], dict[str, int] | None],
     dashboard: Dashboard,
 ) -> Routes:
     """Return the pages of a cloud; with `--auth`, `guard` decides who may see them."""
@@ -48,6 +49,7 @@ def build_pages(
         moto=base.moto.engine.status,
         services=lambda: base.gateway.owned,
         losses=lambda: [*services.kinesis.losses, *services.firehose.losses],
+        mqtt=mqtt,
         endpoint_url=base.endpoint_url,
         data_dir=config.data_dir,
         knows=lambda request: guard is None or guard.knows(request, clock.now_ms()),

@@ -32,6 +32,7 @@ from headrace.pages.access import PageAccess
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report_file import ReportKeeper
 from headrace.services.apigateway.invocation.front import ExecuteApi
+from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.object_store import TableStorage
@@ -47,6 +48,7 @@ class Parts:
         keys: the access keys that are accepted with `--auth`; None without `--auth`.
         report: stores what callers were denied.
         history: shows finished Spark jobs.
+        mqtt: IoT's devices.
         dashboard: the live page and its API.
     """
 
@@ -60,6 +62,7 @@ class Parts:
     report: ReportKeeper
     services: Services
     history: HistoryOnDemand
+    mqtt: Mqtt
     dashboard: Dashboard
     entrance: Entrance
 
@@ -98,6 +101,7 @@ def build_parts(
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
     )
+    mqtt = Mqtt(config, database=database, clock=clock, ids=ids, engine=engine, tls=tls)
     engine.connect(
         Connections(
             functions=services.lambda_.invoke_for_service,
@@ -108,6 +112,7 @@ def build_parts(
             warehouses=services.warehouses,
             executions=base.moto.executions,
             apis=apis.answer_call,
+            devices=mqtt.broker,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
         )
@@ -125,6 +130,7 @@ def build_parts(
         report=ReportKeeper(decisions, config.data_dir),
         services=services,
         history=history,
+        mqtt=mqtt,
         dashboard=dashboard,
         entrance=_build_entrance(
             base,
@@ -133,6 +139,7 @@ def build_parts(
             decisions=decisions,
             history=history,
             is_started=is_started,
+            mqtt=mqtt.ports,
             dashboard=dashboard,
         ),
     )
@@ -207,6 +214,7 @@ def _build_entrance(
     decisions: Decisions,
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
+    mqtt: Callable[[], dict[str, int] | None],
     dashboard: Dashboard,
 ) -> Entrance:
     config, gateway, authentication = base.config, base.gateway, base.authentication
@@ -230,6 +238,7 @@ def _build_entrance(
         guard=guard,
         history=history,
         is_started=is_started,
+        mqtt=mqtt,
         dashboard=dashboard,
     )
     return Entrance(

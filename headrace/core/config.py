@@ -22,6 +22,7 @@ Iam = Literal["off", "report", "enforce"]
 DEFAULT_PORT = 4566
 DEFAULT_REGION = "us-east-1"
 DEFAULT_ACCOUNT_ID = "000000000000"
+DEFAULT_MQTT_PORT, DEFAULT_MQTT_TLS_PORT = 1883, 8883
 DEFAULT_LOG_GROUP_EVENTS = 25_000
 DEFAULT_LOG_GROUP_MIB = 16
 _MAX_STATE_DELAY_S = 3600
@@ -286,6 +287,21 @@ class Config:
             convert=_absolute,
         ),
     ] = None
+    mqtt: Annotated[
+        bool,
+        Setting(
+            help="Let devices connect to IoT by MQTT: with TLS and certificates, and, without --auth and --iam enforce,"
+            " in plain text.",
+            variable="HEADRACE_MQTT",
+        ),
+    ] = False
+    mqtt_port: Annotated[
+        int,
+        Setting(help="The port of MQTT in plain text; 0 takes a free one.", bounds=(0, _MAX_PORT)),
+    ] = DEFAULT_MQTT_PORT
+    mqtt_tls_port: Annotated[
+        int, Setting(help="The port of MQTT with TLS; 0 takes a free one.", bounds=(0, _MAX_PORT))
+    ] = DEFAULT_MQTT_TLS_PORT
     allow_origins: Annotated[
         tuple[str, ...],
         Setting(

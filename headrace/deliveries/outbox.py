@@ -53,6 +53,8 @@ class Delivery(msgspec.Struct, omit_defaults=True):
         most_age_s, most_retries: when it is given up.
         dead_letter_arn: the queue that gets `body` then; empty for none.
         attributes: the message attributes there.
+        on_failure, failure_context: who of `ON_FAILURE` is told when it is given up, and what it is told beside the
+            error; empty for nobody.
     """
 
     what: str
@@ -73,6 +75,12 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     acting_arn: str = ""
     acting_session: str = ""
     http: HttpCall | None = None
+    on_failure: str = ""
+    failure_context: dict[str, Any] = {}
+
+
+# Who is told of deliveries that are given up, by the names that stored deliveries have. Called with `MOTO_LOCK` held.
+ON_FAILURE: dict[str, Callable[[Mapping[str, Any], str], None]] = {}
 
 
 def _find_acting_identity(delivery: Delivery) -> CallerIdentity | None:
@@ -247,6 +255,8 @@ def give_up(
 ) -> None:
     """Send a delivery to its dead-letter queue, or drop it, and log which."""
     error = AwsError(code, message)
+    if delivery.on_failure in ON_FAILURE:
+        ON_FAILURE[delivery.on_failure](delivery.failure_context, f"{error}")
     if not delivery.dead_letter_arn:
         say(delivery, error, "is not delivered")
         return

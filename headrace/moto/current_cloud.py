@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,10 +35,38 @@ class RunningExecutions(Protocol):
 
 
 class FunctionTarget(Protocol):
-    """Invokes a function asynchronously on behalf of a service's resource; never raises."""
+    """Invokes a function asynchronously on behalf of a service's resource."""
 
-    def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
-        """Queue an invocation if the function exists and its policy allows the service."""
+    def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> bool:
+        """Queue an invocation if the function exists and its policy allows the service; return whether it did."""
+        ...
+
+
+class Devices(Protocol):
+    """The MQTT clients of IoT, and the messages that topics retain. Callers hold moto's lock."""
+
+    def deliver(
+        self,
+        account: str,
+        region: str,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Mapping[int, Any] | None = None,
+        publisher: str = "",
+    ) -> None:
+        """Give a message to its subscribers, and retain it. Raises OSError when it cannot be stored."""
+        ...
+
+    def retained(self, account: str, region: str) -> list[dict[str, Any]]:
+        """Return a place's retained messages in the order of their topics: topic, payload, qos, modified_ms."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """The host to which devices connect; empty when MQTT is not served."""
         ...
 
 
@@ -91,6 +119,7 @@ class Connections:
         storage: stores the files of S3 Tables' tables.
         warehouses: stores the tables of Redshift clusters.
         executions: runs state machines.
+        devices: IoT's MQTT clients.
         apis: answers requests to APIs.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
         before_policies_change: called before a policy changes, so that earlier actions are decided by the old policy.
@@ -103,6 +132,7 @@ class Connections:
     storage: TableStorage | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
+    devices: Devices | None = None
     apis: Apis | None = None
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
@@ -137,6 +167,7 @@ class CurrentCloud:
         self.search, self.warehouses = connections.search, connections.warehouses
         self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
+        self.devices = connections.devices
         self.stream_changed = connections.stream_changed
 
     @contextlib.contextmanager

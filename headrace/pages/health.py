@@ -26,6 +26,7 @@ class Health:
         moto: returns the progress of loading moto's services, as members of the answer.
         services: the names of headrace's own services.
         losses: returns what the start found lost or damaged.
+        mqtt: returns the ports of MQTT; None when it is not asked for, nothing while it does not listen.
         endpoint_url: returns the cloud's URL.
         data_dir: the cloud's data directory; only authorized requests see it.
         knows: whether a request is authorized.
@@ -35,6 +36,7 @@ class Health:
     moto: Callable[[], dict[str, Any]]
     services: Callable[[], Collection[str]]
     losses: Callable[[], Sequence[Any]]
+    mqtt: Callable[[], dict[str, int] | None]
     endpoint_url: Callable[[], str]
     data_dir: Path
     knows: Callable[[HttpRequest], bool]
@@ -52,6 +54,9 @@ class Health:
         if status == "ok" and moto["moto"] != "ready":
             # headrace's own services answer already; calls of moto's services wait.
             status = str(moto["moto"])
+        mqtt = self.mqtt()
+        if status == "ok" and mqtt == {}:
+            status = "starting"
         return json_response(
             {
                 "status": status,
@@ -61,6 +66,7 @@ class Health:
                 "endpoint_url": self.endpoint_url(),
                 "services": sorted(self.services()),
                 **moto,
+                **({"mqtt": mqtt} if mqtt else {}),
                 "losses": self.losses(),
             }
         )

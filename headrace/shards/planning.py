@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 from headrace.shards.prices import (
     Prices,
     advantage_cost,
+    channel_cost,
+    fan_out_cost,
     firehose_cost,
     lambda_cost,
     on_demand_cost_of,
     provisioned_cost_of,
+    queue_cost,
 )
 
 MONTH_HOURS = 730
@@ -26,7 +29,7 @@ _HEADROOM = 1.5
 _ON_DEMAND_TIMES = 2
 # A worker with 2 vCPUs reads and parses about this (assumed; measure your own job).
 _EMR_BYTES_S_PER_CORE = 5 << 20
-_BATCH = 100
+_BATCH, _QUEUE_BATCH = 100, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,29 @@ def _readers(
             "each record is billed as whole 5 KiB",
         ),
         Choice(
+            "channel to S3",
+            "1 channel",
+            channel_cost(prices.channel_gb, records, load.record_bytes),
+            "of on-demand streams alone; in the advantage mode"
+            f" ${channel_cost(prices.advantage_channel_gb, records, load.record_bytes):,.2f}",
+        ),
+        Choice(
+            "queue",
+            f"{max(1, math.ceil(_HEADROOM * busy))} consumers",
+            queue_cost(prices, records, _QUEUE_BATCH),
+            f"price assumed, as SQS's; receives and acknowledgements of {_QUEUE_BATCH}",
+        ),
+        Choice(
+            "enhanced fan-out",
+            f"{load.readers} consumers x {shards} shards",
+            fan_out_cost(prices, shards * MONTH_HOURS, records, load.mean_bytes, load.readers),
+            f"{_SHARD_READ_BYTES_S >> 20} MiB/s for each consumer and shard; of provisioned shards",
+        ),
+        Choice(
             "EMR (Spark)",
             f"{cores} cores, {max(2 * cores, shards)} partitions",
             cores * MONTH_HOURS * prices.emr_core_hour,
-            "assumed: 5 MiB/s a core; measure your own job",
+            "assumed: 5 MiB/s and the price of a core; measure your own job",
         ),
     )
 

@@ -11,7 +11,7 @@ _PAYLOAD_UNIT_BYTES = 25 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars for one Region; readers' own fees (fan-out, retention) are the same in both modes and left out.
+    """Dollars for one Region; retention beyond 24 hours is left out.
 
     Attributes:
         source: where and when they were read.
@@ -20,7 +20,10 @@ class Prices:
         advantage_gb_in, advantage_gb_out, advantage_least_gb: on demand with the account's commitment of 25 MiB/s.
         firehose_gb: delivered, of records in whole 5 KiB.
         million_invocations, lambda_gb_s: Lambda.
-        emr_core_hour: a core of an m5 on demand with EMR's own fee.
+        emr_core_hour: a core of an m5 on demand with EMR's own fee (assumed).
+        consumer_shard_hour, fan_out_gb: enhanced fan-out of provisioned shards.
+        channel_gb, advantage_channel_gb: a channel's delivery to S3, on demand.
+        million_queue_requests: of a Kinesis queue (assumed: as SQS's).
     """
 
     source: str
@@ -36,11 +39,16 @@ class Prices:
     million_invocations: float = 0.20
     lambda_gb_s: float = 0.0000166667
     emr_core_hour: float = 0.06
+    consumer_shard_hour: float = 0.015
+    fan_out_gb: float = 0.013
+    channel_gb: float = 0.0275
+    advantage_channel_gb: float = 0.011
+    million_queue_requests: float = 0.40
 
 
-# Check them for your Region and day: aws.amazon.com/kinesis/data-streams/pricing. The figures of provisioned streams
-# stand in many public documents; those on demand, of the advantage mode, of Firehose, Lambda and EMR are assumed: the
-# pages were not within reach.
+# Check them for your Region and day: aws.amazon.com/kinesis/data-streams/pricing, whose figures were not within reach.
+# All but those marked as assumed stand in public documents of others, which agree with each other, except for fan-out's
+# gigabyte ($0.013 in most, $0.015 in some) and delivery to S3, which stands in one.
 US_EAST_1 = Prices(
     source="us-east-1, on-demand standard, as of 2026-11",
     shard_hour=0.015,
@@ -100,6 +108,24 @@ def advantage_cost(
 def firehose_cost(prices: Prices, records: float, record_bytes: Sequence[float]) -> float:
     """Return the dollars of a delivery stream: each record as whole 5 KiB."""
     return records * _in_units(record_bytes, 5120) * 5120 / _GB * prices.firehose_gb
+
+
+def fan_out_cost(
+    prices: Prices, shard_hours: float, records: float, mean_bytes: float, readers: int
+) -> float:
+    """Return the dollars of enhanced fan-out for all readers of provisioned shards."""
+    gb = records * mean_bytes / _GB
+    return readers * (shard_hours * prices.consumer_shard_hour + gb * prices.fan_out_gb)
+
+
+def channel_cost(gb_price: float, records: float, record_bytes: Sequence[float]) -> float:
+    """Return the dollars of a channel to S3; each record as whole KiB, as the stream's (assumed)."""
+    return records * _in_units(record_bytes, 1024) * 1024 / _GB * gb_price
+
+
+def queue_cost(prices: Prices, records: float, batch: int) -> float:
+    """Return the dollars of a queue: a receive and an acknowledgement for each batch."""
+    return 2 * records / batch / 1e6 * prices.million_queue_requests
 
 
 def lambda_cost(prices: Prices, invocations: float, duration_ms: float, memory_mib: int) -> float:

@@ -21,6 +21,7 @@ from headrace.sql.plan import (
     Relation,
     RelationColumn,
     Script,
+    Sliding,
     WindowPlan,
 )
 from headrace.sql.query_checks import check_kind, columns_of, inherit_time, warnings_of
@@ -33,6 +34,7 @@ from headrace.sql.query_outputs import (
     kind_of,
     outputs_of,
     refuse_aggregates,
+    slide,
 )
 from headrace.sql.relations import declare_relation
 from headrace.sql.statements import (
@@ -118,6 +120,8 @@ class Analysis:
     def _declare(self, statement: CreateSource) -> None:
         if self._is_there(statement):
             return
+        if statement.name.lower() == "error_stream":
+            raise SqlError("error_stream is not an application's own, as on AWS", statement.place)
         names = Counter(column.name.lower() for column in statement.columns)
         for column in statement.columns:
             if names[column.name.lower()] > 1:
@@ -135,7 +139,13 @@ class Analysis:
                 statement.place,
             )
         relation = declare_relation(statement.name, columns, statement.properties, statement.place)
+<<<<<<< HEAD
         if statement.is_table and not relation.key_columns():
+=======
+        if relation.is_object and not statement.is_table:
+            raise SqlError("an object in S3 is a reference table: CREATE TABLE", statement.place)
+        if statement.is_table and not relation.key_columns() and not relation.is_object:
+>>>>>>> main
             raise SqlError(f"the table {statement.name} has no PRIMARY KEY column", statement.place)
         is_internal = self.dialect == KINESIS_ANALYTICS and not relation.stream
         if not relation.stream and not is_internal:
@@ -176,6 +186,12 @@ class Analysis:
         relation = self.relations.get(lower)
         if relation is None and self.dialect == KINESIS_ANALYTICS and lower.endswith("_001"):
             relation = self.relations.get(lower.removesuffix("_001"))
+        if lower == "error_stream":
+            raise SqlError(
+                "error_stream is not read by SQL, as on AWS: a job counts the records that it cannot read, and prints "
+                "their count when it ends",
+                name.place,
+            )
         if relation is None:
             names = [known.name for known in self.relations.values()]
             raise SqlError(f"no stream or table {name.name!r}{near(name.name, names)}", name.place)
@@ -287,6 +303,11 @@ class Analysis:
     def _plan(self, select: Select, name: str, is_table: bool | None) -> QueryPlan:
         """Return a query's plan; `is_table` is None for a query whose rows are shown."""
         source = self._find(select.source)
+        if source.relation.is_object:
+            raise SqlError(
+                "a reference table is joined with a stream: FROM stream JOIN table",
+                select.source.place,
+            )
         joins, inputs = self._joins(select, source)
         scope = Scope(inputs, TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT)
         where = None if select.where is None else condition(select.where, scope, "WHERE")
@@ -319,7 +340,8 @@ class Analysis:
                     others[0].place,
                 )
             partition, _ = resolve(first, scope)
-        outputs = outputs_of(select, scope)
+        outputs, sliding = slide(outputs_of(select, scope))
+        self._check_sliding(sliding, select)
         tables = [
             part
             for output in outputs
@@ -336,10 +358,22 @@ class Analysis:
             outputs,
             None,
             where=where,
+            sliding=sliding,
             partition=partition,
             emit="CHANGES",
             distinct=select.distinct,
         )
+
+    def _check_sliding(self, sliding: tuple[Sliding, ...], select: Select) -> None:
+        if not sliding:
+            return
+        place = sliding[0].over.place
+        if self.dialect == KSQL:
+            raise SqlError("OVER is Kinesis Analytics'; KSQL has HOPPING windows", place)
+        if select.joins or select.distinct or select.partition_by:
+            raise SqlError(
+                "a sliding window is over one stream: name the join by CREATE STREAM first", place
+            )
 
     def _aggregate(
         self, select: Select, name: str, scope: Scope, where: Expression | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lark import Token
@@ -17,11 +18,14 @@ from headrace.sql.building_expressions import (
     unit_ms,
     unquote,
 )
-from headrace.sql.errors import SqlError
+from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import (
     Expression,
+    Frame,
     Literal,
+    Over,
 )
+from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
     ColumnDeclaration,
     CreateAs,
@@ -184,11 +188,43 @@ class Builder(ExpressionBuilder):
         self, meta: Meta, _stream: Token | None, distinct: Token | None, *parts: Any
     ) -> Select:
         *items, clauses = parts
+        frames: dict[str, Frame] = clauses.pop("frames", {})
+        items = [_with_frames(item, frames) for item in items]
+        clauses["joins"] = tuple(
+            replace(join, relation=replace(join.relation, over=_named(join.relation, frames)))
+            for join in clauses["joins"]
+        )
         return Select(tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses)
+
+    def build_frame_of_stagger(self, _meta: Meta, *_: Any) -> None:
+        return None
+
+    def build_windowed_by(self, meta: Meta, kind: Token, _frame: None) -> None:
+        raise SqlError(
+            f"WINDOWED BY {kind}: Spark's windows begin at fixed times, not at each key's first row; "
+            "GROUP BY the keys and STEP(ROWTIME BY INTERVAL ..), or KSQL's WINDOW SESSION",
+            place_of(meta),
+        )
+
+    def build_named_windows(self, _meta: Meta, *frames: tuple[str, Frame]) -> dict[str, Frame]:
+        return dict(frames)
+
+    def build_named_window(self, _meta: Meta, name: Name, frame: Frame) -> tuple[str, Frame]:
+        return name.lower(), frame
 
     def build_from_clause(self, _meta: Meta, source: RelationName, *rest: Any) -> dict[str, Any]:
         joins = tuple(part for part in rest if isinstance(part, Join))
-        names = ("window", "where", "group_by", "partition_by", "having", "emit", "limit")
+        names = (
+            "window",
+            "where",
+            "windowed_by",
+            "group_by",
+            "partition_by",
+            "having",
+            "emit",
+            "limit",
+            "frames",
+        )
         clauses = dict(zip(names, rest[len(joins) :], strict=True))
         present = {name: value for name, value in clauses.items() if value is not None}
         return {"source": source, "joins": joins, **present}
@@ -204,8 +240,10 @@ class Builder(ExpressionBuilder):
     def build_select_all_of(self, meta: Meta, relation: Name) -> SelectItem:
         return SelectItem(None, None, relation, place_of(meta))
 
-    def build_relation(self, meta: Meta, name: Name, alias: Name | None) -> RelationName:
-        return RelationName(name, alias or name, place_of(meta))
+    def build_relation(
+        self, meta: Meta, name: Name, over: Frame | None, alias: Name | None
+    ) -> RelationName:
+        return RelationName(name, alias or name, place_of(meta), over)
 
     def build_join(
         self,
@@ -282,6 +320,29 @@ class Builder(ExpressionBuilder):
 
     def build_limit(self, meta: Meta, count: Token) -> int:
         return number(count, "LIMIT", place_of(meta), _LARGEST_INT)
+
+
+def _frame(frame: Frame, frames: dict[str, Frame], place: Place) -> Frame:
+    if frame.name and frame.name.lower() not in frames:
+        raise SqlError(f"no window {frame.name}: WINDOW {frame.name} AS (..) makes one", place)
+    return frames[frame.name.lower()] if frame.name else frame
+
+
+def _named(relation: RelationName, frames: dict[str, Frame]) -> Frame | None:
+    return None if relation.over is None else _frame(relation.over, frames, relation.place)
+
+
+def _with_frames(item: SelectItem, frames: dict[str, Frame]) -> SelectItem:
+    """Return the item with each named window's frame in its place."""
+
+    def change(part: Expression) -> Expression | None:
+        if not isinstance(part, Over):
+            return None
+        return replace(part, frame=_frame(part.frame, frames, part.place))
+
+    if item.expression is None:
+        return item
+    return replace(item, expression=rewrite(item.expression, change))
 
 
 def _window(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from lark import Token
@@ -16,12 +17,14 @@ from headrace.sql.expressions import (
     Column,
     Expression,
     Field,
+    Frame,
     Interval,
     Item,
     Lambda,
     Literal,
     Map,
     Operation,
+    Over,
     Struct,
     Tick,
 )
@@ -39,6 +42,8 @@ from headrace.sql.types import (
 )
 
 MOST_TYPE_LEVELS = 20
+# A window of rows is kept between micro-batches.
+MOST_ROWS = 100_000
 LONGEST_MS = 36_500 * 86_400_000
 _UNITS_MS = {
     "MILLISECOND": 1,
@@ -196,6 +201,20 @@ class ExpressionBuilder:
         operation = Operation("LIKE", (part, pattern, *character), place=place_of(meta))
         return self._perhaps_not(meta, word, operation)
 
+    def build_similar(
+        self, meta: Meta, part: Expression, word: Token | None, token: Token
+    ) -> Expression:
+        pattern = unquote(token)
+        if set(pattern) & set("|*+?{}()[]"):
+            raise SqlError(
+                "SIMILAR TO takes % and _ here; REGEXP_EXTRACT('..', text) IS NOT NULL takes an expression",
+                place_of(meta),
+            )
+        literal = Literal(pattern, STRING, place=place_of(meta))
+        return self._perhaps_not(
+            meta, word, Operation("LIKE", (part, literal), place=place_of(meta))
+        )
+
     def build_between(
         self, meta: Meta, part: Expression, word: Token | None, low: Expression, high: Expression
     ) -> Expression:
@@ -279,6 +298,14 @@ class ExpressionBuilder:
     def build_call(self, meta: Meta, name: Name, *arguments: Expression) -> Expression:
         return Call(name.upper(), arguments, place=place_of(meta))
 
+    def build_substring_from(
+        self, meta: Meta, name: Name, of: Expression, *bounds: Expression | None
+    ) -> Expression:
+        if name.upper() != "SUBSTRING":
+            raise SqlError(f"{name} takes its arguments with commas", place_of(meta))
+        arguments = (of, *(bound for bound in bounds if bound is not None))
+        return Call("SUBSTRING", arguments, place=place_of(meta))
+
     def build_call_star(self, meta: Meta, name: Name) -> Expression:
         return Call(name.upper(), (), star=True, place=place_of(meta))
 
@@ -286,6 +313,25 @@ class ExpressionBuilder:
         self, meta: Meta, name: Name, _word: Token, argument: Expression
     ) -> Expression:
         return Call(name.upper(), (argument,), distinct=True, place=place_of(meta))
+
+    # Sliding windows.
+
+    def build_range_preceding(self, _meta: Meta, interval: Interval) -> Frame:
+        return Frame(range_ms=interval.duration_ms)
+
+    def build_rows_preceding(self, meta: Meta, count: Token) -> Frame:
+        return Frame(rows=number(count, "ROWS", place_of(meta), MOST_ROWS))
+
+    def build_frame(
+        self, _meta: Meta, partition: tuple[Expression, ...] | None, frame: Frame
+    ) -> Frame:
+        return replace(frame, partition=partition or ())
+
+    def build_over(self, _meta: Meta, frame: Frame | Name) -> Frame:
+        return frame if isinstance(frame, Frame) else Frame(name=frame)
+
+    def build_over_call(self, meta: Meta, call: Call, frame: Frame) -> Expression:
+        return Over(call, frame, place=place_of(meta))
 
     def build_lambda_function(self, meta: Meta, *parts: Any) -> Expression:
         *names, body = parts

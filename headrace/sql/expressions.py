@@ -111,6 +111,31 @@ class Call(Expression):
 
 
 @dataclass(frozen=True)
+class Frame:
+    """A sliding window: the row, and of the same `partition` those less than `range_ms` before it, or the last `rows`.
+
+    `name` is a WINDOW clause's, which has the rest.
+    """
+
+    partition: tuple[Expression, ...] = ()
+    range_ms: int | None = None
+    rows: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Over(Expression):
+    """An aggregate function's call over a sliding window, for each row."""
+
+    call: Call
+    frame: Frame
+
+    def parts(self) -> tuple[Expression, ...]:
+        """Return the expressions that it is made of; the call itself makes no groups."""
+        return (*self.call.arguments, *self.frame.partition)
+
+
+@dataclass(frozen=True)
 class Lambda(Expression):
     """(x, y) => body, an argument of a function."""
 

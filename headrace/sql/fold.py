@@ -14,11 +14,13 @@ from typing import Any
 
 from headrace.sql import conversions, values
 from headrace.sql.plan import (
+    QueryPlan,
     Relation,
     Script,
 )
 from headrace.sql.records import Record, Row, read_record
 from headrace.sql.running_query import RunningQuery
+from headrace.sql.running_sliding import RunningSliding
 from headrace.sql.running_tables import RunningTables
 
 MOST_RESULTS = 1_000_000
@@ -48,10 +50,7 @@ class Fold:
         self.results: dict[str, list[ResultRow]] = {query.name: [] for query in script.queries}
         self.unreadable: dict[str, int] = {}
         self.late: dict[str, int] = {query.name: 0 for query in script.queries}
-        self._running = [
-            (RunningTables if query.is_of_tables() else RunningQuery)(query, script.dialect)
-            for query in script.queries
-        ]
+        self._running = [_class_of(query)(query, script.dialect) for query in script.queries]
         # What reads each stream, and each relation.
         self._relations: dict[str, list[Relation]] = {}
         for relation in script.relations.values():
@@ -122,6 +121,12 @@ class Fold:
                         column.name: row.columns.get(column.name) for column in target.columns
                     }
                     self._pass(target, Row(columns, row.key, row.time))
+
+
+def _class_of(query: QueryPlan) -> type[RunningQuery]:
+    if query.sliding:
+        return RunningSliding
+    return RunningTables if query.is_of_tables() else RunningQuery
 
 
 def run(script: Script, records: Iterable[tuple[str, Record]]) -> Fold:

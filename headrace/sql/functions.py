@@ -1,11 +1,4 @@
-"""The functions of queries: one table for types, for Spark and for the runner without Spark.
-
-A function's `parameters` are a letter each: S text, I whole number, N number, B boolean, T timestamp, X bytes,
-A array, M map, L lambda, * anything; `?` after a letter makes it optional, and a last `+` repeats the letter before.
-`result` is a type or a function of the arguments' types. `spark` is Spark SQL's expression with `{0}` for the first
-argument's, or a function of all of them; it means the same in Spark 3.5, 4.0 and 4.1. `python` gets values
-that are not None, unless `takes_null`; an exception of it makes the value NULL, as ksqlDB does.
-"""
+"""The functions of queries: one table for types, for Spark and for the runner without Spark."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
@@ -15,66 +8,29 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import re2
 
-from headrace.sql import java_times
+from headrace.sql.function import Function
+from headrace.sql.functions_text import TEXT_FUNCTIONS
+from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
     INT,
     STRING,
-    TIMESTAMP,
     SqlType,
     array_of,
     common,
     map_of,
 )
 
-Result = SqlType | Callable[[Sequence[SqlType]], SqlType]
 # A text that a function makes is at most this long, a collection this large: a query's row is a record of 10 MiB.
 MOST_CHARACTERS = 10 * 1024 * 1024
 MOST_ITEMS = 100_000
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function; see the module's docstring. `kind` is scalar, aggregate or table."""
-
-    name: str
-    parameters: str
-    result: Result
-    spark: str | Callable[..., str]
-    python: Callable[..., Any]
-    kind: str = "scalar"
-    takes_null: bool = False
-
-    def bounds(self) -> tuple[int, float]:
-        """Return the least and the most arguments."""
-        letters = self.parameters.replace("+", "")
-        optional = letters.count("?")
-        count = len(letters) - optional
-        return count - optional, math.inf if self.parameters.endswith("+") else count
-
-    def parameter(self, index: int) -> str:
-        """Return the letter of an argument."""
-        letters = self.parameters.replace("+", "").replace("?", "")
-        return letters[min(index, len(letters) - 1)]
-
-    def result_type(self, types: Sequence[SqlType]) -> SqlType:
-        """Return the type of a call with arguments of `types`."""
-        return self.result if isinstance(self.result, SqlType) else self.result(types)
-
-    def spark_text(self, arguments: Sequence[str]) -> str:
-        """Return Spark SQL's expression of a call."""
-        return (
-            self.spark.format(*arguments) if isinstance(self.spark, str) else self.spark(*arguments)
-        )
 
 
 def _first(types: Sequence[SqlType]) -> SqlType:
@@ -137,15 +93,61 @@ def _rounded_whole(number: Any) -> Any:
     return value if isinstance(value, Decimal) else int(value)
 
 
+# Great circles on a ball, by haversines.
+_SPARK_DISTANCE = (
+    "({4} * 2 * asin(sqrt(power(sin(({2} - {0}) / 2), 2) "
+    "+ cos({0}) * cos({2}) * power(sin(({3} - {1}) / 2), 2))))"
+)
+
+
+def _radius(unit: str) -> int:
+    """Return the Earth's radius in miles or kilometres, as ksqlDB has it."""
+    return 3959 if unit.strip("'").upper().startswith("MI") else 6371
+
+
+def _distance(first: float, second: float, third: float, fourth: float, radius: int) -> float:
+    a, b, c, d = (math.radians(angle) for angle in (first, second, third, fourth))
+    height = math.sin((c - a) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((d - b) / 2) ** 2
+    return radius * 2 * math.asin(math.sqrt(height))
+
+
+def _or_nan(function: Callable[[Any], float]) -> Callable[[Any], float]:
+    def computed(value: Any) -> float:
+        try:
+            return function(value)
+        except OverflowError:
+            return math.copysign(math.inf, value)
+        except ValueError:
+            return math.nan
+
+    return computed
+
+
+def _log(value: Any, function: Callable[[Any], float]) -> float:
+    return -math.inf if value == 0 else math.nan if value < 0 else function(value)
+
+
+def _log_of(base: Any, value: Any) -> float:
+    return _log(value, math.log) / _log(base, math.log)
+
+
+def _spark_log(value: str, function: str) -> str:
+    value = f"cast({value} AS DOUBLE)"
+    special = f"WHEN {value} = 0 THEN double('-Infinity') WHEN {value} < 0 THEN double('NaN')"
+    return f"(CASE {special} ELSE {function}({value}) END)"
+
+
 def _split(text: str, delimiter: str) -> list[str]:
     return text.split(delimiter) if delimiter else list(text)
 
 
-def _pad(text: str, length: int, padding: str, *, left: bool) -> str:
+def _pad(text: str, length: int, padding: str, *, left: bool) -> str | None:
     if length > MOST_CHARACTERS:
         raise ValueError(length)
-    if len(text) >= length or not padding:
-        return text[: max(length, 0)]
+    if length < 0 or not padding:
+        return None
+    if len(text) >= length:
+        return text[:length]
     filling = (padding * (length // len(padding) + 1))[: length - len(text)]
     return filling + text if left else text + filling
 
@@ -180,17 +182,114 @@ def _series(first: int, last: int, step: int | None = None) -> list[int]:
     return list(range(first, last + (1 if step > 0 else -1), step))
 
 
-def _millis(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def _moment(millis: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis)
-
-
-def _ordered(values: Sequence[Any]) -> list[Any]:
-    present = sorted(value for value in values if value is not None)
+def _ordered(values: Sequence[Any], order: str = "ASC") -> list[Any]:
+    present = sorted((v for v in values if v is not None), reverse=order.upper().startswith("DESC"))
     return [*present, *[None] * (len(values) - len(present))]
+
+
+def _spark_ordered(array: str, order: str = "'ASC'") -> str:
+    if not order.upper().startswith("'DESC"):
+        return f"array_sort({array})"
+    later = (
+        "CASE WHEN b IS NULL THEN -1 WHEN a IS NULL OR a < b THEN 1 WHEN a > b THEN -1 ELSE 0 END"
+    )
+    return f"array_sort({array}, (a, b) -> {later})"
+
+
+_SPARK_ENTRIES = {
+    False: "transform(map_entries({0}), e -> named_struct('K', e.key, 'V', e.value))",
+    True: "array_sort(transform(map_entries({0}), e -> named_struct('K', e.key, 'V', e.value)))",
+}
+
+
+def _entries(values: dict[Any, Any], is_sorted: bool) -> list[dict[str, Any]]:
+    keys = sorted(values) if is_sorted else list(values)
+    return [{"K": key, "V": values[key]} for key in keys]
+
+
+def _transform(
+    values: Any, first: Callable[..., Any], second: Callable[..., Any] | None = None
+) -> Any:
+    if second is None:
+        return [first(value) for value in values]
+    return {first(key, value): second(key, value) for key, value in values.items()}
+
+
+def _spark_transform(values: str, first: str, second: str | None = None) -> str:
+    if second is None:
+        return f"transform({values}, {first})"
+    keys, items = (f"map_values(transform_values({values}, {f}))" for f in (first, second))
+    return f"map_from_arrays({keys}, {items})"
+
+
+def _spark_reduce(values: str, start: str, function: str) -> str:
+    names, _, body = function.partition(" -> ")
+    parameters = names.strip("()").split(", ")
+    if len(parameters) == 2:
+        return f"aggregate({values}, {start}, {function})"
+    state, key, value = parameters
+    pair = f"zip_with(array(_e.key), array(_e.value), ({key}, {value}) -> {body})[0]"
+    return f"aggregate(map_entries({values}), {start}, ({state}, _e) -> {pair})"
+
+
+def _cube(values: Sequence[Any]) -> list[list[Any]]:
+    """Return the values with each choice of them left out, each once."""
+    rows: list[list[Any]] = [[]]
+    for value in values:
+        rows = [[*row, item] for row in rows for item in (None, value)]
+    return _unique(rows)
+
+
+_SPARK_CUBE = (
+    "explode(array_distinct(aggregate({0}, array(slice({0}, 1, 0)), (rows, x) -> "
+    "flatten(transform(rows, row -> array(concat(row, array(NULL)), concat(row, array(x))))))))"
+)
+
+
+def _by_offset(which: str) -> Callable[..., str]:
+    """Return how Spark writes LATEST_BY_OFFSET or EARLIEST_BY_OFFSET: a value, or the last or first n of them."""
+
+    def written(value: str, *rest: str) -> str:
+        keeps_null = "false" in rest
+        count = next((part for part in rest if part.isdigit()), None)
+        if count is None and keeps_null:
+            return f"{which}_by(struct({value} AS v), _order).v"
+        if count is None:
+            return f"{which}_by({value}, _order) FILTER (WHERE {value} IS NOT NULL)"
+        values = _IN_ORDER.format(value)
+        values = values if keeps_null else f"filter({values}, w -> w IS NOT NULL)"
+        start = "1" if which == "min" else f"greatest(size({values}) - {count}, 0) + 1"
+        return f"slice({values}, {start}, {count})"
+
+    return written
+
+
+def _of_offset(values: Sequence[Any], rest: Sequence[Any], *, latest: bool) -> Any:
+    values = list(values) if False in rest else _present(values)
+    count = next((part for part in rest if not isinstance(part, bool)), None)
+    if count is None:
+        return (values[-1] if latest else values[0]) if values else None
+    return values[max(len(values) - count, 0) :] if latest else values[:count]
+
+
+def _offset_type(types: Sequence[SqlType]) -> SqlType:
+    return array_of(types[0]) if any(type_.is_integer for type_ in types[1:]) else types[0]
+
+
+def _correlation(rows: Sequence[tuple[Any, ...]]) -> float | None:
+    pairs = [(float(row[0]), float(row[1])) for row in rows if None not in row]
+    if not pairs:
+        return None
+    means = [sum(pair[side] for pair in pairs) / len(pairs) for side in (0, 1)]
+    spreads = [math.sqrt(sum((pair[side] - means[side]) ** 2 for pair in pairs)) for side in (0, 1)]
+    together = sum((x - means[0]) * (y - means[1]) for x, y in pairs)
+    return (
+        together / (spreads[0] * spreads[1])
+        if all(spreads)
+        else None
+        if len(pairs) > 1
+        else math.nan
+    )
 
 
 def _histogram(values: Sequence[Any]) -> dict[str, int]:
@@ -245,7 +344,26 @@ _TABLE: tuple[Function, ...] = (
              lambda x, n=None: _rounded_whole(x) if n is None else _round(x, n)),
     Function("SQRT", "N", DOUBLE, "sqrt(cast({0} AS DOUBLE))", lambda x: math.sqrt(x) if x >= 0 else math.nan),
     Function("EXP", "N", DOUBLE, "exp(cast({0} AS DOUBLE))", math.exp),
-    Function("LN", "N", DOUBLE, "ln(cast({0} AS DOUBLE))", math.log),
+    Function("LN", "N", DOUBLE, lambda x: _spark_log(x, "ln"), lambda x: _log(x, math.log)),
+    Function("LOG", "NN?", DOUBLE,
+             lambda x, y=None: (
+                 _spark_log(x, "log10") if y is None else f"({_spark_log(y, 'ln')} / {_spark_log(x, 'ln')})"),
+             lambda x, y=None: _log(x, math.log10) if y is None else _log_of(x, y)),
+    Function("PI", "", DOUBLE, "pi()", lambda: math.pi),
+    Function("CBRT", "N", DOUBLE, "cbrt(cast({0} AS DOUBLE))", math.cbrt),
+    Function("DEGREES", "N", DOUBLE, "degrees(cast({0} AS DOUBLE))", math.degrees),
+    Function("RADIANS", "N", DOUBLE, "radians(cast({0} AS DOUBLE))", math.radians),
+    *(
+        Function(name, "N", DOUBLE, f"{name.lower()}(cast({{0}} AS DOUBLE))", _or_nan(getattr(math, name.lower())))
+        for name in ("SIN", "COS", "TAN", "SINH", "COSH", "TANH", "ASIN", "ACOS", "ATAN")
+    ),
+    Function("COT", "N", DOUBLE, "(1D / tan(cast({0} AS DOUBLE)))", lambda x: 1 / math.tan(x)),
+    Function("ATAN2", "NN", DOUBLE, "atan2({0}, {1})", math.atan2),
+    Function("TRUNC", "N", BIGINT, "cast({0} AS BIGINT)", math.trunc),
+    Function("GEO_DISTANCE", "NNNNK?", DOUBLE,
+             lambda a, b, c, d, unit="'KM'": _SPARK_DISTANCE.format(
+                 *(f"radians({x})" for x in (a, b, c, d)), _radius(unit)),
+             lambda a, b, c, d, unit="KM": _distance(a, b, c, d, _radius(unit))),
     Function("POWER", "NN", DOUBLE, "power({0}, {1})", lambda x, y: float(x) ** float(y)),
     Function("SIGN", "N", INT, "cast(sign({0}) AS INT)", lambda x: (x > 0) - (x < 0)),
     Function("MOD", "NN", _all, "({0} % {1})",
@@ -265,8 +383,10 @@ _TABLE: tuple[Function, ...] = (
     Function("LCASE", "S", STRING, "lower({0})", str.lower),
     Function("UCASE", "S", STRING, "upper({0})", str.upper),
     Function("LEN", "S", INT, "length({0})", len),
-    Function("LPAD", "SIS", STRING, "lpad({0}, {1}, {2})", lambda s, n, p: _pad(s, n, p, left=True)),
-    Function("RPAD", "SIS", STRING, "rpad({0}, {1}, {2})", lambda s, n, p: _pad(s, n, p, left=False)),
+    Function("LPAD", "SIS", STRING, "CASE WHEN {2} <> '' AND {1} >= 0 THEN lpad({0}, {1}, {2}) END",
+             lambda s, n, p: _pad(s, n, p, left=True)),
+    Function("RPAD", "SIS", STRING, "CASE WHEN {2} <> '' AND {1} >= 0 THEN rpad({0}, {1}, {2}) END",
+             lambda s, n, p: _pad(s, n, p, left=False)),
     Function("REPLACE", "SSS", STRING, "replace({0}, {1}, {2})",
              lambda s, old, new: s.replace(old, new) if old else s),
     Function("REGEXP_EXTRACT", "SSI?", STRING,
@@ -291,29 +411,31 @@ _TABLE: tuple[Function, ...] = (
     Function("ARRAY_INTERSECT", "AA", _first, "array_intersect({0}, {1})",
              lambda a, b: _unique([x for x in a if x in b])),
     Function("ARRAY_UNION", "AA", _first, "array_union({0}, {1})", lambda a, b: _unique([*a, *b])),
-    Function("ARRAY_CONCAT", "AA", _first, "concat({0}, {1})", lambda a, b: [*a, *b]),
+    Function("ARRAY_CONCAT", "AA", _all, "coalesce(concat({0}, {1}), {0}, {1})",
+             lambda a, b: None if a is None and b is None else [*(a or ()), *(b or ())], takes_null=True),
     Function("ARRAY_JOIN", "AS?", STRING, lambda a, d="','": f"array_join({a}, {d})",
              lambda a, d=",": d.join(str(x) for x in _present(a))),
     Function("ARRAY_MAX", "A", _element, "array_max({0})", lambda a: max(_present(a), default=None)),
     Function("ARRAY_MIN", "A", _element, "array_min({0})", lambda a: min(_present(a), default=None)),
     Function("ARRAY_REMOVE", "A*", _first, "array_remove({0}, {1})", lambda a, x: [y for y in a if y != x]),
-    Function("ARRAY_SORT", "A", _first, "array_sort({0})", _ordered),
+    Function("ARRAY_SORT", "AK?", _first, _spark_ordered, _ordered),
     Function("SLICE", "AII", _first, "slice({0}, {1}, {2} - {1} + 1)", lambda a, first, last: a[first - 1 : last]),
     Function("GENERATE_SERIES", "III?", lambda t: array_of(_all(t)), lambda *a: f"sequence({', '.join(a)})", _series),
     Function("MAP_KEYS", "M", _keys, "map_keys({0})", list),
     Function("MAP_VALUES", "M", _values, "map_values({0})", lambda m: list(m.values())),
-    Function("TRANSFORM", "AL", lambda t: array_of(t[1]), "transform({0}, {1})", lambda a, f: [f(x) for x in a]),
-    Function("FILTER", "AL", _first, "filter({0}, {1})", lambda a, f: [x for x in a if f(x)]),
-    Function("REDUCE", "A*L", lambda t: t[1], "aggregate({0}, {1}, {2})", lambda a, start, f: _reduce(a, start, f)),
-    # Times.
-    Function("FROM_UNIXTIME", "I", TIMESTAMP, "timestamp_millis({0})", _moment),
-    Function("UNIX_TIMESTAMP", "T", BIGINT, "unix_millis({0})", _millis),
-    Function("FORMAT_TIMESTAMP", "TS", STRING, "date_format({0}, {1})", java_times.write),
-    Function("PARSE_TIMESTAMP", "SS", TIMESTAMP, "to_timestamp({0}, {1})", java_times.read),
-    Function("TIMESTAMPTOSTRING", "IS", STRING, "date_format(timestamp_millis({0}), {1})",
-             lambda ms, f: java_times.write(_moment(ms), f)),
-    Function("STRINGTOTIMESTAMP", "SS", BIGINT, "unix_millis(to_timestamp({0}, {1}))",
-             lambda s, f: _millis(java_times.read(s, f))),
+    Function("MAP_UNION", "MM", _all, "coalesce(map_concat({0}, {1}), {0}, {1})",
+             lambda a, b: None if a is None and b is None else {**(a or {}), **(b or {})}, takes_null=True),
+    Function("AS_MAP", "AA", lambda t: map_of(t[0].of[0], t[1].of[0]), "map_from_arrays({0}, {1})",
+             lambda keys, values: dict(zip(keys, values, strict=True))),
+    Function("ENTRIES", "MK", lambda t: array_of(SqlType("STRUCT", t[0].of, ("K", "V"))),
+             lambda m, is_sorted: _SPARK_ENTRIES[is_sorted == "true"].format(m), _entries),
+    # A map's lambda functions take a key and a value.
+    Function("TRANSFORM", "CLL?", lambda t: map_of(t[1], t[2]) if t[0].name == "MAP" else array_of(t[1]),
+             _spark_transform, _transform),
+    Function("FILTER", "CL", _first, lambda c, f: f"map_filter({c}, {f})" if f.startswith("(") else f"filter({c}, {f})",
+             lambda c, f: {k: v for k, v in c.items() if f(k, v)} if isinstance(c, dict) else [x for x in c if f(x)]),
+    Function("REDUCE", "C*L", lambda t: t[1], _spark_reduce, lambda c, start, f: _reduce(c, start, f)),
+    Function("AS_VALUE", "*", _first, "{0}", lambda value: value),
     # Aggregates: `python` gets the list of a group's values, in the order of the rows.
     Function("COUNT", "*", BIGINT, "count({0})", lambda v: len(_present(v)), "aggregate"),
     Function("COUNT_DISTINCT", "*", BIGINT, "size(collect_set({0}))", lambda v: len(_unique(_present(v))),
@@ -323,10 +445,17 @@ _TABLE: tuple[Function, ...] = (
              lambda v: sum(map(float, _present(v))) / len(_present(v)) if _present(v) else None, "aggregate"),
     Function("MIN", "*", _first, "min({0})", lambda v: min(_present(v), default=None), "aggregate"),
     Function("MAX", "*", _first, "max({0})", lambda v: max(_present(v), default=None), "aggregate"),
-    Function("LATEST_BY_OFFSET", "*", _first, "max_by({0}, _order) FILTER (WHERE {0} IS NOT NULL)",
-             lambda v: next(iter(_present(v)[::-1]), None), "aggregate"),
-    Function("EARLIEST_BY_OFFSET", "*", _first, "min_by({0}, _order) FILTER (WHERE {0} IS NOT NULL)",
-             lambda v: next(iter(_present(v)), None), "aggregate"),
+    # A number of values, and whether NULL is left out (true, if nothing is said).
+    Function("LATEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("max"),
+             lambda v, *rest: _of_offset(v, rest, latest=True), "aggregate"),
+    Function("EARLIEST_BY_OFFSET", "*K?K?", _offset_type, _by_offset("min"),
+             lambda v, *rest: _of_offset(v, rest, latest=False), "aggregate"),
+    Function("FIRST_VALUE", "*", _first, "min_by(struct({0} AS v), _order).v", lambda v: v[0], "aggregate"),
+    Function("LAST_VALUE", "*", _first, "max_by(struct({0} AS v), _order).v", lambda v: v[-1], "aggregate"),
+    Function("ATTR", "*", _first, "CASE WHEN count({0}) = count(1) AND size(collect_set({0})) = 1 THEN max({0}) END",
+             lambda v: v[0] if None not in v and len(_unique(v)) == 1 else None, "aggregate"),
+    Function("CORRELATION", "NN", DOUBLE, "corr(cast({0} AS DOUBLE), cast({1} AS DOUBLE))", _correlation, "aggregate",
+             takes_rows=True),
     Function("COLLECT_LIST", "*", _array_of_first, _IN_ORDER, list, "aggregate"),
     Function("COLLECT_SET", "*", _array_of_first, f"array_distinct({_IN_ORDER})", _unique, "aggregate"),
     Function("TOPK", "*I", _array_of_first, _TOP, lambda v, n: sorted(_present(v), reverse=True)[:n], "aggregate"),
@@ -339,9 +468,12 @@ _TABLE: tuple[Function, ...] = (
     Function("VAR_POP", "N", DOUBLE, "var_pop({0})", lambda v: _spread(v, 0), "aggregate"),
     # Table functions: a row becomes as many as the array has.
     Function("EXPLODE", "A", _element, "explode({0})", list, "table"),
+    Function("CUBE_EXPLODE", "A", _first, _SPARK_CUBE, _cube, "table"),
+    *TEXT_FUNCTIONS,
+    *TIME_FUNCTIONS,
 )  # fmt: skip
 
-_SYNONYMS = {
+SYNONYMS = {
     "CEILING": "CEIL",
     "UPPER": "UCASE",
     "LOWER": "LCASE",
@@ -351,43 +483,53 @@ _SYNONYMS = {
     "SUBSTR": "SUBSTRING",
     "STDDEV_SAMPLE": "STDDEV_SAMP",
 }
+# What Spark computes over a window of rows in one call.
+SLIDING_FUNCTIONS = frozenset({
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_SAMP", "STDDEV_POP", "VAR_SAMP", "VAR_POP", "FIRST_VALUE",
+    "LAST_VALUE",
+})  # fmt: skip
 FUNCTIONS = {function.name: function for function in _TABLE}
 # What KSQL or Kinesis Analytics has and this has not, with the reason for those that never can be.
 NOT_BUILT = {
     "RANDOM": "it gives another value when a micro-batch is repeated",
     "UUID": "it gives another value when a micro-batch is repeated",
-    "UNIX_DATE": "",
     "CURRENT_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
     "CURRENT_ROW_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
     "RANDOM_CUT_FOREST": "Spark has no such algorithm on streams",
     "RANDOM_CUT_FOREST_WITH_EXPLANATION": "Spark has no such algorithm on streams",
     "HOTSPOTS": "Spark has no such algorithm on streams",
     **dict.fromkeys(
-        (
-            "GEO_DISTANCE", "ENCODE", "FIELD", "ELT", "MASK", "MASK_KEEP_LEFT", "MASK_KEEP_RIGHT", "MASK_LEFT",
-            "MASK_RIGHT", "REGEXP_SPLIT_TO_ARRAY", "TO_BYTES", "FROM_BYTES", "LOG", "CBRT", "SIN", "COS", "TAN", "PI",
-            "ASIN", "ACOS", "ATAN", "ATAN2", "DEGREES", "RADIANS", "TRUNC", "AS_MAP", "ENTRIES", "MAP_UNION",
-            "IS_JSON_STRING", "JSON_ARRAY_CONTAINS", "JSON_ARRAY_LENGTH", "JSON_CONCAT", "JSON_ITEMS", "JSON_KEYS",
-            "JSON_RECORDS", "TO_JSON_STRING", "CONVERT_TZ", "DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD",
-            "TIMESTAMPSUB", "FORMAT_DATE", "FORMAT_TIME", "PARSE_DATE", "PARSE_TIME", "FROM_DAYS", "CORRELATION",
-            "CUBE_EXPLODE", "TOP_K_ITEMS_TUMBLING", "COUNT_DISTINCT_ITEMS_TUMBLING", "GROUP_RANK", "TSDIFF",
-            "URL_DECODE_PARAM", "URL_ENCODE_PARAM", "URL_EXTRACT_HOST", "URL_EXTRACT_PARAMETER", "URL_EXTRACT_PATH",
-            "FIRST_VALUE", "LAST_VALUE", "LAG", "EXP_AVG", "VARIABLE_COLUMN_LOG_PARSE", "FAST_REGEX_LOG_PARSER",
-            "W3C_LOG_PARSE", "SYS_LOG_PARSE", "REGEX_LOG_PARSE", "STEP_MEDIAN",
-        ),
-        "",
+        ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB"), "Spark before 4.1 has no TIME; use a TIMESTAMP"
     ),
+    **dict.fromkeys(
+        ("BIGINT_FROM_BYTES", "INT_FROM_BYTES", "DOUBLE_FROM_BYTES"),
+        "Spark SQL reads no numbers from bytes; send them as JSON numbers",
+    ),
+    "JSON_ARRAY_CONTAINS": "Spark SQL does not compare within JSON; use ARRAY_CONTAINS(JSON_ITEMS(text), 'value')",
+    "JSON_CONCAT": "Spark SQL does not join JSON texts; read their parts with EXTRACTJSONFIELD",
+    **dict.fromkeys(
+        ("TOP_K_ITEMS_TUMBLING", "COUNT_DISTINCT_ITEMS_TUMBLING"),
+        "it takes a CURSOR; GROUP BY STEP(ROWTIME BY ..) with TOPK or COUNT(DISTINCT ..) says the same",
+    ),
+    **dict.fromkeys(
+        ("VARIABLE_COLUMN_LOG_PARSE", "FAST_REGEX_LOG_PARSER", "W3C_LOG_PARSE", "SYS_LOG_PARSE", "REGEX_LOG_PARSE",
+         "COLUMN_LOG_PARSE", "FIXED_COLUMN_LOG_PARSE"),
+        "it makes columns of a text at run time; REGEXP_EXTRACT or SPLIT makes each one",
+    ),
+    "REGEX_REPLACE": "REGEXP_REPLACE(text, pattern, new) replaces every match",
+    "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
+    **dict.fromkeys(("LAG", "EXP_AVG"), "Spark looks at no earlier rows of a stream one by one; use a sliding window"),
 }  # fmt: skip
 
 
-def _reduce(items: Sequence[Any], start: Any, function: Callable[[Any, Any], Any]) -> Any:
+def _reduce(items: Any, start: Any, function: Callable[..., Any]) -> Any:
     result = start
-    for item in items:
-        result = function(result, item)
+    for item in items.items() if isinstance(items, dict) else ((item,) for item in items):
+        result = function(result, *item)
     return result
 
 
 def find_function(name: str) -> Function | None:
     """Return the function that SQL calls `name`; None if there is none."""
     upper = name.upper()
-    return FUNCTIONS.get(_SYNONYMS.get(upper, upper))
+    return FUNCTIONS.get(SYNONYMS.get(upper, upper))

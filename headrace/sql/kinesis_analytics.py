@@ -24,12 +24,8 @@ def import_application(description: dict[str, Any]) -> str:
         raise SqlError(
             "this is no description of an application with SQL code and an input", Place()
         )
-    if sql.get("ReferenceDataSourceDescriptions"):
-        raise SqlError(
-            "reference tables in S3 are not built: put the file's rows into a stream, and declare a TABLE",
-            Place(),
-        )
     parts = [_input(one) for one in inputs]
+    parts += [_reference(one) for one in sql.get("ReferenceDataSourceDescriptions") or []]
     for output in sql.get("OutputDescriptions") or []:
         code = _bind(code, output)
     return "\n".join([*parts, code.strip(), ""])
@@ -54,17 +50,29 @@ def _input(one: dict[str, Any]) -> str:
         raise SqlError(
             "an input from Firehose is not built: read the stream that feeds it", Place()
         )
-    schema = one["InputSchema"]
     names = one.get("InAppStreamNames") or [f"{one['NamePrefix']}_001"]
     if len(names) > 1:
         raise SqlError(
             "an input with parallelism is one stream here: set InputParallelism to 1", Place()
         )
+    stream = source["ResourceARN"].rpartition("/")[2]
+    return _relation("STREAM", names[0], one["InputSchema"], f"stream = '{stream}'")
+
+
+def _reference(one: dict[str, Any]) -> str:
+    """Return the reference table of an object in S3."""
+    source = one["S3ReferenceDataSourceDescription"]
+    bucket = source.get("BucketARN", "").rpartition(":")[2] or source["BucketName"]
+    key = (source.get("FileKey") or source["ReferenceKey"]).replace("'", "''")
+    address = f"object = 's3://{bucket}/{key}'"
+    return _relation("TABLE", one["TableName"], one["ReferenceSchema"], address)
+
+
+def _relation(kind: str, name: str, schema: dict[str, Any], source: str) -> str:
     columns = ",\n".join(
         f'    "{_column(column)}" {column["SqlType"]}' for column in schema["RecordColumns"]
     )
-    stream = source["ResourceARN"].rpartition("/")[2]
-    return f"CREATE STREAM \"{names[0]}\" (\n{columns}\n) WITH (stream = '{stream}', {_format(schema)});\n"
+    return f'CREATE {kind} "{name}" (\n{columns}\n) WITH ({source}, {_format(schema)});\n'
 
 
 def _column(column: dict[str, Any]) -> str:

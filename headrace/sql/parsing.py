@@ -38,6 +38,17 @@ _WORDS = {
     "DOT": "'.'",
     "STREAM_WORD": "STREAM",
 }
+# Statements of KSQL that are none here, by the word at which the grammar ends.
+_REFUSED = {
+    "ALTER": "a stream's columns are what its CREATE says: CREATE OR REPLACE",
+    "ASSERT": "`headrace sql test` compares a query's rows",
+    "CONNECTOR": "Kafka Connect is no part of Kinesis; `headrace cdc` and Firehose carry rows in and out",
+    "TYPE": "write the STRUCT where it is used; DEFINE name = 'STRUCT<..>' names its text",
+    "PAUSE": "end the job; it goes on from its checkpoint",
+    "RESUME": "start the job; it goes on from its checkpoint",
+    "PRINT": "`headrace tail` prints a stream",
+    "RUN": "`headrace sql run` runs a file",
+}
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _DEFINITION = re.compile(
     r"^\s*(?:DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'|UNDEFINE\s+(\w+))\s*;",
@@ -283,6 +294,8 @@ class _Parse:
         words = sorted({_WORDS.get(name, name) for name in names if not name.startswith("__")})
         expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
         place = place_of(meta)
+        if text.upper() in _REFUSED and "NAME" not in names:
+            return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", place)
         if kind == "$END":
             return SqlError(f"the statement ends too early{expected}", place)
         return SqlError(f"{text[:60]!r} does not belong here{expected}", place)

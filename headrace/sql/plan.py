@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headrace.sql.errors import Place
-from headrace.sql.expressions import Call, Expression
+from headrace.sql.expressions import Call, Expression, Over
 from headrace.sql.types import SqlType
 
 KSQL, KINESIS_ANALYTICS = "ksql", "kinesis-analytics"
@@ -32,7 +32,8 @@ class Relation:
         name: as SQL calls it.
         columns: its columns, in order.
         is_table: whether a record replaces the one before with the same key.
-        stream: the Kinesis stream that holds it; empty for an in-application stream.
+        stream: the Kinesis stream that holds it, or the address s3://.. of a reference table's object; empty for an
+            in-application stream.
         format: JSON, CSV or RAW.
         delimiter: CSV's.
         timestamp: the column with the event's time; empty for the record's arrival.
@@ -48,6 +49,11 @@ class Relation:
     timestamp: str = ""
     timestamp_format: str = ""
     place: Place = field(default=Place(), compare=False)
+
+    @property
+    def is_object(self) -> bool:
+        """Return whether it is a reference table in S3, which a job reads once."""
+        return self.stream.startswith("s3://")
 
     def column(self, name: str) -> RelationColumn | None:
         """Return a column by its name, in any letter case."""
@@ -75,7 +81,8 @@ class Input:
 class JoinPlan:
     """A join with what stands before it.
 
-    `method` is streams, stream-table or tables. Rows meet if `left_key` equals `right_key`; for streams also if the
+    `method` is streams, stream-table, tables, or object for a reference table in S3.
+    Rows meet if `left_key` equals `right_key`; for streams also if the
     right row's time is from `before_ms` before to `after_ms` after the left one's. A row waits `grace_ms` longer.
     """
 
@@ -119,6 +126,14 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Sliding:
+    """An aggregate over a sliding window, under the name by which outputs read it."""
+
+    name: str
+    over: Over
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """A query that never ends.
 
@@ -138,6 +153,7 @@ class QueryPlan:
     window: WindowPlan | None = None
     keys: tuple[Named, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
+    sliding: tuple[Sliding, ...] = ()
     having: Expression | None = None
     partition: Expression | None = None
     emit: str = "CHANGES"

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
+from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, walk
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Relation, Script
@@ -75,7 +75,9 @@ class _Compiler:
         self._title = title
         self._names = _Names()
         self._has_tables = any(
-            query.is_of_tables() or any(join.method == "stream-table" for join in query.joins)
+            query.is_of_tables()
+            or bool(query.sliding)
+            or any(join.method == "stream-table" for join in query.joins)
             for query in script.queries
         )
 
@@ -115,6 +117,13 @@ class _Compiler:
     # Relations.
 
     def _internal(self, relation: Relation) -> str:
+        for query in self._script.queries:
+            if query.target == relation and (query.sliding or _is_with_table(query)):
+                raise SqlError(
+                    f"{query.name} writes micro-batch by micro-batch: {relation.name} needs a Kinesis stream, "
+                    "WITH (stream = '..')",
+                    query.place,
+                )
         pumps = [
             self._names.of("query", q.name) for q in self._script.queries if q.target == relation
         ]
@@ -132,10 +141,11 @@ class _Compiler:
 
     def _source(self, relation: Relation) -> str:
         kind = "TABLE" if relation.is_table else "STREAM"
+        reader = "read_object" if relation.is_object else "read_kinesis"
         lines = [
             f"def {self._names.of('read', relation.name)}(spark, arguments):",
             f'    """{kind} {relation.name}, line {relation.place.line}: the Kinesis stream {relation.stream}."""',
-            f"    records = read_kinesis(spark, arguments, {_literal(relation.stream)})",
+            f"    records = {reader}(spark, arguments, {_literal(relation.stream)})",
             f"    rows = read_{relation.format.lower()}(",
             f"        records, {_literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
             f"        keys={self._keys(relation)!r}, is_table={relation.is_table},",
@@ -171,7 +181,7 @@ class _Compiler:
     def _query(self, query: QueryPlan) -> str:
         joined = bool(query.joins)
         text = SparkText(self._script.dialect, qualified=joined)
-        with_table = joined and query.joins[0].method == "stream-table"
+        with_table = _is_with_table(query)
         lines = [f"def {self._names.of('query', query.name)}(spark, arguments):"]
         lines.append(f'    """{self._title_of(query)}"""')
         if query.is_of_tables():
@@ -181,8 +191,50 @@ class _Compiler:
             lines += self._finish(query, text, "batch")
             return "\n".join(lines)
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
+        if query.sliding:
+            return "\n".join([*lines, *self._sliding(query, text)])
         lines += self._steps(query, text)
         return "\n".join(lines)
+
+    def _sliding(self, query: QueryPlan, text: SparkText) -> list[str]:
+        """Return the lines of a query with sliding windows, over a micro-batch and the rows before that they hold."""
+        lines: list[str] = []
+        if query.where is not None:
+            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
+        lines += ["", "    def finish(rows):", "        rows = rows.select(", '            "*",']
+        keeps: list[str] = []
+        for one in query.sliding:
+            frame = one.over.frame
+            by = ", ".join(text.write(part) for part in frame.partition)
+            by = f"PARTITION BY {by} " if by else ""
+            if frame.range_ms is None:
+                order, reach = (
+                    "_rowtime, _order",
+                    f"ROWS BETWEEN {frame.rows} PRECEDING AND CURRENT ROW",
+                )
+                keeps.append(
+                    f"row_number() OVER ({by}ORDER BY _rowtime DESC, _order DESC) <= {frame.rows}"
+                )
+            else:
+                # A row as old as the window is long is out of it, as AWS's guide counts.
+                micros = frame.range_ms * 1000 - 1
+                interval = f"INTERVAL '{micros // 1_000_000}.{micros % 1_000_000:06}' SECOND"
+                order, reach = "_rowtime", f"RANGE BETWEEN {interval} PRECEDING AND CURRENT ROW"
+                keeps.append(f"max(_rowtime) OVER () - _rowtime <= {interval}")
+            call = text.write(one.over.call)
+            window = f"OVER ({by}ORDER BY {order} {reach})"
+            # FIRST_VALUE and LAST_VALUE take a field of what they find, by time as the window goes.
+            field = ".v" if call.endswith(").v") else ""
+            call = call.removesuffix(".v").replace(
+                "AS v), _order", "AS v), struct(_rowtime, _order)"
+            )
+            lines.append(f'            {_expr(f"({call} {window}){field}")}.alias("{one.name}"),')
+        lines.append(f'            {_expr(" OR ".join(keeps))}.alias("_is_kept"),')
+        return [*lines, "        )", "        return rows", "", *self._sliding_end(query, text)]
+
+    def _sliding_end(self, query: QueryPlan, text: SparkText) -> list[str]:
+        lines = ["    def results(rows):", *self._outputs(query, text, "        ")]
+        return [*lines, "", "    return rows, (finish, results)"]
 
     def _title_of(self, query: QueryPlan) -> str:
         target = "shown" if query.target is None else query.target.name
@@ -194,7 +246,8 @@ class _Compiler:
     def _steps(self, query: QueryPlan, text: SparkText) -> list[str]:
         lines: list[str] = []
         for join in query.joins:
-            lines += self._stream_join(query, join, text)
+            is_object = join.method == "object"
+            lines += (self._object_join if is_object else self._stream_join)(query, join, text)
         # Before the watermark, to which Spark moves conditions anyway, unless they name the time.
         if query.where is not None:
             lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
@@ -295,8 +348,9 @@ class _Compiler:
         ]
         if not calls:
             return [], query.outputs
-        array = cast(Call, calls[0]).arguments[0]
-        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(text.write(array))}).alias("_position", "_element"))'
+        # What the function explodes: Spark's own writes it as explode(array).
+        array = text.write(calls[0]).removeprefix("explode(").removesuffix(")")
+        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(array)}).alias("_position", "_element"))'
         outputs = tuple(
             replace(
                 one,
@@ -395,6 +449,14 @@ class _Compiler:
             f'    rows = rows.join(other.alias({_literal(join.right.alias)}), {_expr(condition)}, "{kind}")',
         ]
 
+    def _object_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
+        on = _expr(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
+        return [
+            f"    rows = rows.alias({_literal(query.source.alias)})",
+            f"    other = {self._read(join.right)}(spark, arguments).alias({_literal(join.right.alias)})",
+            f'    rows = rows.join(other, {on}, "{_JOIN_KINDS[join.kind]}")',
+        ]
+
     def _table_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         plain = SparkText(self._script.dialect, qualified=False)
         left_key, right_key = plain.write(join.left_key), plain.write(join.right_key)
@@ -413,7 +475,7 @@ class _Compiler:
     def _start(self, query: QueryPlan) -> str:
         mode = "append" if query.emit == "FINAL" or not query.is_aggregate else "update"
         stream = "" if query.target is None else query.target.stream or query.target.name
-        kind = "with_table" if query.joins and query.joins[0].method == "stream-table" else "plain"
+        kind = "sliding" if query.sliding else "with_table" if _is_with_table(query) else "plain"
         corrects = query.is_aggregate and query.emit != "FINAL"
         if query.is_of_tables():
             mode, kind, corrects = "append", "tables", True
@@ -435,6 +497,10 @@ def view_keys(query: QueryPlan) -> list[str]:
 _NOTHING = "'all'"
 _JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}
 _ELEMENT = Column("_element")
+
+
+def _is_with_table(query: QueryPlan) -> bool:
+    return bool(query.joins) and query.joins[0].method == "stream-table"
 
 
 def _is_table_function(part: Expression) -> bool:

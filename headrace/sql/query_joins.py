@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Column, Expression, Operation, walk
 from headrace.sql.plan import (
@@ -26,8 +28,15 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
             "one join a query: give the first join's result a name by CREATE STREAM .. AS",
             join.place,
         )
+    if join.relation.over is not None:
+        # The stream's rows up to that much later: a trade within a minute of its order.
+        if join.relation.over.range_ms is None or join.relation.over.partition:
+            raise SqlError("a join's window is RANGE INTERVAL '..' .. PRECEDING", join.place)
+        join = replace(join, before_ms=0, after_ms=join.relation.over.range_ms, grace_ms=0)
     method = (
-        "tables"
+        "object"
+        if right.relation.is_object
+        else "tables"
         if left_is_table and right_is_table
         else "stream-table"
         if right_is_table
@@ -47,8 +56,10 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
         raise SqlError(
             f"a stream and a table have INNER and LEFT joins, not {join.kind}", join.place
         )
+    if method == "object" and join.kind not in ("INNER", "LEFT"):
+        raise SqlError(f"a reference table has INNER and LEFT joins, not {join.kind}", join.place)
     left_key, right_key = _equality(join, left, right)
-    if method != "streams":
+    if method in ("tables", "stream-table"):
         keys = right.relation.key_columns()
         if not (
             len(keys) == 1 and isinstance(right_key, Column) and right_key.name == keys[0].name

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from headrace.sql.errors import Place, SqlError
-from headrace.sql.expressions import Call, Column, Expression, Tick, walk
+from headrace.sql.expressions import Call, Column, Expression, Over, Tick, walk
 from headrace.sql.functions import find_function
 from headrace.sql.plan import (
     ROWTIME,
     WINDOW_START,
     Aggregate,
     Named,
+    Sliding,
 )
 from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
@@ -37,6 +39,8 @@ def has_aggregate(expression: Expression) -> bool:
 def refuse_aggregates(expression: Expression | None, what: str) -> None:
     """Raise SqlError where an aggregate or table function is called."""
     for part in walk(expression) if expression is not None else ():
+        if isinstance(part, Over):
+            raise SqlError(f"{what} has no sliding window: name the query's result", part.place)
         if kind_of(part) in ("aggregate", "table"):
             raise SqlError(
                 f"{what} has no {kind_of(part)} function; HAVING looks at groups", part.place
@@ -90,6 +94,20 @@ def _every_column(relation: str | None, scope: Scope, place: Place) -> list[Name
     ]
 
 
+def slide(outputs: tuple[Named, ...]) -> tuple[tuple[Named, ...], tuple[Sliding, ...]]:
+    """Return outputs that read their aggregates over sliding windows by name, and these."""
+    sliding: dict[Over, Sliding] = {}
+
+    def change(part: Expression) -> Expression | None:
+        if not isinstance(part, Over):
+            return None
+        sliding.setdefault(part, Sliding(f"_over_{len(sliding) + 1}", part))
+        return Column(sliding[part].name, place=part.place)
+
+    rewritten = tuple(replace(one, expression=rewrite(one.expression, change)) for one in outputs)
+    return rewritten, tuple(sliding.values())
+
+
 def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> tuple[Named, ...]:
     """Return GROUP BY's expressions under the names that SELECT gives them."""
     aliases = {
@@ -128,6 +146,10 @@ class Groups:
         key = self._keys.get(part)
         if key is not None:
             return Column(key, place=part.place)
+        if isinstance(part, Over):
+            raise SqlError(
+                "OVER goes without GROUP BY: name the groups by CREATE STREAM", part.place
+            )
         if isinstance(part, Tick) and part.duration_ms == self._tick_ms and is_time(part.of):
             return Column(WINDOW_START, place=part.place)
         if isinstance(part, Column) and part.relation is not None:

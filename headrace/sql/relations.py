@@ -16,7 +16,7 @@ from headrace.sql.statements import (
 from headrace.sql.types import BIGINT, STRING, TIMESTAMP
 from headrace.sql.typing import check_pattern, near
 
-_STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic"), ("format", "value_format")
+_STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic", "object"), ("format", "value_format")
 _PROPERTIES = frozenset({
     *_STREAM_NAMES, *_FORMAT_NAMES, "timestamp", "timestamp_format", "value_delimiter", "partitions", "replicas",
     "key_format", "retention_ms", "key",
@@ -42,6 +42,10 @@ def declare_relation(
         columns = _with_key(columns, values["key"])
     format_ = _format(values)
     timestamp = _timestamp(values, columns)
+    if "object" in values and not _text(values["object"]).startswith("s3://"):
+        raise SqlError(
+            "object is the address of a reference table, s3://bucket/key", values["object"].place
+        )
     pattern = _text(values.get("timestamp_format"))
     if pattern:
         check_pattern(pattern, values["timestamp_format"].place)

@@ -65,6 +65,7 @@ class RunningQuery:
         # Spark's two watermarks of a micro-batch: what is older is late, and what is older is over.
         self._late_until = self._over_until = conversions.EPOCH - _LONGEST
         self._table: dict[Any, Row] = {}
+        self._object: dict[Any, list[Row]] = {}
         self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
         self._seen: set[str] = set()
         self._sides = (
@@ -81,6 +82,8 @@ class RunningQuery:
             join = self.query.joins[0]
             if join.method == "stream-table":
                 return self._beside_table(side, row, join)
+            if join.method == "object":
+                return self._beside_object(side, row, join)
             return self._beside_stream(side, row, join)
         if row.deleted:
             return []
@@ -224,7 +227,7 @@ class RunningQuery:
             ("", name): value for name, value in group.keys.items()
         }
         for (aggregate, _), rows in zip(self._aggregates, group.rows, strict=False):
-            scope["", aggregate.name] = _aggregate(aggregate, rows)
+            scope["", aggregate.name] = aggregate_of(aggregate.call, rows)
         if self.query.window is not None:
             for name, bound in ((WINDOW_START, group.start), (WINDOW_END, group.end)):
                 scope["", name] = bound if self._times_are_timestamps else millis(bound)
@@ -265,6 +268,17 @@ class RunningQuery:
         if partner is None and join.kind == "INNER":
             return []
         return self._after_joins(self._scope([row, partner]), row)
+
+    def _beside_object(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
+        """Join a row with every row of a reference table that has its key."""
+        alias = join.right.alias if side else self.query.source.alias
+        key = self._sides[0][side]({(alias, name): value for name, value in row.columns.items()})
+        if side == 1:
+            self._object.setdefault(comparable(key), []).append(row)
+            return []
+        partners = [] if key is None else self._object.get(comparable(key), [])
+        pairs = partners or ([None] if join.kind == "LEFT" else [])
+        return [one for pair in pairs for one in self._after_joins(self._scope([row, pair]), row)]
 
     def _beside_stream(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
         alias = join.right.alias if side else self.query.source.alias
@@ -338,14 +352,16 @@ def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
     return aggregate.call.arguments
 
 
-def _aggregate(aggregate: Aggregate, rows: list[tuple[Any, ...]]) -> Any:
+def aggregate_of(call: Call, rows: list[tuple[Any, ...]]) -> Any:
     """Return an aggregate of the arguments of a group's rows; None for what cannot be computed."""
-    if aggregate.call.star:
+    if call.star:
         return len(rows)
     first = [row[0] for row in rows]
     rest = rows[-1][1:] if rows else ()
-    function = FUNCTIONS[aggregate.call.name]
+    function = FUNCTIONS[call.name]
     try:
+        if function.takes_rows:
+            return function.python(rows)
         return function.python(first, *rest)
     except (ArithmeticError, TypeError, ValueError):
         return None
@@ -382,4 +398,10 @@ def _table_function(query: QueryPlan) -> tuple[Evaluator | None, list[tuple[Any,
         return None, outputs
     call = calls[0]
     assert isinstance(call, Call)
-    return evaluator(call.arguments[0]), outputs
+    array, function = evaluator(call.arguments[0]), FUNCTIONS[call.name]
+
+    def elements(row: Any) -> Any:
+        value = array(row)
+        return None if value is None else function.python(value)
+
+    return elements, outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace.sql.errors import Place
-from headrace.sql.expressions import Expression, Literal
+from headrace.sql.expressions import Expression, Frame, Literal
 from headrace.sql.types import SqlType
 
 
@@ -47,6 +47,7 @@ class RelationName:
     name: str
     alias: str
     place: Place
+    over: Frame | None = None
 
 
 @dataclass(frozen=True)

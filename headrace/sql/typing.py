@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from zoneinfo import available_timezones
 
 from headrace.sql import java_times
 from headrace.sql.conversions import millis
@@ -24,14 +25,19 @@ from headrace.sql.expressions import (
     Literal,
     Map,
     Operation,
+    Over,
     Struct,
     Tick,
 )
-from headrace.sql.functions import FUNCTIONS, NOT_BUILT, Function, find_function
+from headrace.sql.function import Function
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
+from headrace.sql.functions_text import ENCODINGS
+from headrace.sql.functions_times import DATE_UNITS, UNITS
 from headrace.sql.plan import ROWTIME, WINDOW_END, WINDOW_START, Input
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
+    DATE,
     DOUBLE,
     NULL,
     STRING,
@@ -44,16 +50,16 @@ from headrace.sql.types import (
 
 _LETTERS = {
     "S": "text", "I": "a whole number", "N": "a number", "B": "a condition", "T": "a TIMESTAMP", "X": "BYTES",
-    "A": "an ARRAY", "M": "a MAP", "L": "a lambda function, such as x => x + 1",
+    "A": "an ARRAY", "M": "a MAP", "C": "an ARRAY or a MAP", "D": "a DATE",
+    "L": "a lambda function, such as x => x + 1",
 }  # fmt: skip
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM"})
 _TIMES = (ROWTIME, WINDOW_START, WINDOW_END)
-_PATTERNS = {
-    "FORMAT_TIMESTAMP": 1,
-    "PARSE_TIMESTAMP": 1,
-    "TIMESTAMPTOSTRING": 1,
-    "STRINGTOTIMESTAMP": 1,
-}
+_PATTERNS = frozenset({
+    "FORMAT_TIMESTAMP", "PARSE_TIMESTAMP", "TIMESTAMPTOSTRING", "STRINGTOTIMESTAMP", "FORMAT_DATE", "PARSE_DATE",
+    "DATETOSTRING", "STRINGTODATE",
+})  # fmt: skip
+_WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS)}
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,8 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             values, types = _all(expression.values, scope)
             type_ = map_of(_one_type(keys, key_types), _one_type(values, types))
             return replace(expression, keys=keys, values=values), type_
+        case Over():
+            return _over(expression, scope)
         case Tick():
             of, type_ = resolve(expression.of, scope)
             if type_ != TIMESTAMP:
@@ -115,6 +123,16 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return replace(expression, of=of), TIMESTAMP
         case _:
             raise SqlError("a lambda function is an argument of a function", expression.place)
+
+
+def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
+    call, type_ = resolve(over.call, scope)
+    assert isinstance(call, Call)
+    if call.name not in SLIDING_FUNCTIONS:
+        names = ", ".join(sorted(SLIDING_FUNCTIONS))
+        raise SqlError(f"{call.name} has no sliding window; there are {names}", over.place)
+    partition, _ = _all(over.frame.partition, scope)
+    return replace(over, call=call, frame=replace(over.frame, partition=partition)), type_
 
 
 def condition(expression: Expression, scope: Scope, what: str) -> Expression:
@@ -371,6 +389,10 @@ def _argument(
     letter = function.parameter(index)
     if letter == "L":
         return _lambda(function, argument, before, scope)
+    if letter in _WORDS:
+        return _word(argument, _WORDS[letter]), STRING
+    if letter == "K" and not isinstance(argument, Literal):
+        raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.place)
     resolved, type_ = resolve(argument, scope)
     if not _fits(letter, type_):
         raise SqlError(
@@ -381,7 +403,7 @@ def _argument(
 
 
 def _fits(letter: str, type_: SqlType) -> bool:
-    if type_ == NULL or letter == "*":
+    if type_ == NULL or letter in "*K":
         return type_.name != "INTERVAL"
     return {
         "S": type_ == STRING,
@@ -391,6 +413,8 @@ def _fits(letter: str, type_: SqlType) -> bool:
         "T": type_ == TIMESTAMP,
         "X": type_.name == "BYTES",
         "A": type_.name == "ARRAY",
+        "C": type_.name in ("ARRAY", "MAP"),
+        "D": type_ == DATE,
         "M": type_.name == "MAP",
     }[letter]
 
@@ -401,26 +425,49 @@ def _lambda(
     """Return a lambda function, resolved; its type is its result's."""
     if not isinstance(argument, Lambda):
         raise SqlError(f"the last argument of {function.name} is {_LETTERS['L']}", argument.place)
-    element = before[0].of[0] if before[0].of else NULL
-    types = (before[1], element) if function.name == "REDUCE" else (element,)
+    # Of an array its elements, of a map its keys and values.
+    types = before[0].of or (NULL,)
+    if function.name == "REDUCE":
+        types = (before[1], *types)
     if len(types) != len(argument.parameters):
         raise SqlError(f"{function.name}'s function has {len(types)} parameters", argument.place)
     names = {name.lower(): type_ for name, type_ in zip(argument.parameters, types, strict=False)}
     body, type_ = resolve(argument.body, replace(scope, parameters={**scope.parameters, **names}))
     if function.name == "FILTER" and type_ != BOOLEAN:
         raise SqlError(f"FILTER's function is a condition, not {type_}", argument.body.place)
+    if function.name == "REDUCE" and common(before[1], type_) is None:
+        raise SqlError(
+            f"REDUCE's function gives {type_}, and starts with {before[1]}", argument.body.place
+        )
     return replace(argument, body=body), type_
 
 
+def _word(argument: Expression, words: frozenset[str]) -> Literal:
+    """Return a unit or an encoding, which may stand as a name or as a text."""
+    value = argument.value if isinstance(argument, Literal) else None
+    word = argument.name if isinstance(argument, Column) and argument.relation is None else value
+    match = next((one for one in words if one.lower() == str(word).lower()), None)
+    if match is None:
+        raise SqlError(f"{word} is none of {', '.join(sorted(words))}", argument.place)
+    return Literal(match, STRING, place=argument.place)
+
+
 def _check_pattern(function: Function, arguments: list[Expression]) -> None:
-    """Refuse a time's pattern that Spark's and the runner's readers do not know alike."""
-    index = _PATTERNS.get(function.name)
-    if index is None:
+    """Refuse a time's pattern that Spark's and the runner's readers do not know alike, and an unknown zone."""
+    zones = arguments[2:] if function.name in _PATTERNS else ()
+    for zone in arguments[1:] if function.name == "CONVERT_TZ" else zones:
+        if not isinstance(zone, Literal) or str(zone.value) not in available_timezones():
+            raise SqlError("a time zone is a text such as 'UTC' or 'Europe/London'", zone.place)
+    if function.name not in _PATTERNS:
         return
-    pattern = arguments[index]
+    pattern = arguments[1]
     if not isinstance(pattern, Literal):
         raise SqlError(f"{function.name}'s pattern is a text, not a column", pattern.place)
     check_pattern(str(pattern.value), pattern.place)
+    if zones and any(
+        is_run and text[0] in "XZ" for is_run, text in java_times.pieces(str(pattern.value))
+    ):
+        raise SqlError("a pattern with a zone of its own goes without a time zone", pattern.place)
 
 
 def check_pattern(pattern: str, place: Place) -> None:

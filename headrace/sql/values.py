@@ -132,7 +132,7 @@ def _call(call: Call) -> Evaluator:
 
     def evaluate(row: Row) -> Any:
         values = [part(row) for part in parts]
-        if not function.takes_null and None in values:
+        if function.is_null_of(values):
             return None
         return _bounded(function.python(*values))
 

@@ -62,7 +62,7 @@ class LocalCloud(InProcessAccess):
             data_dir: a data directory that stays; the default is a temporary folder.
             seed: the seed of the ids that it makes.
             options: some options of `headrace up`: durability, strict, state_delay_ms, limits, log_group_events,
-                log_group_mib, spark, iam.
+                log_group_mib, spark, iam, mqtt, mqtt_port, mqtt_tls_port.
 
         Raises UnknownOption.
         """
@@ -87,6 +87,7 @@ class LocalCloud(InProcessAccess):
             config, clock=self._clock, ids=ids, environments=environments, warms_up=False
         )
         self.cloud.start()
+        self.cloud.start_devices()
         super().__init__(config.endpoint_url, account=account, region=region)
 
     @property

@@ -33,6 +33,9 @@ _OPTIONS = frozenset(
         "log_group_mib",
         "spark",
         "iam",
+        "mqtt",
+        "mqtt_port",
+        "mqtt_tls_port",
     }
 )
 

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import click
 from rich.console import Console
@@ -20,6 +21,8 @@ from rich.table import Table
 
 from headrace.agent.config.kinesis_agent import read_agent_json
 from headrace.agent.files.positions import PositionStore
+from headrace.agent.flume.building import build
+from headrace.agent.flume.running import FlumeRun
 from headrace.agent.running import FlowRunner
 from headrace.agent.senders import KinesisSender
 from headrace.cli.options import client_options
@@ -56,6 +59,39 @@ def _agent_rate(folder: Path, turn: str, lines: int, port: int, *, aggregate: bo
     return lines / took_s
 
 
+def _flume_rate(folder: Path, turn: str, lines: int, port: int, channel: str) -> float:
+    """Return the lines per second of Flume's TAILDIR through a channel into Kinesis, aggregated."""
+    configuration, stop, clock = folder / f"{turn}.conf", threading.Event(), SystemClock()
+    configuration.write_text(
+        f"a.sources = s\na.channels = c\na.sinks = k\na.channels.c.type = {channel}\n"
+        "a.channels.c.capacity = 200000\na.channels.c.transactionCapacity = 20000\n"
+        + (f"a.channels.c.dataDirs = {folder}/{turn}\n" if channel == "file" else "")
+        + "a.sources.s.type = TAILDIR\na.sources.s.channels = c\na.sources.s.filegroups = f\n"
+        f"a.sources.s.filegroups.f = {folder}/app.log\na.sources.s.positionFile = {folder}/{turn}.positions\n"
+        "a.sinks.k.type = kinesis\na.sinks.k.channel = c\na.sinks.k.streamName = logs\na.sinks.k.batchSize = 20000\n"
+    )
+    started = time.perf_counter()
+    agent = build(configuration, "a", _Reach(port), clock, stop)
+    FlumeRun(agent, clock, stop).run(once=True)
+    took_s = time.perf_counter() - started
+    if agent.sinks["k"].counts.events != lines:
+        raise click.ClickException(f"{agent.sinks['k'].counts.events} of {lines} events were sent")
+    return lines / took_s
+
+
+class _Reach:
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def producer(self, stream: str, options: object) -> Producer:
+        del stream, options
+        return _producer(self._port, aggregate=True)
+
+    def client(self, service: str, options: object) -> NoReturn:
+        del options
+        raise NotImplementedError(service)
+
+
 def _ceiling(lines: int, port: int) -> float:
     records = [LINE % number for number in range(lines)]
     started = time.perf_counter()
@@ -90,6 +126,11 @@ def main(lines: int, turns: int) -> None:
                     folder, f"{turn}-{aggregate}", lines, server.port, aggregate=aggregate
                 )
                 rates.setdefault(label, []).append(rate)
+            for channel in ("memory", "file"):
+                rate = _flume_rate(folder, f"{turn}-{channel}", lines, server.port, channel)
+                rates.setdefault(f"Flume's TAILDIR, {channel} channel, --aggregate", []).append(
+                    rate
+                )
             rates.setdefault("the producer alone, aggregated", []).append(
                 _ceiling(lines, server.port)
             )

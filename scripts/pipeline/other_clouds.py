@@ -21,7 +21,7 @@ from rich.progress import Progress
 from scripts import reference
 from scripts.localstack_host import host
 from scripts.localstack_host.installation import HostError, Installation
-from scripts.pipeline.run import ROOT, Check, Run, StageError
+from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, StageError
 from scripts.pipeline.stages import STAGE_WITHIN_S, total
 from scripts.pipeline.targets import (
     AWS,
@@ -56,6 +56,9 @@ NOT_HERE: dict[str, dict[str, str]] = {
 # release: 6 shards, and two m5.xlarge with EMR's share (0.192 + 0.048 each).
 SHARDS, SHARD_HOUR = 6, 0.015
 NODES, NODE_HOUR = 2, 0.240
+DEVICE_SHARDS = 2
+# Dollars per million readings (assumed): IoT's message, rule and action, a PUT unit, the function's time.
+MILLION_READINGS = 1.00 + 0.15 + 0.15 + 0.014 + 0.20
 # Dollars per million flights: PUT units of both streams, Firehose with Parquet (0.7 GB), the function's time.
 MILLION_FLIGHTS = 2 * 0.014 + 0.7 * (0.029 + 0.018) + 0.40
 
@@ -114,14 +117,17 @@ def _refuse_what_stands(run: Run) -> None:
         )
 
 
-def cost_sentence(flights: int) -> str:
-    """Return a sentence about the cost of a run on AWS."""
-    hourly = SHARDS * SHARD_HOUR + NODES * NODE_HOUR
-    records = flights / 1e6 * MILLION_FLIGHTS
+def cost_sentence(count: int, pipeline: str = FLIGHTS) -> str:
+    """Return a sentence about the cost of a run on AWS with so many flights, or readings of devices."""
+    shards, million, what = SHARDS, MILLION_FLIGHTS, "flights"
+    if pipeline == DEVICES:
+        shards, million, what = DEVICE_SHARDS, MILLION_READINGS, "readings"
+    hourly = shards * SHARD_HOUR + NODES * NODE_HOUR
+    records = count / 1e6 * million
     return (
-        f"This deploys {SHARDS} Kinesis shards and an EMR cluster of {NODES} m5.xlarge to AWS:"
+        f"This deploys {shards} Kinesis shards and an EMR cluster of {NODES} m5.xlarge to AWS:"
         f" about ${hourly:.2f} an hour until you destroy the stacks,"
-        f" and ${records:.2f} for {flights:,} flights, by prices of us-east-1 that may have changed:"
+        f" and ${records:.2f} for {count:,} {what}, by prices of us-east-1 that may have changed:"
         " see aws.amazon.com/pricing."
     )
 

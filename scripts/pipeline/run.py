@@ -16,6 +16,8 @@ from scripts.pipeline.targets import ACCOUNT, HEADRACE, REGION, Target
 
 ROOT = Path(__file__).parents[2]
 
+FLIGHTS, DEVICES = "flights", "devices"
+
 # A log or a pipe has no width: the tables need this many columns.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -49,6 +51,7 @@ class Run:
     product: str = HEADRACE
     account: str = ACCOUNT
     region: str = REGION
+    pipeline: str = FLIGHTS
     # The stages that the cloud cannot run: a stage's name, and the reason.
     not_here: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)

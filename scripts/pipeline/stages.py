@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from headrace.client import Producer
 from headrace.services.firehose.aggregates import split_aggregate
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
-from scripts.pipeline.run import ROOT, Check, Run, StageError, command
+from scripts.pipeline.run import FLIGHTS, ROOT, Check, Run, StageError, command
 
 # Not the installed script: a script's first line cannot name an interpreter in a folder with a space.
 AWS = [sys.executable, "-m", "awscli"]
@@ -35,8 +36,8 @@ STAGE_WITHIN_S = 600.0
 STEP_STATES_ENDED = {"COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED"}
 
 
-def start(data_dir: Path, port: int) -> Run:
-    """Start an empty cloud. Raises StageError."""
+def start(data_dir: Path, port: int, *, options: Sequence[str] = ()) -> Run:
+    """Start an empty cloud, with these options of `headrace up`. Raises StageError."""
     headrace = [sys.executable, "-m", "headrace.cli.main"]
     if not is_expendable(data_dir):
         raise StageError(
@@ -48,7 +49,7 @@ def start(data_dir: Path, port: int) -> Run:
     shutil.rmtree(data_dir, ignore_errors=True)
     # In its own session: it gets Ctrl-C only once, from here, and undoes its work before this process continues.
     with subprocess.Popen(
-        [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port)],
+        [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port), *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
     ) as up:  # fmt: skip
         try:
@@ -110,8 +111,10 @@ def deploy(run: Run, progress: Progress) -> None:
 
 
 def left_out(run: Run) -> list[str]:
-    """Return the CDK app's option that leaves out the stages that the cloud cannot run."""
-    return ["--context", f"leave_out={','.join(run.not_here)}"] if run.not_here else []
+    """Return the CDK app's options: the pipeline, and the stages that are left out since the cloud cannot run them."""
+    pipeline = [] if run.pipeline == FLIGHTS else ["--context", f"pipeline={run.pipeline}"]
+    left = ["--context", f"leave_out={','.join(run.not_here)}"] if run.not_here else []
+    return [*pipeline, *left]
 
 
 def replay(
@@ -194,18 +197,18 @@ def enriched(run: Run, expected: int, progress: Progress) -> list[dict[str, Any]
     return list(found.values())
 
 
-def submit(run: Run) -> str:
-    """Add the Spark step with the AWS CLI; return its id."""
+def submit(run: Run, name: str, stream: str, *options: str) -> str:
+    """Add the Spark step of a job on a stream with the AWS CLI; return its id."""
     arguments = [
         "spark-submit", *run.output("analytics", "SubmitOptions").split(),
         "--conf", "spark.sql.shuffle.partitions=2", run.output("analytics", "JobUri"),
-        "--stream", run.output("ingest", "EnrichedStreamName"), "--region", run.region,
+        "--stream", stream, "--region", run.region,
         "--output", run.output("analytics", "ResultsUri"),
-        "--checkpoint", run.output("analytics", "CheckpointUri"),
+        "--checkpoint", run.output("analytics", "CheckpointUri"), *options,
     ]  # fmt: skip
     steps = [
         {
-            "Type": "CUSTOM_JAR", "Name": "departures", "ActionOnFailure": "CONTINUE",
+            "Type": "CUSTOM_JAR", "Name": name, "ActionOnFailure": "CONTINUE",
             "Jar": "command-runner.jar", "Args": arguments,
         }
     ]  # fmt: skip
@@ -265,9 +268,9 @@ def delivered(run: Run, events: list[dict[str, Any]], progress: Progress) -> Non
     )
 
 
-def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progress) -> pd.DataFrame:
-    """Wait for the step, and compare its windows with pandas."""
-    task = progress.add_task("Spark: departures by hour", total=None)
+def wait_for_step(run: Run, step_id: str, words: str, progress: Progress) -> None:
+    """Wait until a step has completed, and check that. Raises StageError."""
+    task = progress.add_task(words, total=None)
     emr, cluster = run.client("emr"), run.output("analytics", "ClusterId")
     deadline = time.monotonic() + STAGE_WITHIN_S
     while True:
@@ -284,9 +287,14 @@ def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progre
         raise StageError(
             f"The Spark step {state}: {details.get('Message', '')} {details.get('LogFile', '')}"
         )
-    found = read_results(run)
-    expected = reference.hourly_departures(events)
     run.checks.append(Check("Spark", "step state", "COMPLETED", state, f"step {step_id}"))
+
+
+def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progress) -> pd.DataFrame:
+    """Wait for the step, and compare its windows with pandas."""
+    wait_for_step(run, step_id, "Spark: departures by hour", progress)
+    found = reference.sort_windows(read_results(run, reference.WINDOW_KEY))
+    expected = reference.hourly_departures(events)
     run.checks.append(Check("Spark", "hourly windows", len(expected), len(found)))
     run.checks.append(Check("Spark", "departures", total(expected), total(found)))
     differing = reference.differences(expected, found)
@@ -299,8 +307,8 @@ def total(windows: pd.DataFrame) -> int:
     return int(windows["departures"].to_numpy().sum())
 
 
-def read_results(run: Run) -> pd.DataFrame:
-    """Return the job's Parquet output."""
+def read_results(run: Run, key: list[str]) -> pd.DataFrame:
+    """Return the job's Parquet output, in the order of its key."""
     s3, bucket = run.client("s3"), run.output("analytics", "ResultsBucketName")
     frames: list[pd.DataFrame] = []
     pages = s3.get_paginator("list_objects_v2").paginate(
@@ -313,7 +321,7 @@ def read_results(run: Run) -> pd.DataFrame:
                 frames.append(pq.read_table(io.BytesIO(body)).to_pandas())
     if not frames:
         raise StageError("The Spark step left no Parquet.")
-    return reference.sort_windows(pd.concat(frames, ignore_index=True))
+    return pd.concat(frames, ignore_index=True).sort_values(key, ignore_index=True)
 
 
 def malformed(run: Run) -> int:

@@ -11,14 +11,16 @@ from rich.table import Table
 
 from headrace.client.iam import Iam
 from headrace.permissions.decisions.report import in_words
-from scripts.pipeline.run import ROOT, Check, Run, console
+from scripts.pipeline.run import DEVICES, FLIGHTS, ROOT, Check, Run, console
 from scripts.pipeline.targets import HEADRACE
+
+TITLES = {FLIGHTS: "departures by hour and origin", DEVICES: "sessions of devices"}
 
 
 def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> bool:
     """Print the results; return whether every check holds."""
     console.print(checks_table(run.checks))
-    console.print(preview(windows))
+    console.print(preview(windows, TITLES[run.pipeline]))
     holds = all(check.holds for check in run.checks)
     verdict = "[green]everything holds[/]" if holds else "[red]something is wrong[/]"
     where = f"the endpoint is [bold]{run.endpoint_url}[/]" if run.endpoint_url else "on AWS"
@@ -74,10 +76,10 @@ def checks_table(checks: list[Check]) -> Table:
     return table
 
 
-def preview(windows: pd.DataFrame) -> Table:
+def preview(windows: pd.DataFrame, title: str) -> Table:
     """Return the first rows of the Spark job's result."""
     table = Table(
-        title="departures by hour and origin (first lines)",
+        title=f"{title} (first lines)",
         title_justify="left",
         header_style="bold",
     )
@@ -95,11 +97,16 @@ def invitations(run: Run) -> list[str]:
         for name, value in run.target.environment().items()
         if name != "AWS_REGION"
     )
-    stream = run.output("ingest", "EnrichedStreamName")
+    of_flights = run.pipeline == FLIGHTS
+    stream = (
+        run.output("ingest", "EnrichedStreamName")
+        if of_flights
+        else run.output("devices", "TelemetryStreamName")
+    )
     code = "import boto3; print(boto3.client('kinesis').list_streams()['StreamNames'])"
     aws = ".venv/bin/aws" if " " not in str(ROOT) else ".venv/bin/python -m awscli"
     lines = [f'{there} .venv/bin/python -c "{code}"'.lstrip()]
-    if "delivery" not in run.not_here:
+    if of_flights and "delivery" not in run.not_here:
         bucket = run.output("delivery", "LakeBucketName")
         lines.append(f"{there} {aws} s3 ls s3://{bucket} --recursive".lstrip())
     if run.product == HEADRACE:

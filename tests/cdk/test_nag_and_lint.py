@@ -100,6 +100,16 @@ def test_the_delivery_to_an_iceberg_table_is_clean_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_devices_are_clean_too(tmp_path: Path) -> None:
+    app = whole_app(tmp_path, pipeline="devices", leave_out="analytics")
+    cdk.aws_s3.CfnBucket(app.node.find_child("headrace-devices"), "Bare")  # type: ignore[arg-type]
+    found = violations(app, tmp_path)
+    assert {one for one in found if "Bare" not in one} == set()
+    assert found != set()
+    assert lint(str(tmp_path / "headrace-devices.template.json")) == (0, "")
+
+
+@pytest.mark.slow
 def test_cdk_nag_finds_nothing_in_the_delivery_to_redshift(tmp_path: Path) -> None:
     app = whole_app(tmp_path, delivery="redshift", leave_out="processing, analytics")
     cdk.aws_s3.CfnBucket(app.node.find_child("headrace-ingest"), "Bare")  # type: ignore[arg-type]
@@ -109,7 +119,11 @@ def test_cdk_nag_finds_nothing_in_the_delivery_to_redshift(tmp_path: Path) -> No
 
 def test_every_reason_is_for_a_construct_that_there_is_and_says_something(tmp_path: Path) -> None:
     other = {"delivery": "redshift", "leave_out": "processing, analytics"}
-    apps = [whole_app(tmp_path / "parquet"), whole_app(tmp_path / "redshift", **other)]
+    apps = [
+        whole_app(tmp_path / "parquet"),
+        whole_app(tmp_path / "redshift", **other),
+        whole_app(tmp_path / "devices", pipeline="devices", leave_out="analytics"),
+    ]
 
     for path, findings in (*NAG.items(), *LINT.items()):
         assert any(find(app, path) is not None for app in apps), path

@@ -36,7 +36,14 @@ def run(folder: Path) -> None:
         writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
         return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()
 
-    job.__dict__.update(read_kinesis=read_kinesis, write_kinesis=write_kinesis)
+    read_object = job.__dict__["read_object"]
+
+    def read_file(session: Any, arguments: Any, address: str) -> Any:
+        return read_object(session, arguments, str(folder / "objects" / Path(address).name))
+
+    job.__dict__.update(
+        read_kinesis=read_kinesis, write_kinesis=write_kinesis, read_object=read_file
+    )
     job.__dict__["main"](
         ["--region", "us-east-1", "--checkpoint", str(folder / "progress"), "--once"]
     )

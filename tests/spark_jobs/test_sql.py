@@ -17,7 +17,11 @@ from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+<<<<<<< HEAD
 from tests.unit.sql import test_ksql_lecture as lecture
+=======
+from tests.unit.sql import test_ksql_facts as ksql_facts
+>>>>>>> main
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -100,6 +104,9 @@ RECORDS = [
 ]
 
 
+FACTS = [("one", "key", record) for record in ksql_facts.RECORDS]
+
+
 def test_a_compiled_job_gives_the_rows_of_the_fold(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
@@ -110,12 +117,29 @@ def test_a_compiled_job_gives_the_rows_of_the_fold(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("minor", ["3.5", "4.1"])
-def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
-    minor: str, spark: SparkSession, sql_settings: None, tmp_path: Path
+def test_every_function_gives_what_the_fold_gives(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
-    script = read_script(RELATIONS + QUERIES)
-    write_batches(spark, [RECORDS], tmp_path)
+    script = read_script(ksql_facts.queries())
+    read = run_job(spark, script, [FACTS], tmp_path)
+    assert not differences(script, fold_of(script, [FACTS]), read)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", ["3.5", "4.1"])
+@pytest.mark.parametrize(
+    ("text", "records"), [(RELATIONS + QUERIES, RECORDS), (ksql_facts.queries(), FACTS)]
+)
+def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
+    minor: str,
+    text: str,
+    records: list[Any],
+    spark: SparkSession,
+    sql_settings: None,
+    tmp_path: Path,
+) -> None:
+    script = read_script(text)
+    write_batches(spark, [records], tmp_path)
     (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
     environment = environment_of(minor)
     subprocess.run(
@@ -123,6 +147,7 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
         env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
         check=True,
     )  # fmt: skip
+<<<<<<< HEAD
     assert not differences(script, fold_of(script, [RECORDS]), reader_of(spark, tmp_path))
 
 
@@ -135,3 +160,6 @@ def test_the_lectures_queries_have_the_folds_rows(
     records = [(stream, one.key, one.data) for stream, one in lecture.RECORDS]
     read = run_job(spark, script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)
+=======
+    assert not differences(script, fold_of(script, [records]), reader_of(spark, tmp_path))
+>>>>>>> main

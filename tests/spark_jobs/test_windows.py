@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
 from scripts import reference_streams as reference
-from spark_jobs import aircraft_days, rolling_delays
+from scripts import simulated_devices
+from spark_jobs import aircraft_days, device_sessions, rolling_delays
 from spark_jobs.common import events
 from tests.spark_jobs.feed import Feed, arguments, cut, flights, late, table
 
@@ -80,6 +82,27 @@ def test_sessions_of_late_flights_are_those_of_pandas_each_once(
     assert wanted["flights"].max() > 2
     assert len(wanted) > count // 12
     assert reference.differing(wanted, found, ["tailnum", "session_start"]).empty
+
+
+@pytest.mark.slow
+def test_sessions_of_devices_are_those_of_pandas(spark: SparkSession, tmp_path: Path) -> None:
+    minutes = list(simulated_devices.readings(40, 61, 7))
+    feed, argv = Feed(spark, tmp_path / "input"), arguments(tmp_path, "--watermark", "10 minutes")
+    rows: list[tuple[str, dict[str, Any]]] = []
+    closed = pd.Timestamp(0, tz="UTC")
+    for part in (minutes[:60], minutes[60:]):
+        sent = [reading for minute in part for reading in minute]
+        if rows:
+            hour = simulated_devices.table_of(rows)
+            closed = hour["event_time"].max() - pd.Timedelta("10min")
+        rows += sent
+        feed.put([{**reading, "device": name} for name, reading in [*sent, *sent[:5]]])
+        said = device_sessions.JOB.run(spark, device_sessions.JOB.parse(argv), feed.stream())
+        assert said["unreadable"] == 0
+    wanted = simulated_devices.expected_sessions(simulated_devices.table_of(rows), closed)
+    found = table(tmp_path / "output" / "sessions")
+    assert len(wanted) > 3
+    assert reference.differing(wanted, found, ["device", "session_start"]).empty
 
 
 def test_what_is_no_flight_is_quarantined_with_its_reason_and_counted(

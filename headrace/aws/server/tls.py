@@ -47,12 +47,27 @@ class Tls:
         """Return the server's context; `trust_file` exists then. Raises OSError when a file cannot be stored."""
         with self._lock:
             if self._context is None:
-                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-                context.set_alpn_protocols(["http/1.1"])
-                context.load_cert_chain(self._identity())
-                self._write_trust()
-                self._context = context
+                self._context = self._new_context(["http/1.1"])
             return self._context
+
+    def device_context(self) -> ssl.SSLContext:
+        """Return a new context for MQTT; it takes the clients' certificates that it is told to trust. Raises OSError.
+
+        A client may present none. Each certificate is trusted for itself: who issued it does not count.
+        """
+        with self._lock:
+            # Documented: the name by which AWS's port 443 knows MQTT with certificates.
+            context = self._new_context(["x-amzn-mqtt-ca", "mqtt"])
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    def _new_context(self, protocols: list[str]) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_alpn_protocols(protocols)
+        context.load_cert_chain(self._identity())
+        self._write_trust()
+        return context
 
     def trust_file(self) -> Path:
         """Return a file with this cloud's certificate and the machine's authorities. Raises OSError."""

@@ -49,6 +49,8 @@ def import_api(backend: Any, body: str, query: Mapping[str, str]) -> Any:
     api = backend.create_rest_api(
         name=str(info["title"]), description=str(info.get("description", "")) or None
     )
+    # An imported API has its definition's models only (documented by AWS's PetStore sample: no "Error").
+    api.models.clear()
     try:
         _fill(backend, api, definition, query)
     except BaseException:

@@ -1,7 +1,9 @@
-"""IoT's rules: when Publish brings a message that a rule selects, each of its actions becomes a call of this cloud.
+"""IoT's rules: when a message comes that a rule selects, each of its actions becomes a call of this cloud.
 
-Actions: Kinesis, Firehose, Lambda, SQS, SNS, S3, DynamoDBv2, CloudWatch Logs, Step Functions, republish. There is no
-MQTT here. Documented: https://docs.aws.amazon.com/iot/latest/developerguide/iot-rule-actions.html.
+Messages come from Publish and from MQTT (`headrace.services.iot.mqtt`), and go to rules and to MQTT's subscribers.
+Actions: Kinesis, Firehose, Lambda, SQS, SNS, S3, DynamoDBv2, CloudWatch Logs, Step Functions, republish; and the error
+action, when one of these fails. Documented: docs.aws.amazon.com/iot/latest/developerguide/iot-rule-actions.html,
+rule-error-handling.html, iot-basic-ingest.html.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
@@ -15,11 +17,12 @@ import logging
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, cast
+from uuid import uuid4
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.arn import partition_of
 from headrace.core.ports import CallerIdentity
-from headrace.deliveries.outbox import OUTBOX, Delivery
+from headrace.deliveries.outbox import ON_FAILURE, OUTBOX, Delivery
 from headrace.moto.current_cloud import CURRENT
 from headrace.services.iot.sql import IotSqlError, Message, fill_template, parse
 
@@ -28,6 +31,10 @@ log = logging.getLogger(__name__)
 SESSION = "headrace-iot"
 # How often a message is republished: AWS warns of loops, and here they end.
 MOST_HOPS = 5
+# A message to this topic goes to one rule, and to no subscriber (basic ingest).
+TO_RULE = "$aws/rules/"
+_ERROR_ACTION = "iot-error-action"
+_FAILURES = (AwsError, IotSqlError, LookupError, TypeError, ValueError)
 
 
 class _Memory:
@@ -36,42 +43,60 @@ class _Memory:
     hops = 0
 
 
-def patch(module: Any) -> None:
-    """Make `moto.iotdata.models` run rules for each published message."""
+def publish(
+    account: str,
+    region: str,
+    topic: str,
+    payload: bytes,
+    *,
+    client_id: str = "N/A",
+    principal: str = "N/A",
+    **delivered: Any,
+) -> None:
+    """Give a message to the rules that select it, and to MQTT's subscribers. The caller holds moto's lock.
 
-    def publish(self: Any, topic: str, payload: bytes) -> None:
-        run_rules(str(self.account_id), str(self.region_name), topic, payload)
-
-    module.IoTDataPlaneBackend.publish = publish
-
-
-def run_rules(account: str, region: str, topic: str, payload: bytes) -> None:
-    """Run the rules that select a message. Never raises; the caller holds moto's lock."""
-    from moto.iot.models import iot_backends
-
+    `delivered` is passed on to `Devices.deliver`: qos, retain, properties, publisher. Never raises, unless what must
+    last cannot be stored (OSError).
+    """
     if CURRENT.control is None:
         return
+    rule_name, direct_topic = "", topic
+    if topic.startswith(TO_RULE):
+        rule_name, _, direct_topic = topic.removeprefix(TO_RULE).partition("/")
     value: Any = payload
     # A payload that is not JSON is passed on unchanged.
     with contextlib.suppress(ValueError, RecursionError):
         value = json.loads(payload)
-    message = Message(topic, value, CURRENT.clock.now_ms())
+    message = Message(direct_topic, value, CURRENT.clock.now_ms(), client_id, principal)
+    _run_rules(account, region, message, payload, only=rule_name)
+    if not rule_name and CURRENT.devices is not None:
+        CURRENT.devices.deliver(account, region, topic, payload, **delivered)
+
+
+def _run_rules(account: str, region: str, message: Message, payload: bytes, *, only: str) -> None:
+    from moto.iot.models import iot_backends
+
     backends: Any = iot_backends
-    for rule in list(backends[account][region].rules.values()):
-        if rule.rule_disabled:
+    rules = backends[account][region].rules
+    if only and only not in rules:
+        log.warning("a message for the rule %s is lost: there is no such rule", only)
+    for rule in list(rules.values()):
+        if rule.rule_disabled or (only and rule.rule_name != only):
             continue
         try:
-            made = parse(str(rule.sql)).result(message)
+            made = parse(str(rule.sql)).result(message, is_direct=bool(only))
         except IotSqlError as error:
             log.warning("%s does not run: %s", rule.arn, error)
             continue
         if made is not None:
             data = made if isinstance(made, bytes) else json.dumps(made).encode()
             for action in rule.actions:
-                _act(rule, action, made, data, message)
+                _act(rule, action, made, data, message, payload)
 
 
-def _act(rule: Any, action: Mapping[str, Any], made: Any, data: bytes, message: Message) -> None:
+def _act(
+    rule: Any, action: Mapping[str, Any], made: Any, data: bytes, message: Message, payload: bytes
+) -> None:
     ((kind, given),) = action.items()
     actor = _ACTORS.get(kind)
     try:
@@ -79,77 +104,154 @@ def _act(rule: Any, action: Mapping[str, Any], made: Any, data: bytes, message: 
             raise AwsError(
                 "UnsupportedAction", "headrace's rules do not have this action, though AWS's do"
             )
-        actor(rule, cast("dict[str, Any]", given), made, data, message)
-    except (AwsError, IotSqlError, LookupError, TypeError, ValueError) as error:
+        deliveries = actor(rule, cast("dict[str, Any]", given), made, data, message) or []
+    except _FAILURES as error:
         log.warning("%s: the action %s failed: %s", rule.arn, kind, error)
+        _report_failure(_describe_failure(rule, action, message, payload), str(error))
+        return
+    for delivery in deliveries:
+        if rule.error_action:
+            delivery.on_failure = _ERROR_ACTION
+            delivery.failure_context = _describe_failure(rule, action, message, payload)
+        OUTBOX.add(delivery)
 
 
-def _queue_delivery(
+# --- error action ---------------------------------------------------------------------------------
+
+
+def _describe_failure(
+    rule: Any, action: Mapping[str, Any], message: Message, payload: bytes
+) -> dict[str, Any]:
+    """Return what the error action needs, as JSON; it may be stored until the action is given up."""
+    ((kind, given),) = action.items()
+    resource = next((given[name] for name in _RESOURCES if given.get(name)), "")
+    return {
+        "account": rule.account_id,
+        "region": rule.region_name,
+        "rule": rule.rule_name,
+        "topic": message.topic,
+        "client_id": message.client_id,
+        "now_ms": message.now_ms,
+        "payload": base64.b64encode(payload).decode(),
+        "action": f"{kind[:1].upper()}{kind[1:]}Action",
+        "resource": str(resource),
+    }
+
+
+def _report_failure(context: Mapping[str, Any], sentence: str) -> None:
+    """Run the error action of a rule, one of whose actions failed. The caller holds moto's lock."""
+    from moto.iot.models import iot_backends
+
+    backends: Any = iot_backends
+    rule = backends[context["account"]][context["region"]].rules.get(context["rule"])
+    if rule is None or not rule.error_action:
+        return
+    # Documented: rule-error-handling.html, "Error action message format".
+    report = {
+        "ruleName": context["rule"],
+        "topic": context["topic"],
+        "cloudwatchTraceId": str(uuid4()),
+        "clientId": context["client_id"],
+        "base64OriginalPayload": context["payload"],
+        "failures": [
+            {
+                "failedAction": context["action"],
+                "failedResource": context["resource"],
+                "errorMessage": sentence,
+            }
+        ],
+    }
+    message = Message(context["topic"], report, context["now_ms"], context["client_id"])
+    ((kind, given),) = rule.error_action.items()
+    try:
+        actor = _ACTORS.get(kind)
+        if actor is None:
+            raise AwsError("UnsupportedAction", "headrace's rules do not have this action")
+        deliveries = actor(rule, given, report, json.dumps(report).encode(), message) or []
+    except _FAILURES as error:
+        log.warning("%s: the error action %s failed: %s", rule.arn, kind, error)
+        return
+    for delivery in deliveries:
+        OUTBOX.add(delivery)
+
+
+ON_FAILURE[_ERROR_ACTION] = _report_failure
+
+
+# --- actions: each returns its deliveries, or does its work ---------------------------------------
+
+
+def _one(
     rule: Any, role: Any, service: str, operation: str, params: dict[str, Any], data: bytes
-) -> None:
-    OUTBOX.add(
-        Delivery(
-            what=f"A message of {rule.arn} for {service}",
-            body=data,
-            service=service,
-            operation=operation,
-            params=params,
-            account=rule.account_id,
-            region=rule.region_name,
-            acting_arn=str(role or ""),
-            acting_session=SESSION,
-        )
+) -> list[Delivery]:
+    delivery = Delivery(
+        what=f"A message of {rule.arn} for {service}",
+        body=data,
+        service=service,
+        operation=operation,
+        params=params,
+        account=rule.account_id,
+        region=rule.region_name,
+        acting_arn=str(role or ""),
+        acting_session=SESSION,
     )
+    return [delivery]
 
 
-# --- actions --------------------------------------------------------------------------------------
-
-
-def _kinesis(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
+def _kinesis(
+    rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message
+) -> list[Delivery]:
     # Without a key, any shard may get the message.
     key = fill_template(str(given.get("partitionKey") or "${newuuid()}"), message)
     params = {"StreamName": given["streamName"], "PartitionKey": key[:256] or "-", "Data": data}
-    _queue_delivery(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
+    return _one(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
 
 
-def _firehose(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> None:
+def _firehose(
+    rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message
+) -> list[Delivery]:
     separator = str(given.get("separator") or "").encode()
+    deliveries: list[Delivery] = []
     batch: list[Any] = made if given.get("batchMode") and isinstance(made, list) else [None]
     for each in batch:
         body = data if each is None else json.dumps(each).encode()
         name = given["deliveryStreamName"]
         params = {"DeliveryStreamName": name, "Record": {"Data": body + separator}}
-        _queue_delivery(rule, given.get("roleArn"), "firehose", "PutRecord", params, body)
+        deliveries += _one(rule, given.get("roleArn"), "firehose", "PutRecord", params, body)
+    return deliveries
 
 
 def _lambda(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
-    if CURRENT.functions is not None:
-        arn = str(given["functionArn"])
-        CURRENT.functions(arn, data, service="iot.amazonaws.com", source_arn=str(rule.arn))
+    arn = str(given["functionArn"])
+    functions = CURRENT.functions
+    if functions is not None and not functions(
+        arn, data, service="iot.amazonaws.com", source_arn=str(rule.arn)
+    ):
+        raise AwsError("LambdaInvokeFailed", f"{arn} cannot be invoked")
 
 
-def _sqs(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
+def _sqs(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
     is_base64 = given.get("useBase64") in (True, "true")
     body = base64.b64encode(data).decode() if is_base64 else data.decode(errors="replace")
     params = {"QueueUrl": given["queueUrl"], "MessageBody": body}
-    _queue_delivery(rule, given.get("roleArn"), "sqs", "SendMessage", params, data)
+    return _one(rule, given.get("roleArn"), "sqs", "SendMessage", params, data)
 
 
-def _sns(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
+def _sns(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
     text = data.decode(errors="replace")
     params: dict[str, Any] = {"TopicArn": given["targetArn"], "Message": text}
     if given.get("messageFormat") == "JSON":
         params["MessageStructure"] = "json"
-    _queue_delivery(rule, given.get("roleArn"), "sns", "Publish", params, data)
+    return _one(rule, given.get("roleArn"), "sns", "Publish", params, data)
 
 
-def _s3(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
+def _s3(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> list[Delivery]:
     key = fill_template(str(given["key"]), message)
     params = {"Bucket": given["bucketName"], "Key": key, "Body": data}
-    _queue_delivery(rule, given.get("roleArn"), "s3", "PutObject", params, data)
+    return _one(rule, given.get("roleArn"), "s3", "PutObject", params, data)
 
 
-def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> None:
+def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> list[Delivery]:
     if not isinstance(made, dict):
         raise TypeError("an item needs a JSON object")
     from boto3.dynamodb.types import TypeSerializer
@@ -157,7 +259,7 @@ def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message)
     plain = json.loads(json.dumps(made), parse_float=Decimal)
     item = {name: TypeSerializer().serialize(value) for name, value in plain.items()}
     params = {"TableName": given["putItem"]["tableName"], "Item": item}
-    _queue_delivery(rule, given.get("roleArn"), "dynamodb", "PutItem", params, data)
+    return _one(rule, given.get("roleArn"), "dynamodb", "PutItem", params, data)
 
 
 def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
@@ -174,11 +276,11 @@ def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Messag
     backend.put_log_events(group, rule.rule_name, [line])
 
 
-def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
+def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
     where = f"{rule.region_name}:{rule.account_id}"
     arn = f"arn:{partition_of(where)}:states:{where}:stateMachine:{given['stateMachineName']}"
     params = {"stateMachineArn": arn, "input": data.decode(errors="replace")}
-    _queue_delivery(rule, given.get("roleArn"), "stepfunctions", "StartExecution", params, data)
+    return _one(rule, given.get("roleArn"), "stepfunctions", "StartExecution", params, data)
 
 
 def _republish(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
@@ -187,12 +289,21 @@ def _republish(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: M
     topic = fill_template(str(given["topic"]), message).removeprefix("$$")
     _Memory.hops += 1
     try:
-        run_rules(rule.account_id, rule.region_name, topic, data)
+        publish(
+            str(rule.account_id),
+            str(rule.region_name),
+            topic,
+            data,
+            client_id=message.client_id,
+            principal=message.principal,
+            qos=int(given.get("qos") or 0),
+        )
     finally:
         _Memory.hops -= 1
 
 
-_ACTORS: dict[str, Callable[[Any, dict[str, Any], Any, bytes, Message], None]] = {
+_Actor = Callable[[Any, dict[str, Any], Any, bytes, Message], list[Delivery] | None]
+_ACTORS: dict[str, _Actor] = {
     "kinesis": _kinesis,
     "firehose": _firehose,
     "lambda": _lambda,
@@ -204,3 +315,8 @@ _ACTORS: dict[str, Callable[[Any, dict[str, Any], Any, bytes, Message], None]] =
     "stepFunctions": _machine,
     "republish": _republish,
 }
+# What an action names as its target, for the error action.
+_RESOURCES = (
+    "streamName", "deliveryStreamName", "functionArn", "queueUrl", "targetArn", "bucketName", "putItem", "logGroupName",
+    "stateMachineName", "topic",
+)  # fmt: skip

@@ -49,12 +49,15 @@ def _quick() -> Budget:
 class Message:
     """A published message: its payload as JSON, or as bytes when it is not JSON.
 
-    `budget` is what the evaluation of one statement or template may still use.
+    `budget` is what the evaluation of one statement or template may still use. `client_id` and `principal` (the id of
+    a certificate) are the publisher's; AWS says N/A of one over HTTPS.
     """
 
     topic: str
     payload: Any
     now_ms: int
+    client_id: str = "N/A"
+    principal: str = "N/A"
     budget: Budget = field(default_factory=_quick, compare=False)
 
 
@@ -69,9 +72,12 @@ class Statement:
     items: tuple[tuple[str, _Expression | None], ...]
     where: _Expression | None
 
-    def result(self, message: Message) -> Any:
-        """Return the resulting message; None when the rule does not select it. Raises IotSqlError."""
-        if not filter_matches(self.topic_filter, message.topic):
+    def result(self, message: Message, *, is_direct: bool = False) -> Any:
+        """Return the resulting message; None when the rule does not select it. Raises IotSqlError.
+
+        `is_direct`: the message was sent to the rule itself, whose FROM does not count then.
+        """
+        if not is_direct and not filter_matches(self.topic_filter, message.topic):
             return None
         try:
             made: Any = self._build(replace(message, budget=_quick()))
@@ -140,6 +146,8 @@ def fill_template(template: str, message: Message) -> str:
 def filter_matches(topic_filter: str, topic: str) -> bool:
     """Whether an MQTT topic filter, with `+` for a level and `#` for the rest, matches a topic."""
     wanted, levels = topic_filter.split("/"), topic.split("/")
+    if topic.startswith("$") and wanted[0] in ("+", "#"):
+        return False  # MQTT 3.1.1, 4.7.2
     for at, level in enumerate(wanted):
         if level == "#":
             return True
@@ -426,8 +434,8 @@ _FUNCTIONS: dict[str, Callable[[Message, list[Any]], Any]] = {
     "topic": _topic,
     "timestamp": lambda message, _: message.now_ms,
     "newuuid": lambda _, __: str(uuid.uuid4()),
-    # A publisher over HTTPS has no client id (documented).
-    "clientid": lambda _, __: "N/A",
+    "clientid": lambda message, _: message.client_id,
+    "principal": lambda message, _: message.principal,
     "lower": _of_text(str.lower),
     "upper": _of_text(str.upper),
     "length": _of_text(len),

@@ -158,10 +158,10 @@ class Lambda:
 
     def invoke_for_service(
         self, function_arn: str, payload: bytes, *, service: str, source_arn: str
-    ) -> None:
-        """Queue an invocation for a service's resource, if the function's policy allows it.
+    ) -> bool:
+        """Queue an invocation for a service's resource, if the function's policy allows it; return whether it did.
 
-        It never raises. It logs failures, because the service has no caller to report them to.
+        It logs failures, because most services have no caller to report them to.
         """
         account = source_arn.split(":")[4]
         may = self.service_may_invoke(
@@ -169,13 +169,15 @@ class Lambda:
         )
         if not may:
             log.warning("%s may not invoke %s for %s", service, function_arn, source_arn)
-            return
+            return False
         try:
             self.invoke_later(function_arn, payload)
         except LookupError:
             log.warning(
                 "%s cannot invoke %s: the function does not exist", source_arn, function_arn
             )
+            return False
+        return True
 
     def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
         """Invoke a function and wait for its result. Raises FunctionNotFound, FunctionThrottled."""

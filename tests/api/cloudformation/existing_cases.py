@@ -159,7 +159,16 @@ STREAM_POLICY = {
     ],
 }
 
+SET = {"StackSetName": "x", "TemplateBody": '{"Resources": {"Q": {"Type": "AWS::SQS::Queue"}}}'}
 CASES = [
+    Case(
+        "AWS::CloudFormation::StackSet",
+        called("cloudformation", "create_stack_set", **SET, Description="outside"),
+        {**SET, "PermissionModel": "SELF_MANAGED"},
+        called("cloudformation", "describe_stack_set", StackSetName="x"),
+        "x",
+        "StackSet x already exists",
+    ),
     Case(
         "AWS::CloudWatch::Alarm",
         called("cloudwatch", "put_metric_alarm", **ALARM),

@@ -10,8 +10,9 @@ import pytest
 
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.fidelity import FIDELITY
+from headrace.services.cloudformation.stack_sets import ADMINISTRATION_ROLE, EXECUTION_ROLE
 from tests.support.cloud import InProcessCloud
-from tests.support.policies import TRUST
+from tests.support.policies import TRUST, TRUST_TEXT
 from tests.support.read_back import Case, Read, check, never_given, not_read_back
 
 STACK: Read = ("DescribeStacks", {"StackName": "s"})
@@ -71,6 +72,38 @@ MADE: Read = (
     "CreateStack",
     {"StackName": "s", "TemplateBody": body("none"), "Capabilities": ["CAPABILITY_IAM"]},
 )
+
+SET: Read = ("DescribeStackSet", {"StackSetName": "sets"})
+SET_OPERATION: Read = (
+    "DescribeStackSetOperation",
+    {"StackSetName": "sets", "OperationId": "op"},
+)
+INSTANCE = {
+    "StackSetName": "sets",
+    "StackInstanceAccount": "000000000000",
+    "StackInstanceRegion": "us-east-1",
+}
+SET_SETTINGS = {
+    "StackSetName": "sets",
+    "TemplateBody": body("one"),
+    "Parameters": COMMON["Parameters"],
+    "Capabilities": ["CAPABILITY_IAM"],
+    "PermissionModel": "SELF_MANAGED",
+    "AdministrationRoleARN": "arn:aws:iam::000000000000:role/cfn",
+}
+OTHER_SETS = {
+    **BY_ADDRESS,
+    **dict.fromkeys(
+        (
+            "ExecutionRoleTemplateBody",
+            "ExecutionRoleTemplateUrl",
+            "StackSetOutputBucket",
+        ),
+        "refused by name",
+    ),
+    "AutoDeployment": "sets of an organization are refused by name",
+    "CallAs": "sets of an organization are refused by name",
+}
 
 CASES = [
     Case(
@@ -146,6 +179,53 @@ CASES = [
         before=[MADE],
         given={"StackName": "s"},
     ),
+    Case(
+        "CreateStackSet",
+        [SET],
+        given=SET_SETTINGS,
+        without={**OTHER_SETS, "StackId": "refused by name"},
+        unseen={"ClientRequestToken": "the same request once more makes nothing"},
+    ),
+    Case(
+        "UpdateStackSet",
+        [SET, SET_OPERATION],
+        before=[("CreateStackSet", {"StackSetName": "sets", "TemplateBody": body("none")})],
+        given={**SET_SETTINGS, "OperationId": "op", "OperationPreferences.MaxConcurrentCount": 1},
+        without={
+            **OTHER_SETS,
+            "UsePreviousTemplate": "a template is given",
+            "UseAdminExecutionRole": "refused by name",
+            "DeploymentTargets": "a set without instances; test_stack_sets.py",
+            "Accounts": "a set without instances; test_stack_sets.py",
+            "Regions": "a set without instances; test_stack_sets.py",
+            "OperationPreferences.FailureTolerancePercentage": "the count is given",
+            "OperationPreferences.MaxConcurrentPercentage": "the count is given",
+        },
+    ),
+    Case(
+        "CreateStackInstances",
+        [("DescribeStackInstance", INSTANCE), SET_OPERATION],
+        before=[("CreateStackSet", {"StackSetName": "sets", "TemplateBody": body("none")})],
+        given={
+            "StackSetName": "sets",
+            "Accounts": ["000000000000"],
+            "Regions": ["us-east-1"],
+            "ParameterOverrides": [{"ParameterKey": "P", "ParameterValue": "v"}],
+            "OperationId": "op",
+            "OperationPreferences.MaxConcurrentCount": 1,
+        },
+        without={
+            "CallAs": OTHER_SETS["CallAs"],
+            "DeploymentTargets": "another way to name the accounts; test_stack_sets.py",
+            "OperationPreferences.FailureTolerancePercentage": "the count is given",
+            "OperationPreferences.MaxConcurrentPercentage": "the count is given",
+        },
+        unseen={
+            "StackSetName": "the set's ID is shown",
+            "Accounts": "shown as Account",
+            "Regions": "shown as Region",
+        },
+    ),
 ]
 # Given by no case: another member is given in its place.
 INSTEAD = [
@@ -156,11 +236,31 @@ INSTEAD = [
     "CreateStack.OnFailure",
     "CreateStack.StackPolicyURL",
     "CreateStack.TemplateURL",
+    "CreateStackInstances.CallAs",
+    "CreateStackInstances.DeploymentTargets",
+    "CreateStackSet.AutoDeployment",
+    "CreateStackSet.CallAs",
+    "CreateStackSet.ExecutionRoleTemplateBody",
+    "CreateStackSet.ExecutionRoleTemplateUrl",
+    "CreateStackSet.StackId",
+    "CreateStackSet.StackSetOutputBucket",
+    "CreateStackSet.TemplateURL",
     "SetStackPolicy.StackPolicyURL",
     "UpdateStack.StackPolicyDuringUpdateURL",
     "UpdateStack.StackPolicyURL",
     "UpdateStack.TemplateURL",
     "UpdateStack.UsePreviousTemplate",
+    "UpdateStackSet.Accounts",
+    "UpdateStackSet.AutoDeployment",
+    "UpdateStackSet.CallAs",
+    "UpdateStackSet.DeploymentTargets",
+    "UpdateStackSet.ExecutionRoleTemplateBody",
+    "UpdateStackSet.ExecutionRoleTemplateUrl",
+    "UpdateStackSet.Regions",
+    "UpdateStackSet.StackSetOutputBucket",
+    "UpdateStackSet.TemplateURL",
+    "UpdateStackSet.UseAdminExecutionRole",
+    "UpdateStackSet.UsePreviousTemplate",
 ]
 
 
@@ -168,6 +268,11 @@ INSTEAD = [
 def cfn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with InProcessCloud(tmp_path_factory.mktemp("cfn")) as cloud:
         cloud.client("sns").create_topic(Name="events")
+        for role in ("cfn", ADMINISTRATION_ROLE, EXECUTION_ROLE):
+            cloud.client("iam").create_role(
+                RoleName=role,
+                AssumeRolePolicyDocument=TRUST_TEXT.replace("lambda", "cloudformation"),
+            )
         yield cloud.client("cloudformation")
 
 
@@ -177,5 +282,6 @@ def test_what_a_call_takes_is_read_back(cfn: Any, case: Case):
 
 
 def test_every_call_that_keeps_something_is_read_back():
-    assert not_read_back("cloudformation", ACTIONS, CASES) == []
+    # Only of instances whose creation has ended: test_stack_sets.py.
+    assert not_read_back("cloudformation", ACTIONS, CASES) == ["UpdateStackInstances"]
     assert sorted(never_given("cloudformation", CASES)) == INSTEAD

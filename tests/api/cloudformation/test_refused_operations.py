@@ -27,5 +27,5 @@ def test_each_is_refused_in_one_sentence(cloud: InProcessCloud):
         )
 
 
-def test_stack_sets_and_the_registry_s_write_side_are_among_them():
-    assert {"CreateStackSet", "RegisterType", "CreateGeneratedTemplate"} <= set(MISSING)
+def test_stack_refactors_and_the_registry_s_write_side_are_among_them():
+    assert {"CreateStackRefactor", "RegisterType", "CreateGeneratedTemplate"} <= set(MISSING)

@@ -212,7 +212,10 @@ CASES: list[tuple[str, Case]] = [
                 "ResourcePolicy": "tests/api/moto/test_resource_policies.py",
             },
             named={"SSESpecification.KMSMasterKeyId": "KMSMasterKeyArn"},
-            unseen={"SSESpecification.Enabled": "shown as a status"},
+            unseen={
+                "SSESpecification.Enabled": "shown as a status",
+                "BillingMode": "PROVISIONED: a summary is shown on demand only; tests of tables",
+            },
         ),
     ),
     (

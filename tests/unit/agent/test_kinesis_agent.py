@@ -119,6 +119,10 @@ APACHE = '64.242.88.10 - - [07/Mar/2004:16:10:02 -0800] "GET /mailman HTTP/1.1" 
          {"timestamp": "Mar 12 12:00:19", "hostname": "host-1", "program": "anacron", "processid": "10745",
           "message": "started"}),
         ({"optionName": "LOGTOJSON", "logFormat": "SYSLOG"}, "no log line", None),
+        ({"optionName": "LOGTOJSON", "logFormat": "RFC3339SYSLOG"},
+         "2026-11-27T12:00:19.5+01:00 host-1 cron[7]: started",
+         {"timestamp": "2026-11-27T12:00:19.5+01:00", "hostname": "host-1", "program": "cron", "processid": "7",
+          "message": "started"}),
         ({"optionName": "ADDMETADATA", "metadata": {"k": "v"}}, "x", {"metadata": {"k": "v"}, "data": "x"}),
     ],
 )  # fmt: skip

@@ -178,7 +178,6 @@ def test_an_application_of_kinesis_analytics_runs(tmp_path: Path, description: d
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"ReferenceDataSourceDescriptions": [{}]}, "reference tables in S3 are not built"),
         ({"InputDescriptions": []}, "no description of an application"),
         ({"OutputDescriptions": [{**OUTPUT, "Name": "OTHER"}]}, "creates no stream OTHER"),
         (
@@ -199,6 +198,44 @@ def test_what_is_not_built_of_an_application_is_refused_by_name(
     result = run("import", application)
     assert result.exit_code == 1
     assert sentence in result.output
+
+
+def test_a_reference_table_of_an_application_is_joined(tmp_path: Path):
+    reference = {
+        "TableName": "CompanyName",
+        "S3ReferenceDataSourceDescription": {
+            "BucketARN": "arn:aws:s3:::names",
+            "FileKey": "a/names.csv",
+        },
+        "ReferenceSchema": {
+            "RecordFormat": {"RecordFormatType": "CSV"},
+            "RecordColumns": [
+                {"Name": "Ticker", "SqlType": "VARCHAR(4)"},
+                {"Name": "Company", "SqlType": "VARCHAR(20)"},
+            ],
+        },
+    }
+    code = """CREATE OR REPLACE STREAM "DEST" (ticker VARCHAR(4), company VARCHAR(20), lo DOUBLE);
+CREATE STREAM named (ticker VARCHAR(4), company VARCHAR(20));
+CREATE OR REPLACE PUMP "P" AS INSERT INTO "DEST" SELECT STREAM s.ticker_symbol, "c"."Company", s.price
+FROM "SOURCE_SQL_STREAM_001" AS s LEFT JOIN "CompanyName" AS "c" ON s.ticker_symbol = "c"."Ticker";"""
+    detail = VERSION_1["ApplicationDetail"] | {
+        "ApplicationCode": code,
+        "ReferenceDataSourceDescriptions": [reference],
+    }
+    application, queries, case = (tmp_path / name for name in ("a.json", "a.sql", "a.yaml"))
+    application.write_text(json.dumps(detail))
+    assert run("import", application, "-o", queries).exit_code == 0
+    assert "s3://names/a/names.csv" in queries.read_text()
+    case.write_text(
+        "- input:\n"
+        "    - {stream: 's3://names/a/names.csv', value: 'AMZN,Amazon'}\n"
+        "    - {stream: ticks, value: {ticker_symbol: AMZN, price: 10.0}}\n"
+        "    - {stream: ticks, value: {ticker_symbol: X, price: 1.0}}\n"
+        "  output: {DEST: [{company: Amazon, lo: 10.0}, {company: null, lo: 1.0}]}\n"
+    )
+    result = run("test", "--dialect", "kinesis-analytics", queries, case)
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "5", "{}"])

@@ -31,6 +31,20 @@ def test_each_record_is_rounded_by_itself():
     assert provisioned_cost_of(US_EAST_1, 0, 2e6, [1, 25 * 1024 + 1]) == pytest.approx(3 * 0.014)
 
 
+def test_a_queue_a_channel_and_fan_out_are_in_the_plan():
+    load = Load([1000], 1000, 2000, readers=2)
+    parts = {choice.what: choice for choice in plan(load, US_EAST_1).readers}
+    # 2,628,000,000 records a month: 2 requests for 10 of them, 1 KiB each into S3, and 2 x 3 consumer shards.
+    assert parts["queue"].dollars == pytest.approx(2628 * 2 / 10 * 0.40)
+    assert parts["queue"].size == "6 consumers"
+    assert parts["channel to S3"].dollars == pytest.approx(2.628e9 / (1 << 20) * 0.0275)
+    assert parts["enhanced fan-out"].dollars == pytest.approx(
+        2 * (3 * 730 * 0.015 + 2.628e12 / (1 << 30) * 0.013)
+    )
+    tenfold = {choice.what: choice for choice in plan(load.times(10), US_EAST_1).readers}
+    assert tenfold["queue"].dollars == pytest.approx(10 * parts["queue"].dollars)
+
+
 def test_the_cheapest_mode_changes_with_the_load():
     small = Load([500], 1, 2)
     assert plan(small, US_EAST_1).mode.what == "provisioned"

@@ -16,6 +16,11 @@ from headrace.sql.statements import CreateSource, Query
         ("SELECT a\nFROM b\nWHERE x >;", "line 3, column 10: ';' does not belong here"),
         ("SELECT a FROM", "line 1, column 14: the statement ends too early"),
         ("SELECT 'abc FROM b;", "line 1, column 8: the ' that begins here has no end"),
+        (
+            "ALTER STREAM a ADD COLUMN b INT;",
+            "line 1, column 1: ALTER: a stream's columns are what its CREATE says",
+        ),
+        ("PRINT 'a';", "line 1, column 1: PRINT: `headrace tail` prints a stream"),
         ("SELECT ? FROM b;", "line 1, column 8: '?' does not belong here"),
         ("SELECT ${x} FROM b;", "line 1, column 8: no variable 'x'; DEFINE x = '..'; makes one"),
         (

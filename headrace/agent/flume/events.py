@@ -1,0 +1,33 @@
+"""Events: headers and a body. And what may go wrong on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Headers = Mapping[str, str]
+NO_HEADERS: Headers = {}
+
+
+class Event(NamedTuple):
+    """An event. Events share their headers: whoever changes them makes new ones."""
+
+    headers: Headers
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes that a memory channel counts."""
+        return len(self.body)
+
+
+class ChannelFull(Exception):
+    """A channel does not take the events now: none of them is in any channel. The message is one sentence."""
+
+
+class SinkFailed(Exception):
+    """A sink could not deliver; its events are in the channel again. The message is one sentence."""
+
+
+class Stopped(Exception):
+    """The agent stops: the events were not taken."""

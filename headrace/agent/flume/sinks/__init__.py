@@ -1,0 +1,1 @@
+"""Flume's sinks: each takes from one channel, and commits what was delivered."""

@@ -1,0 +1,293 @@
+"""The hdfs sink, whose files are objects of S3.
+
+An object is written whole, once it is due by `rollCount`, `rollSize`, `rollInterval` or `idleTimeout`: until then its
+events stay in the channel, so that no kill loses one, and a full channel makes it due. Flume's own sink on S3 commits
+what a kill then loses with the file that was open. An object is only written where none is, and one that is there and
+has the same bytes is this one, whose answer was lost.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from headrace.agent.config.properties import Section
+from headrace.agent.flume.channels import MemoryChannel, Taken
+from headrace.agent.flume.events import Headers, SinkFailed
+from headrace.agent.flume.intake import Counts
+from headrace.agent.flume.sinks.cloud import CloudOptions, Reach
+from headrace.agent.flume.sinks.escapes import Escapes, NoTime, Rounding
+from headrace.agent.flume.sinks.local import serialize
+from headrace.core.clock import Clock
+
+_CODECS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    # Without a time inside, so that the same events are the same bytes.
+    "gzip": (".gz", lambda data: gzip.compress(data, mtime=0)),
+    "bzip2": (".bz2", bz2.compress),
+    "deflate": (".deflate", zlib.compress),
+    "default": (".deflate", zlib.compress),
+}
+_MOST_OBJECT_BYTES = 512 << 20
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object in the making."""
+
+    opened_s: float
+    last_s: float
+    taken: list[Taken] = field(default_factory=list[Taken])
+    parts: list[bytes] = field(default_factory=list[bytes])
+    size: int = 0
+
+
+class Hdfs:
+    """Objects of a bucket, by the keys of Flume's hdfs sink."""
+
+    def __init__(
+        self, section: Section, channel: MemoryChannel, reach: Reach, clock: Clock, hdfs: str
+    ) -> None:
+        """Take the keys; `hdfs` is the S3 URL that stands for HDFS, or empty. Raises ConfigurationError."""
+        self.channel, self.counts, self._clock = channel, Counts(), clock
+        part = section.part("hdfs.", section.owner)
+        self._bucket, path = _place(part, hdfs)
+        prefix, self._suffix = part.text("filePrefix", "FlumeData"), part.text("fileSuffix", "")
+        self._name = _escapes(part, "path", f"{path.strip('/')}/{prefix}".lstrip("/"))
+        self._roll_s, self._roll_bytes = (
+            part.number("rollInterval", 30),
+            part.number("rollSize", 1024),
+        )
+        self._roll_count, self._idle_s = part.number("rollCount", 10), part.number("idleTimeout", 0)
+        self._batch, self._most_open = (
+            part.number("batchSize", 100, least=1),
+            part.number("maxOpenFiles", 5000, least=1),
+        )
+        self._zone = _zone(part)
+        self._rounding = _rounding(part)
+        self._uses_local = part.flag("useLocalTimeStamp", default=False)
+        self._ending, self._compress = _codec(part)
+        part.ignore(
+            "inUsePrefix", "inUseSuffix", "emptyInUseSuffix", "minBlockReplicas", "writeFormat", "threadsPoolSize",
+            "rollTimerPoolSize", "callTimeout", "closeTries", "retryInterval", "kerberosPrincipal", "kerberosKeytab",
+            "proxyUser", "round", "roundUnit", "roundValue",
+        )  # fmt: skip
+        part.finish()
+        self._serializer = serialize(section)
+        options = CloudOptions(section)
+        self._make: Callable[[], Any] = lambda: reach.client("s3", options)
+        self._client: Any = None
+        self._open: dict[str, _Object] = {}
+        self._number = clock.now_ms()
+        self._names: dict[int, tuple[Headers, str]] = {}
+
+    def process(self, timeout_s: float) -> bool:
+        """See `Sink.process`."""
+        now_s = self._clock.monotonic_s()
+        for path, item in list(self._open.items()):
+            if self._is_due(item, now_s):
+                self._write(path)
+        taken = self.channel.take(self._batch, timeout_s)
+        if taken is None:
+            if self._open and self.channel.used >= self.channel.capacity:
+                self._write_oldest()
+                return True
+            return False
+        try:
+            self._add(taken)
+        except NoTime as error:
+            self._give_back()
+            self.channel.rollback(taken)
+            raise SinkFailed(str(error)) from error
+        for path, item in list(self._open.items()):
+            if self._is_due(item, now_s):
+                self._write(path)
+        while len(self._open) > self._most_open:
+            self._write_oldest()
+        return True
+
+    def _write_oldest(self) -> None:
+        self._write(min(self._open, key=lambda path: self._open[path].opened_s))
+
+    def _is_due(self, item: _Object, now_s: float) -> bool:
+        return bool(
+            (self._roll_count and len(item.parts) >= self._roll_count)
+            or (self._roll_bytes and item.size >= self._roll_bytes)
+            or (self._roll_s and now_s - item.opened_s >= self._roll_s)
+            or (self._idle_s and now_s - item.last_s >= self._idle_s)
+            or item.size >= _MOST_OBJECT_BYTES
+        )
+
+    def _add(self, taken: Taken) -> None:
+        """Add events to the objects of their paths. Raises NoTime: then to none."""
+        local_ms = self._clock.now_ms() if self._uses_local else None
+        names = [self._path(event.headers, local_ms) for event in taken.events]
+        self._names.clear()
+        now_s, begin = self._clock.monotonic_s(), 0
+        for at in range(1, len(names) + 1):
+            if (
+                at < len(names)
+                and names[at] == names[begin]
+                and not self._is_count_full(names[begin], at - begin)
+            ):
+                continue
+            item = self._open.setdefault(names[begin], _Object(now_s, now_s))
+            run = taken.part(begin, at)
+            parts = list(map(self._serializer.render, run.events))
+            item.taken.append(run)
+            item.parts += parts
+            item.size += sum(map(len, parts))
+            item.last_s = now_s
+            if self._is_due(item, now_s):
+                self._write(names[begin], taken.part(at, len(names)))
+            begin = at
+
+    def _is_count_full(self, path: str, more: int) -> bool:
+        item = self._open.get(path)
+        return (
+            bool(self._roll_count) and (len(item.parts) if item else 0) + more >= self._roll_count
+        )
+
+    def _path(self, headers: Headers, local_ms: int | None) -> str:
+        # Events of a batch share their headers.
+        known = self._names.get(id(headers))
+        if known is None:
+            name = self._name.fill(headers, self._zone, self._rounding, local_ms)
+            known = self._names[id(headers)] = (headers, name)
+        return known[1]
+
+    def _write(self, path: str, rest: Taken | None = None) -> None:
+        """Write an object and let its events go. Raises SinkFailed: all that is held back goes to the channel."""
+        item = self._open[path]
+        body = self._compress(b"".join(item.parts))
+        try:
+            self._client = self._client or self._make()
+            self._put(path, body)
+        except (BotoCoreError, ClientError, OSError) as error:
+            if rest is not None and rest.events:
+                self.channel.rollback(rest)
+            self._give_back()
+            raise SinkFailed(f"s3://{self._bucket}/{path}: {error}") from error
+        del self._open[path]
+        for run in item.taken:
+            self.channel.commit(run)
+            self.counts.events += len(run.events)
+        self.counts.bytes_ += item.size
+
+    def _put(self, path: str, body: bytes) -> None:
+        digest = hashlib.md5(body, usedforsecurity=False).hexdigest()
+        while True:
+            key = f"{path}.{self._number}{self._suffix}{self._ending}"
+            try:
+                self._client.put_object(Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*")
+            except ClientError as error:
+                status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+                if status != 412:
+                    raise
+                there = self._client.head_object(Bucket=self._bucket, Key=key)
+                self._number += 1
+                if there["ETag"].strip('"') == digest:
+                    return
+            else:
+                self._number += 1
+                return
+
+    def _give_back(self) -> None:
+        """Put all that is held back into the channel again."""
+        for item in self._open.values():
+            for run in item.taken:
+                self.channel.rollback(run)
+        self._open.clear()
+
+    def close(self) -> None:
+        """See `Sink.close`: writes what is held back."""
+        for path in list(self._open):
+            if path in self._open:
+                self._write(path)
+
+
+def _place(section: Section, hdfs: str) -> tuple[str, str]:
+    """Return the bucket and the path. Raises ConfigurationError."""
+    text = section.text("path")
+    url = urlsplit(text.replace("%", "%25").replace("#", "%23").replace("?", "%3F"))
+    path = text.partition("://")[2].partition("/")[2] if "://" in text else text
+    if url.scheme in ("s3", "s3a", "s3n"):
+        bucket = text.partition("://")[2].partition("/")[0]
+        if not bucket or "%" in bucket:
+            raise section.error("path", f"hdfs.path names no bucket: {text!r}")
+        return bucket, path
+    if url.scheme not in ("", "hdfs"):
+        raise section.error("path", f"hdfs.path is s3a://BUCKET/.., not {text!r}")
+    if not hdfs:
+        raise section.error(
+            "path",
+            f"there is no HDFS for {text!r}: say with --hdfs s3://BUCKET/PREFIX what stands for it",
+        )
+    bucket, _, prefix = hdfs.partition("://")[2].partition("/")
+    return bucket, f"{prefix.strip('/')}/{path.lstrip('/')}"
+
+
+def _escapes(section: Section, key: str, text: str) -> Escapes:
+    try:
+        return Escapes(text)
+    except (ValueError, OSError) as error:
+        raise section.error(key, f"hdfs.{key} of {section.owner}: {error}") from error
+
+
+def _zone(section: Section) -> ZoneInfo | None:
+    name = section.text("timeZone", "")
+    try:
+        return ZoneInfo(name) if name else None
+    except (KeyError, ValueError, OSError) as error:
+        raise section.error(
+            "timeZone", f"hdfs.timeZone of {section.owner} is no time zone: {name!r}"
+        ) from error
+
+
+def _rounding(section: Section) -> Rounding | None:
+    if not section.flag("round", default=False):
+        return None
+    unit = section.choice("roundUnit", ("second", "minute", "hour"), "second")
+    return Rounding(
+        unit, section.number("roundValue", 1, least=1, most=24 if unit == "hour" else 60)
+    )
+
+
+def _codec(section: Section) -> tuple[str, Callable[[bytes], bytes]]:
+    kind = section.choice(
+        "fileType", ("SequenceFile", "DataStream", "CompressedStream"), "SequenceFile"
+    )
+    if kind == "SequenceFile":
+        key = "fileType" if section.has("fileType") else "path"
+        raise section.error(
+            key,
+            f"hdfs.fileType SequenceFile of {section.owner}, Flume's default, is not built; DataStream is",
+        )
+    name = (
+        section.text("codeC", "")
+        .lower()
+        .removeprefix("org.apache.hadoop.io.compress.")
+        .removesuffix("codec")
+    )
+    if kind == "DataStream":
+        if name and name != "none":
+            raise section.error(
+                "codeC", f"{section.owner} has codeC, which fileType DataStream does not take"
+            )
+        return "", bytes
+    if not name:
+        raise section.error("fileType", f"fileType CompressedStream of {section.owner} needs codeC")
+    if name not in _CODECS:
+        raise section.error(
+            "codeC",
+            f"the codec {section.text('codeC')!r} is not built: {', '.join(list(_CODECS)[:3])} are",
+        )
+    return _CODECS[name]

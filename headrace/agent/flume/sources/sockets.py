@@ -1,0 +1,338 @@
+"""Sources that listen: netcat and syslog, by TCP and UDP.
+
+A full channel holds a TCP client up; netcat tells it with `FAILED` instead when it answers each event. What comes by
+UDP while the channel is full is lost by the system, as UDP is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headrace.agent.config.properties import Section
+from headrace.agent.flume.events import NO_HEADERS, ChannelFull, Event, Headers, Stopped
+from headrace.agent.flume.intake import Intake
+from headrace.agent.flume.sources.syslog import LEAST_SIZE, SIZE, kept_fields, read_message
+from headrace.core.clock import Clock
+
+_LOOK_S = 0.2
+_CHUNK_BYTES = 1 << 16
+_DATAGRAM_BYTES = 65_536
+# A client that opens more waits in the system's queue.
+MOST_CLIENTS = 512
+_LOG = logging.getLogger("headrace.agent")
+
+
+def refuse_tls(section: Section) -> None:
+    """Take the keys of TLS; those that ask for it are refused. Raises ConfigurationError."""
+    if section.flag("ssl", default=False):
+        raise section.error("ssl", f"ssl of {section.owner} is not built")
+    section.ignore(
+        "keystore", "keystore-password", "keystorePassword", "keystore-type", "exclude-protocols", "excludeProtocols",
+        "include-protocols", "exclude-cipher-suites", "include-cipher-suites",
+    )  # fmt: skip
+
+
+class TcpServer:
+    """Listens on ports, a thread for each client. `close` ends it."""
+
+    def __init__(
+        self, host: str, ports: Sequence[int], serve: Callable[[socket.socket, int], None]
+    ) -> None:
+        """Bind the ports. Raises OSError."""
+        self._serve, self._room = serve, threading.Semaphore(MOST_CLIENTS)
+        self._sockets: list[socket.socket] = []
+        try:
+            for port in ports:
+                self._sockets.append(socket.create_server((host, port), backlog=128))
+        except OSError as error:
+            self.close()
+            raise OSError(error.errno, f"{host} port {port}: {error.strerror}") from error  # pyright: ignore[reportPossiblyUnboundVariable]
+        self.ports = [int(s.getsockname()[1]) for s in self._sockets]
+
+    def run(self, stop: threading.Event) -> None:
+        """Serve until `stop` is set; then wait for the clients' threads."""
+        threads: list[threading.Thread] = []
+        accepting = [
+            threading.Thread(target=self._accept, args=(listener, stop, threads))
+            for listener in self._sockets
+        ]
+        for thread in accepting:
+            thread.start()
+        for thread in accepting:
+            thread.join()
+        for thread in threads:
+            thread.join()
+        self.close()
+
+    def _accept(
+        self, listener: socket.socket, stop: threading.Event, threads: list[threading.Thread]
+    ) -> None:
+        listener.settimeout(_LOOK_S)
+        port = int(listener.getsockname()[1])
+        while not stop.is_set():
+            if not self._room.acquire(timeout=_LOOK_S):
+                continue
+            try:
+                client, _ = listener.accept()
+            except TimeoutError:
+                self._room.release()
+                continue
+            thread = threading.Thread(target=self._run_client, args=(client, port), daemon=True)
+            threads[:] = [one for one in threads if one.is_alive()]
+            threads.append(thread)
+            thread.start()
+
+    def _run_client(self, client: socket.socket, port: int) -> None:
+        try:
+            with client:
+                client.settimeout(_LOOK_S)
+                self._serve(client, port)
+        except Stopped:
+            return
+        except OSError as error:
+            _LOG.info("port %d: a client is gone: %s", port, error)
+        finally:
+            self._room.release()
+
+    def close(self) -> None:
+        """Close the ports."""
+        for listener in self._sockets:
+            listener.close()
+
+
+def receive(client: socket.socket, stop: threading.Event) -> bytes:
+    """Return what a client sends next; empty at its end. Raises Stopped, OSError."""
+    while True:
+        try:
+            return client.recv(_CHUNK_BYTES)
+        except TimeoutError:
+            if stop.is_set():
+                raise Stopped from None
+
+
+class Netcat:
+    """Lines by TCP, each an event, answered by OK."""
+
+    ends = False
+
+    def __init__(self, section: Section, intake: Intake, clock: Clock) -> None:
+        """Take the keys and bind. Raises ConfigurationError, OSError."""
+        del clock
+        self._intake = intake
+        self._longest = section.number("max-line-length", 512, least=1)
+        self._answers = section.flag("ack-every-event", default=True)
+        section.charset("encoding")
+        refuse_tls(section)
+        self.server = TcpServer(
+            section.text("bind"), [section.number("port", most=65_535)], self._serve
+        )
+
+    def run(self, *, once: bool) -> None:
+        """See `Source.run`."""
+        del once
+        self.server.run(self._intake.stop)
+
+    def _serve(self, client: socket.socket, port: int) -> None:
+        del port
+        rest = b""
+        while True:
+            data = receive(client, self._intake.stop)
+            *lines, rest = (rest + data).split(b"\n")
+            if not data and rest:
+                lines, rest = [*lines, rest], b""
+            whole = [line for line in lines if len(line) < self._longest]
+            is_too_long = len(whole) < len(lines) or len(rest) >= self._longest
+            if is_too_long:
+                # As Flume: what came before it is taken, and the client is left.
+                whole = lines[
+                    : next(
+                        (n for n, line in enumerate(lines) if len(line) >= self._longest),
+                        len(lines),
+                    )
+                ]
+            self._put(client, [Event(NO_HEADERS, line) for line in whole])
+            if is_too_long:
+                client.sendall(
+                    b"FAILED: Event exceeds the maximum length (%d chars, including newline)\n"
+                    % self._longest
+                )
+            if is_too_long or not data:
+                return
+
+    def _put(self, client: socket.socket, events: list[Event]) -> None:
+        if not self._answers:
+            self._intake.put_all(events)
+            return
+        for at in range(0, len(events), self._intake.most):
+            part = events[at : at + self._intake.most]
+            try:
+                self._intake.put(part)
+            except ChannelFull as error:
+                self._intake.counts.failures += len(part)
+                client.sendall(f"FAILED: {error}\n".encode() * len(part))
+            else:
+                client.sendall(b"OK\n" * len(part))
+
+
+class Datagrams:
+    """Packets by UDP, each an event that `make_event` makes."""
+
+    ends = False
+
+    def __init__(
+        self, intake: Intake, host: str, port: int, make_event: Callable[[bytes, str], Event]
+    ) -> None:
+        """Bind. Raises OSError."""
+        self._intake, self._make_event = intake, make_event
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"{host} port {port}: {error.strerror}") from error
+        self.port = int(self._socket.getsockname()[1])
+
+    def run(self, *, once: bool) -> None:
+        """See `Source.run`."""
+        del once
+        with self._socket:
+            while not self._intake.stop.is_set():
+                self._socket.settimeout(_LOOK_S)
+                events: list[Event] = []
+                with contextlib.suppress(TimeoutError, BlockingIOError):
+                    while len(events) < self._intake.most:
+                        packet, (host, *_) = self._socket.recvfrom(_DATAGRAM_BYTES)
+                        events.append(self._make_event(packet, str(host)))
+                        # What has come already goes in the same transaction.
+                        self._socket.settimeout(0)
+                self._intake.put_all(events)
+
+
+def netcat_udp(section: Section, intake: Intake, clock: Clock) -> Datagrams:
+    """Return netcatudp's source. Raises ConfigurationError, OSError."""
+    del clock
+    header = section.text("remoteAddressHeader", "")
+
+    def make_event(packet: bytes, host: str) -> Event:
+        headers: Headers = {header: host} if header else NO_HEADERS
+        return Event(headers, packet.partition(b"\n")[0])
+
+    return Datagrams(intake, section.text("bind"), section.number("port", most=65_535), make_event)
+
+
+@dataclass(frozen=True, slots=True)
+class _Syslog:
+    """What the three syslog sources have in common."""
+
+    kept: frozenset[str] | None
+    ip_header: str
+    name_header: str
+    clock: Clock
+
+    @staticmethod
+    def of(section: Section, clock: Clock) -> _Syslog:
+        return _Syslog(
+            kept_fields(section.text("keepFields", "none")),
+            section.text("clientIPHeader", ""),
+            section.text("clientHostnameHeader", ""),
+            clock,
+        )
+
+    def client_headers(self, host: str) -> Headers:
+        headers: dict[str, str] = {}
+        if self.ip_header:
+            headers[self.ip_header] = host
+        if self.name_header:
+            headers[self.name_header] = socket.getfqdn(host)
+        return headers
+
+    def event(self, message: bytes, charset: str, more: Headers, *, is_cut: bool = False) -> Event:
+        event = read_message(message, charset, self.kept, self.clock.now_ms(), is_cut=is_cut)
+        return Event({**event.headers, **more}, event.body) if more else event
+
+
+class SyslogTcp:
+    """Syslog lines on one port or several."""
+
+    ends = False
+
+    def __init__(
+        self, section: Section, intake: Intake, clock: Clock, *, is_multiport: bool
+    ) -> None:
+        """Take the keys and bind. Raises ConfigurationError, OSError."""
+        self._intake, self._syslog = intake, _Syslog.of(section, clock)
+        self._size = max(section.number("eventSize", SIZE, least=1), LEAST_SIZE)
+        refuse_tls(section)
+        ports, self._port_header, self._charsets = [0], "", dict[int, str]()
+        self._charset = "UTF-8"
+        if is_multiport:
+            words = section.words("ports")
+            ports = [int(word) for word in words if word.isdigit() and int(word) < 65_536]
+            if len(ports) < len(words) or not ports or len(set(ports)) < len(ports):
+                raise section.error(
+                    "ports", f"ports of {section.owner} are different numbers below 65536"
+                )
+            self._port_header, self._charset = (
+                section.text("portHeader", ""),
+                section.charset("charset.default"),
+            )
+            self._charsets = {
+                int(port): section.charset(f"charset.port.{port}")
+                for port in section.below("charset.port.")
+            }
+            section.ignore("batchSize", "readBufferSize", "numProcessors")
+        else:
+            ports = [section.number("port", most=65_535)]
+        host = section.text("host", "0.0.0.0") or "0.0.0.0"
+        self.server = TcpServer(host, ports, self._serve)
+
+    def run(self, *, once: bool) -> None:
+        """See `Source.run`."""
+        del once
+        self.server.run(self._intake.stop)
+
+    def _serve(self, client: socket.socket, port: int) -> None:
+        more = {**self._syslog.client_headers(str(client.getpeername()[0]))}
+        if self._port_header:
+            more[self._port_header] = str(port)
+        charset, rest = self._charsets.get(port, self._charset), b""
+        while True:
+            data = receive(client, self._intake.stop)
+            *lines, rest = (rest + data).split(b"\n")
+            if not data and rest:
+                lines, rest = [*lines, rest], b""
+            events: list[Event] = []
+            for line in lines:
+                events += self._events(line, charset, more)
+            while len(rest) >= self._size:
+                events.append(self._syslog.event(rest[: self._size], charset, more, is_cut=True))
+                rest = rest[self._size :]
+            self._intake.put_all(events)
+            if not data:
+                return
+
+    def _events(self, line: bytes, charset: str, more: Headers) -> list[Event]:
+        events: list[Event] = []
+        while len(line) >= self._size:
+            events.append(self._syslog.event(line[: self._size], charset, more, is_cut=True))
+            line = line[self._size :]
+        if line:
+            events.append(self._syslog.event(line, charset, more))
+        return events
+
+
+def syslog_udp(section: Section, intake: Intake, clock: Clock) -> Datagrams:
+    """Return syslogudp's source. Raises ConfigurationError, OSError."""
+    syslog = _Syslog.of(section, clock)
+
+    def make_event(packet: bytes, host: str) -> Event:
+        return syslog.event(packet.removesuffix(b"\n"), "UTF-8", syslog.client_headers(host))
+
+    host = section.text("host", "0.0.0.0") or "0.0.0.0"
+    return Datagrams(intake, host, section.number("port", most=65_535), make_event)

@@ -1,0 +1,1 @@
+"""IoT's message broker: MQTT 3.1.1 and 5 for devices."""

@@ -1,0 +1,202 @@
+"""Who an MQTT client is, and what IoT's policies let it do.
+
+A client is its certificate: registered, active, and the policies attached to it and to the groups of its things decide.
+Documented: docs.aws.amazon.com/iot/latest/developerguide/iot-policies.html, iot-policy-actions.html,
+thing-policy-variables.html, cert-policy-variables.html. Whoever calls holds moto's lock.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import functools
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from headrace.core.arn import partition_of
+from headrace.moto.storage.changes import CHANGES
+from headrace.permissions.policies.document import UnreadableDocument
+from headrace.permissions.policies.evaluate import evaluate
+from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
+
+_MOST_KEPT = 20_000
+_SUBJECT = {
+    "commonName": "commonname",
+    "countryName": "country",
+    "organizationName": "organization",
+    "organizationalUnitName": "organizationalunit",
+    "stateOrProvinceName": "state",
+    "serialNumber": "serialnumber",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A client that may connect: `certificate_id` is empty for the account itself, which may do everything."""
+
+    account: str
+    region: str
+    certificate_id: str = ""
+    arn: str = ""
+    client_id: str = ""
+    address: str = ""
+
+
+class DeviceAccess:
+    """Finds certificates and decides by their policies; decisions are kept until IoT's state changes."""
+
+    def __init__(self, *, account: str, region: str, is_enforced: bool, needs_certificate: bool):
+        """Take the account and region of clients without a certificate, and whether there may be any."""
+        self._account, self._region = account, region
+        self._is_enforced = is_enforced
+        self._needs_certificate = needs_certificate
+        self._kept: dict[tuple[Device, str, str], bool] = {}
+        self._by_id: dict[str, tuple[str, str, Any]] | None = None
+
+    def forget(self) -> None:
+        """Certificates, policies or things may have changed."""
+        self._kept.clear()
+        self._by_id = None
+
+    def pems(self) -> Iterator[str]:
+        """Yield every registered certificate."""
+        for _, _, certificate in self._certificates().values():
+            yield str(certificate.certificate_pem)
+
+    def identify(self, der: bytes | None, client_id: str, address: str) -> Device | None:
+        """Return who presents a certificate; None when it may not connect at all."""
+        if der is None:
+            if self._needs_certificate:
+                return None
+            return Device(self._account, self._region, client_id=client_id, address=address)
+        certificate_id = sha256(der).hexdigest()
+        account, region, certificate = self._certificates().get(certificate_id, ("", "", None))
+        if certificate is None or certificate.status != "ACTIVE":
+            return None
+        arn = str(certificate.arn)
+        return Device(account, region, str(certificate.certificate_id), arn, client_id, address)
+
+    def is_still_active(self, device: Device) -> bool:
+        """Whether a connected client's certificate still lets it in."""
+        if not device.certificate_id:
+            return True
+        from moto.iot.models import iot_backends
+
+        backends: Any = iot_backends
+        certificate = backends[device.account][device.region].certificates.get(
+            device.certificate_id
+        )
+        return certificate is not None and certificate.status == "ACTIVE"
+
+    def may(self, device: Device, action: str, resource: str) -> bool:
+        """Whether a client may do an action (`iot:Publish`) to a resource (`topic/a`)."""
+        if not self._is_enforced or not device.certificate_id:
+            return True
+        key = (device, action, resource)
+        decision = self._kept.get(key)
+        if decision is None:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            decision = self._kept[key] = _decide(device, action, resource)
+        return decision
+
+    def _certificates(self) -> dict[str, tuple[str, str, Any]]:
+        """Return every certificate by the fingerprint of its bytes."""
+        if self._by_id is None:
+            CHANGES.load_deferred("iot")
+            from moto.iot.models import iot_backends
+
+            backends: Any = iot_backends
+            self._by_id = {
+                fingerprint: (account, region, certificate)
+                for account, regions in list(backends.items())
+                for region, backend in list(regions.items())
+                for certificate in backend.certificates.values()
+                if (fingerprint := _fingerprint(str(certificate.certificate_pem)))
+            }
+        return self._by_id
+
+
+@functools.lru_cache(maxsize=65_536)
+def _fingerprint(pem: str) -> str:
+    """Return what AWS makes a certificate's id of; empty for what is no certificate."""
+    try:
+        return sha256(ssl.PEM_cert_to_DER_cert(pem.strip())).hexdigest()
+    except ValueError:
+        return ""
+
+
+def _decide(device: Device, action: str, resource: str) -> bool:
+    from moto.iot.models import iot_backends
+
+    backends: Any = iot_backends
+    backend = backends[device.account][device.region]
+    try:
+        policies = tuple(
+            NamedPolicy.of(name, text, arn) for name, text, arn in _policies(backend, device.arn)
+        )
+    except UnreadableDocument:
+        return False
+    arn = f"arn:{partition_of(device.region)}:iot:{device.region}:{device.account}:{resource}"
+    access = Access(action, arn, device.account, _context(backend, device))
+    principal = Principal("user", device.arn, device.account, device.arn)
+    return evaluate(principal, access, Policies(identity=policies)).allowed
+
+
+def _policies(backend: Any, arn: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the policies of a certificate and of its things' groups, those above included: name, text, ARN."""
+    things = {name for target, name in backend.principal_things if target == arn}
+    groups = {
+        str(group.arn): group
+        for group in backend.thing_groups.values()
+        if things & {str(thing.thing_name) for thing in group.things.values()}
+    }
+    by_name = {str(group.thing_group_name): group for group in backend.thing_groups.values()}
+    for group in list(groups.values()):
+        above = by_name.get(str(group.parent_group_name or ""))
+        while above is not None and str(above.arn) not in groups:
+            groups[str(above.arn)] = above
+            above = by_name.get(str(above.parent_group_name or ""))
+    for (target, _), (_, policy) in backend.principal_policies.items():
+        if target == arn or target in groups:
+            document = policy.document
+            text = document if isinstance(document, str) else json.dumps(document)
+            yield str(policy.name), text, str(policy.arn)
+
+
+def _context(backend: Any, device: Device) -> dict[str, tuple[str, ...]]:
+    values = {"iot:clientid": device.client_id, "aws:sourceip": device.address}
+    certificate = backend.certificates.get(device.certificate_id)
+    if certificate is not None:
+        values |= _subject(str(certificate.certificate_pem))
+    # Documented: the client's id is the name of its thing.
+    is_attached = (device.arn, device.client_id) in backend.principal_things
+    values["iot:connection.thing.isattached"] = "true" if is_attached else "false"
+    if is_attached:
+        _, thing = backend.principal_things[device.arn, device.client_id]
+        values["iot:connection.thing.thingname"] = str(thing.thing_name)
+        if thing.thing_type is not None:
+            name = str(thing.thing_type.thing_type_name)
+            values["iot:connection.thing.thingtypename"] = name
+        for name, value in (thing.attributes or {}).items():
+            values[f"iot:connection.thing.attributes[{str(name).lower()}]"] = str(value)
+    return {key: (value,) for key, value in values.items() if value}
+
+
+@functools.lru_cache(maxsize=4096)
+def _subject(pem: str) -> dict[str, str]:
+    from cryptography import x509
+
+    try:
+        subject = x509.load_pem_x509_certificate(pem.encode()).subject
+    except ValueError:
+        return {}
+    return {
+        f"iot:certificate.subject.{_SUBJECT[attribute.oid._name]}": str(attribute.value)
+        for attribute in subject
+        if attribute.oid._name in _SUBJECT
+    }

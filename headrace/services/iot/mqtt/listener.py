@@ -1,0 +1,421 @@
+"""Listens for MQTT clients: in plain text and with TLS, on an event loop of its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from headrace.aws.server.tls import Tls
+from headrace.core.clock import Clock
+from headrace.core.config import Config
+from headrace.core.ids import Ids
+from headrace.core.token_bucket import TokenBucket
+from headrace.core.workers import Supervisor
+from headrace.deliveries.outbox import MOST_WAITING, OUTBOX
+from headrace.moto.engine import MotoEngine
+from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.services.iot.mqtt import packets
+from headrace.services.iot.mqtt.access import Device, DeviceAccess
+from headrace.services.iot.mqtt.broker import Broker
+from headrace.services.iot.mqtt.clients import (
+    LARGEST_PACKET,
+    LOST,
+    MOST_ALIASES,
+    REVIEW,
+    Answers,
+    Client,
+    Lost,
+)
+from headrace.services.iot.mqtt.packets import MqttError, PacketReader, Publish
+from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session
+from headrace.services.iot.mqtt.store import SessionStore
+from headrace.store.database import Database
+
+log = logging.getLogger(__name__)
+
+_MOST_CONNECTIONS = 10_000
+_CONNECT_WITHIN_S = 10.0
+# What one connection, and all together, may have handed over that is not carried out yet; then they are not read.
+_MOST_BYTES, _MOST_BYTES_OF_ALL = 1024 * 1024, 128 * 1024 * 1024
+# Documented: publishes and bytes a second of one connection.
+_PUBLISHES_PER_S, _BYTES_PER_S = 100, 512 * 1024
+_STOPS_WITHIN_S = 10.0
+_NO_WEBSOCKET = b"headrace does not speak MQTT over WebSocket: connect with MQTT, and with a certificate over TLS.\n"
+
+
+class Listener:
+    """The sockets of a cloud's MQTT clients. `start` and `stop` are for one thread.
+
+    Attributes:
+        port, tls_port: where it listens, once started; `port` only when clients need no TLS.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        host: str,
+        port: int,
+        tls_port: int,
+        is_open: bool,
+        tls_context: ssl.SSLContext,
+        clock: Clock,
+        is_throttled: bool,
+    ) -> None:
+        """Take the addresses (port 0: a free one), whether clients need no TLS, and whether AWS's rates apply."""
+        self.broker = broker
+        self.port, self.tls_port = port, tls_port
+        self._host = host
+        self._is_open = is_open
+        self._tls_context = tls_context
+        self.clock = clock
+        self.is_throttled = is_throttled
+        self.clients: set[MqttConnection] = set()
+        self.waiting_bytes = 0
+        self.loop = asyncio.new_event_loop()
+        self._thread: threading.Thread | None = None
+        self._servers: list[asyncio.Server] = []
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else soft // 4
+        self._most_connections = min(_MOST_CONNECTIONS, most)
+
+    def start(self, shown_host: str, wake: Callable[[], None]) -> None:
+        """Accept clients, to whom AWS's API names `shown_host`; `wake` wakes the worker. Raises OSError."""
+        self._thread = threading.Thread(target=self.loop.run_forever, name="mqtt", daemon=True)
+        self._thread.start()
+        self.broker.serve(shown_host, self._post, wake)
+        self._call(self._listen())
+
+    def stop(self) -> None:
+        """Disconnect every client and end the thread."""
+        if self._thread is None:
+            return
+        self._call(self._close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_STOPS_WITHIN_S)
+        self._thread = None
+        self.loop.close()
+
+    def _call(self, task: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(task, self.loop).result(_STOPS_WITHIN_S)
+
+    async def _listen(self) -> None:
+        self.tls_port = await self._listen_on(self.tls_port, self._tls_context)
+        if self._is_open:
+            self.port = await self._listen_on(self.port, None)
+
+    async def _listen_on(self, port: int, context: ssl.SSLContext | None) -> int:
+        server = await self.loop.create_server(
+            lambda: MqttConnection(self), self._host, port, ssl=context, backlog=1024
+        )
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for client in list(self.clients):
+            client.close(packets.disconnect(client.version, packets.SHUTTING_DOWN))
+        await asyncio.sleep(0)
+
+    def _post(self, answers: dict[Client, Answers]) -> None:
+        def settle() -> None:
+            for client, answer in answers.items():
+                client.settle(answer)
+
+        # A stopped loop has no clients any longer.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(settle)
+
+    def opened(self, client: MqttConnection) -> bool:
+        """Note a connection; False when there are too many."""
+        self.clients.add(client)
+        return len(self.clients) <= self._most_connections
+
+
+class MqttConnection(asyncio.Protocol):
+    """One client's connection. Its methods run on the loop's thread; implements `Client`."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reader = PacketReader(LARGEST_PACKET)
+        self._aliases: dict[int, str] = {}
+        # The sizes of what waits, and their sum.
+        self._sizes: deque[int] = deque()
+        self._waiting_bytes = 0
+        self._is_closing = False
+        self._has_warned = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._heard_s = 0.0
+        now_ms = listener.clock.now_ms()
+        self._publishes = TokenBucket(_PUBLISHES_PER_S, now_ms)
+        self._bytes = TokenBucket(_BYTES_PER_S, now_ms)
+        self.device: Device | None = None
+        self.session: Session | None = None
+        self.version = packets.V3
+        self.is_congested = False
+        self.receive_maximum = MOST_IN_FLIGHT
+        self.keep_alive_s = 0
+        self.address = ""
+        self.certificate: bytes | None = None
+
+    # --- the socket ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        tls = transport.get_extra_info("ssl_object")
+        self.certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        if not self._listener.opened(self):
+            log.warning("an MQTT client is refused: too many are connected")
+            transport.abort()
+            return
+        self._heard_s = self._listener.loop.time()
+        self._alarm = self._listener.loop.call_later(_CONNECT_WITHIN_S, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        if self._is_closing:
+            return
+        self._heard_s = self._listener.loop.time()
+        if not self._reader.version and data.startswith(b"GET "):
+            length = str(len(_NO_WEBSOCKET)).encode()
+            head = (
+                b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+            )
+            self.close(head + b"Content-Length: " + length + b"\r\n\r\n" + _NO_WEBSOCKET)
+            return
+        try:
+            for packet in self._reader.feed(data):
+                self._take(packet)
+        except MqttError as error:
+            self._refuse(error)
+
+    def _take(self, packet: packets.Packet) -> None:
+        match packet:
+            case packets.Ping():
+                self._transport.write(packets.PONG)
+                return
+            case Publish():
+                packet = self._with_topic(packet)
+                if not self._has_token(packet):
+                    return
+                size = len(packet.payload)
+            case packets.Connect():
+                self.version, size = packet.version, 0
+            case _:
+                size = 0
+        self._submit(packet, size)
+        if self._is_full:
+            self._transport.pause_reading()
+
+    def _submit(self, packet: packets.Packet | Lost, size: int) -> None:
+        self._sizes.append(size)
+        self._waiting_bytes += size
+        self._listener.waiting_bytes += size
+        self._listener.broker.submit(self, packet)
+
+    @property
+    def _is_full(self) -> bool:
+        return (
+            len(self._sizes) >= MOST_IN_FLIGHT
+            or self._waiting_bytes >= _MOST_BYTES
+            or self._listener.waiting_bytes >= _MOST_BYTES_OF_ALL
+        )
+
+    def _with_topic(self, packet: Publish) -> Publish:
+        """Return a message with its topic, which MQTT 5 may have named by an alias."""
+        alias = packet.properties.get(packets.ALIAS)
+        if alias is None:
+            return packet
+        if not 1 <= alias <= MOST_ALIASES or (not packet.topic and alias not in self._aliases):
+            raise MqttError(packets.BAD_ALIAS, f"The topic alias {alias} is not known")
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+        return replace(packet, topic=self._aliases[alias])
+
+    def _has_token(self, packet: Publish) -> bool:
+        """Whether AWS's rates let a message in; MQTT 5 is told, MQTT 3.1.1 gets no PUBACK (assumed)."""
+        if not self._listener.is_throttled:
+            return True
+        now_ms, size = self._listener.clock.now_ms(), len(packet.payload)
+        if self._publishes.has(1, now_ms) and self._bytes.has(size, now_ms):
+            self._publishes.take(1)
+            self._bytes.take(size)
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("messages of an MQTT client at %s are throttled", self.address)
+        if packet.qos and self.version >= packets.V5:
+            self._transport.write(packets.puback(self.version, packet.packet_id, packets.QUOTA))
+        return False
+
+    def _refuse(self, error: MqttError) -> None:
+        log.warning("the MQTT client at %s is disconnected: %s", self.address, error.sentence)
+        if not self._reader.version:
+            code = error.code if error.code == packets.BAD_VERSION else packets.UNSPECIFIED
+            last = (
+                packets.connack(packets.V3, code, is_present=False) if code == error.code else b""
+            )
+        else:
+            last = packets.disconnect(self.version, error.code, error.sentence)
+        self.close(last)
+
+    def _look(self) -> None:
+        """Disconnect a client that says nothing for one and a half times its keep-alive."""
+        allowed_s = self.keep_alive_s * 1.5 if self.keep_alive_s else _CONNECT_WITHIN_S
+        left_s = self._heard_s + allowed_s - self._listener.loop.time()
+        # A client that is not read says nothing.
+        if left_s > 0 or self._sizes:
+            self._alarm = self._listener.loop.call_later(max(left_s, 1.0), self._look)
+        elif not self._is_closing:
+            self.close(packets.disconnect(self.version, packets.KEEP_ALIVE))
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def settle(self, answers: Answers) -> None:
+        """See `Client.settle`."""
+        done_bytes = sum(self._sizes.popleft() for _ in range(answers.done))
+        self._waiting_bytes -= done_bytes
+        self._listener.waiting_bytes -= done_bytes
+        if self._is_closing:
+            return
+        if answers.parts:
+            self._transport.write(b"".join(answers.parts))
+        if answers.ends:
+            self.close()
+        elif not self._is_full:
+            self._transport.resume_reading()
+
+    def close(self, last: bytes = b"") -> None:
+        """Write the last bytes and close."""
+        if not self._is_closing:
+            self._is_closing = True
+            if last:
+                self._transport.write(last)
+            self._transport.close()
+            # A client that does not read is not waited for.
+            self._listener.loop.call_later(_CONNECT_WITHIN_S, self._transport.abort)
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self.is_congested = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._is_closing = True
+        self._listener.clients.discard(self)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._submit(LOST, 0)
+
+
+class Mqtt:
+    """MQTT for a cloud's devices: its sessions, and its sockets once started. `start` and `stop` are for one thread.
+
+    Attributes:
+        broker: the sessions and retained messages, which exist without sockets too.
+        listener: the sockets; None before `start`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        database: Database,
+        clock: Clock,
+        ids: Ids,
+        engine: MotoEngine,
+        tls: Tls,
+    ) -> None:
+        """Nothing is read or opened before `load` and `start`."""
+        is_enforced = config.iam == "enforce"
+        self._config = config
+        self._needs_certificate = is_enforced or config.auth
+        self._clock, self._engine, self._tls = clock, engine, tls
+        self._access = DeviceAccess(
+            account=config.account_id,
+            region=config.region,
+            is_enforced=is_enforced,
+            needs_certificate=self._needs_certificate,
+        )
+        self.broker = Broker(
+            SessionStore(database),
+            self._access,
+            clock=clock,
+            ids=ids,
+            change=engine.change,
+            has_room=lambda: len(OUTBOX.waiting) < MOST_WAITING // 2,
+        )
+        self.listener: Listener | None = None
+        self._trusted: set[str] = set()
+        self._context: ssl.SSLContext | None = None
+        engine.listen("iot", self._changed)
+
+    def start(self, supervisor: Supervisor) -> None:
+        """Let devices connect, once moto's services are loaded. Raises OSError when a port is taken, AwsError."""
+        config = self._config
+        self._engine.warm_up()
+        self._context = self._tls.device_context()
+        with MOTO_LOCK:
+            self._trust()
+        listener = Listener(
+            self.broker,
+            host=config.host,
+            port=config.mqtt_port,
+            tls_port=config.mqtt_tls_port,
+            is_open=not self._needs_certificate,
+            tls_context=self._context,
+            clock=self._clock,
+            is_throttled=config.limits == "aws",
+        )
+        is_local = config.endpoint_host in ("127.0.0.1", "::1")
+        listener.start(
+            "localhost" if is_local else config.endpoint_host, supervisor.start(self.broker).wake
+        )
+        self.listener = listener
+
+    def stop(self) -> None:
+        """Disconnect the devices."""
+        if self.listener is not None:
+            self.listener.stop()
+
+    def ports(self) -> dict[str, int] | None:
+        """Return `tls` and, when clients need no TLS, `plain`; nothing before `start`, None when it will not start."""
+        if not self._config.mqtt:
+            return None
+        listener = self.listener
+        if listener is None:
+            return {}
+        plain = {} if self._needs_certificate else {"plain": listener.port}
+        return {"tls": listener.tls_port, **plain}
+
+    def _changed(self) -> None:
+        """IoT's certificates, policies or things may have changed. Moto's lock is held."""
+        self._access.forget()
+        if self._context is not None:
+            self._trust()
+            self.broker.submit(None, REVIEW)
+
+    def _trust(self) -> None:
+        """Let the certificates pass that are registered; whether one is active is asked at each connection."""
+        assert self._context is not None
+        for pem in self._access.pems():
+            if pem not in self._trusted:
+                self._trusted.add(pem)
+                self._context.load_verify_locations(cadata=pem)

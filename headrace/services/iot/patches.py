@@ -1,0 +1,92 @@
+"""IoT on moto: the calls of the data plane that moto lacks or answers otherwise, and the endpoint of devices."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+from types import ModuleType
+from typing import Any
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.current_cloud import CURRENT
+from headrace.services.iot import rules
+
+_MOST_LISTED = 200
+_OF_DEVICES = ("iot:Data", "iot:Data-ATS")
+
+
+def name_endpoint(module: ModuleType) -> None:
+    """Make DescribeEndpoint name this cloud's host where devices can connect, so that a device finds it."""
+    endpoint: Any = module.FakeEndpoint
+    describe = endpoint.to_dict
+
+    @functools.wraps(describe)
+    def describe_own(self: Any) -> dict[str, str]:
+        host = CURRENT.devices.host if CURRENT.devices is not None else ""
+        if host and self.endpoint_type in _OF_DEVICES:
+            return {"endpointAddress": host}
+        return describe(self)
+
+    endpoint.to_dict = describe_own
+
+
+def patch_data_plane(module: Any) -> None:
+    """Let Publish reach rules and subscribers, and answer for retained messages."""
+    response = module.IoTDataPlaneResponse
+
+    def publish(self: Any) -> str:
+        topic = self._get_param("topic") or self.path.split("/topics/")[-1]
+        rules.publish(
+            str(self.current_account),
+            str(self.region),
+            topic,
+            _bytes(self.body),
+            qos=int(self._get_param("qos") or 0),
+            retain=str(self._get_param("retain")).lower() == "true",
+        )
+        return json.dumps({})
+
+    def get_retained_message(self: Any) -> str:
+        topic = self._get_param("topic")
+        for message in _retained(self):
+            if message["topic"] == topic:
+                return json.dumps(
+                    {
+                        **_summary(message),
+                        "payload": base64.b64encode(message["payload"]).decode(),
+                    }
+                )
+        raise AwsError("ResourceNotFoundException", f"No message is retained for {topic}", 404)
+
+    def list_retained_messages(self: Any) -> str:
+        most = min(int(self._get_param("maxResults") or _MOST_LISTED), _MOST_LISTED)
+        after = self._get_param("nextToken") or ""
+        rest = [each for each in _retained(self) if each["topic"] > after]
+        page = [{**_summary(each), "payloadSize": len(each["payload"])} for each in rest[:most]]
+        token = {"nextToken": page[-1]["topic"]} if len(rest) > most else {}
+        return json.dumps({"retainedTopics": page, **token})
+
+    response.publish = publish
+    response.get_retained_message = get_retained_message
+    response.list_retained_messages = list_retained_messages
+
+
+def _retained(call: Any) -> list[dict[str, Any]]:
+    if CURRENT.devices is None:
+        return []
+    return CURRENT.devices.retained(str(call.current_account), str(call.region))
+
+
+def _summary(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "topic": message["topic"],
+        "qos": message["qos"],
+        "lastModifiedTime": message["modified_ms"],
+    }
+
+
+def _bytes(body: bytes | str) -> bytes:
+    return body.encode() if isinstance(body, str) else body

@@ -1,0 +1,242 @@
+"""Functions of text: JSON, URLs, masks, encodings, patterns; `headrace/sql/function.py` says what the fields mean."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportMissingTypeStubs=false
+# A value of SQL is of any type until it is computed; re2 has no types.
+from __future__ import annotations
+
+import base64
+import json
+import unicodedata
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote_plus, unquote_plus, urlsplit
+
+import re2
+
+from headrace.sql.conversions import as_json, text
+from headrace.sql.function import Function
+from headrace.sql.types import BOOLEAN, BYTES, INT, STRING, array_of, map_of
+
+ENCODINGS = ("hex", "utf8", "ascii", "base64")
+_MASKS = ("'X'", "'x'", "'n'", "'-'")
+_MASK_OF_CATEGORY = {"Lu": 0, "Ll": 1, "Nd": 2}
+# The offset of what `to_json` writes of `named_struct('v', ..)`: {"v": and }.
+_JSON_OPTIONS = (
+    "map('ignoreNullFields', 'false', 'timeZone', 'UTC', "
+    "'timestampFormat', 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSXXX')"
+)
+
+
+def read_json(value: str) -> Any:
+    """Return the JSON value with which a text begins, as Jackson reads it; raises ValueError."""
+    start = len(value) - len(value.lstrip(" \t\r\n"))
+    return _DECODER.raw_decode(value, start)[0]
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _is_json(value: str | None) -> bool:
+    try:
+        read_json(value or "")
+    except ValueError:
+        return False
+    return True
+
+
+def write_json(value: Any) -> str:
+    """Return a value as Spark writes its JSON: a DOUBLE as Java does."""
+    if isinstance(value, dict):
+        pairs = (f"{write_json(text(key))}:{write_json(item)}" for key, item in value.items())
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(write_json, value)) + "]"
+    plain = as_json(value)
+    return text(value) if isinstance(value, float) and isinstance(plain, float) else _dump(plain)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _json_text(value: Any) -> str | None:
+    """Return a value within a JSON text as from_json gives a STRING."""
+    return value if value is None or isinstance(value, str) else _dump(value)
+
+
+def _typed(value: str, kind: type) -> Any:
+    result = read_json(value)
+    if not isinstance(result, kind):
+        raise ValueError(value)  # noqa: TRY004 - the text is another one
+    return result
+
+
+def _to_bytes(value: str, encoding: str) -> bytes:
+    if encoding == "hex":
+        return bytes.fromhex(value)
+    if encoding == "base64":
+        return base64.b64decode(value, validate=True)
+    return value.encode("ascii" if encoding == "ascii" else "utf-8", "replace")
+
+
+def _from_bytes(value: bytes, encoding: str) -> str:
+    if encoding == "hex":
+        return value.hex()
+    if encoding == "base64":
+        return base64.b64encode(value).decode()
+    return value.decode("utf-8", "replace")
+
+
+def _spark_to_bytes(value: str, encoding: str) -> str:
+    return {
+        "'hex'": f"unhex({value})",
+        "'base64'": f"unbase64({value})",
+        "'ascii'": f"encode({value}, 'US-ASCII')",
+    }.get(encoding, f"encode({value}, 'UTF-8')")
+
+
+def _spark_from_bytes(value: str, encoding: str) -> str:
+    return {
+        "'hex'": f"lower(hex({value}))",
+        # Some versions of Spark break the line after 76 characters.
+        "'base64'": f"replace(base64({value}), '\\r\\n', '')",
+    }.get(encoding, f"decode({value}, 'UTF-8')")
+
+
+def _mask(value: str, *masks: str | None) -> str:
+    chosen: list[str | None] = [*masks, *(mask[1] for mask in _MASKS[len(masks) :])]
+    return "".join(
+        chosen[_MASK_OF_CATEGORY.get(unicodedata.category(character), 3)] or character
+        for character in value
+    )
+
+
+def _spark_mask(value: str, *masks: str) -> str:
+    return f"mask({', '.join((value, *masks, *_MASKS[len(masks) :]))})"
+
+
+def _masked_part(name: str, python: Callable[..., str], spark: str) -> Function:
+    """Return a MASK function of a part; in `spark`, M and K stand for the masked and the kept part's function."""
+
+    def written(value: str, count: str, *masks: str) -> str:
+        text_ = spark.replace("{s}", value).replace("{n}", f"greatest({count}, 0)")
+        before, _, rest = text_.partition("M(")
+        inner, _, after = rest.partition(")M")
+        return before + _spark_mask(inner, *masks) + after
+
+    return Function(name, "SIS?S?S?S?", STRING, written, python, null_from=2)
+
+
+def _left(value: str, count: int) -> str:
+    return value[: min(max(count, 0), len(value))]
+
+
+def _right(value: str, count: int) -> str:
+    return value[max(len(value) - max(count, 0), 0) :]
+
+
+def _url(value: str) -> Any:
+    parts = urlsplit(value)
+    if any(character.isspace() for character in value):
+        raise ValueError(value)
+    return parts
+
+
+def _parameter(value: str, name: str) -> str | None:
+    match = re2.search(f"(?:&|^){re2.escape(name)}=([^&]*)", _url(value).query)
+    return str(match.group(1)) if match else None
+
+
+def _matches(pattern: str, value: str, group: int = 0) -> list[str]:
+    return [str(match.group(group) or "") for match in re2.finditer(pattern, value)]
+
+
+def _split_by(value: str, pattern: str) -> list[str]:
+    parts: list[str] = []
+    position = 0
+    for match in re2.finditer(pattern, value):
+        if match.end() > match.start():
+            parts.append(value[position : match.start()])
+            position = match.end()
+    return [*parts, value[position:]]
+
+
+def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
+    pairs = [entry.split(within) for entry in value.split(between)]
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _literal_split(value: str, delimiter: str) -> str:
+    return f"split({value}, concat('\\\\Q', {delimiter}, '\\\\E'), -1)"
+
+
+def _spark_split_to_map(value: str, between: str, within: str) -> str:
+    pairs = f"transform({_literal_split(value, between)}, e -> {_literal_split('e', within)})"
+    pairs = f"transform(filter({pairs}, p -> size(p) = 2), p -> struct(p[0], p[1]))"
+    return f"CASE WHEN {between} <> '' AND {within} <> '' THEN map_from_entries({pairs}) END"
+
+
+def _nth(number: int, *values: str) -> str | None:
+    return values[number - 1] if 0 < number <= len(values) else None
+
+
+def _place(value: str | None, *values: str | None) -> int:
+    return 0 if value is None or value not in values else values.index(value) + 1
+
+
+TEXT_FUNCTIONS: tuple[Function, ...] = (
+    # Text and bytes.
+    Function("ELT", "IS+", STRING, lambda *a: f"elt({', '.join(a)})", _nth, null_from=1),
+    Function("FIELD", "SS+", INT, lambda s, *a: f"cast(coalesce(array_position(array({', '.join(a)}), {s}), 0) AS INT)",
+             _place, takes_null=True),
+    Function("ENCODE", "SEE", STRING, lambda s, a, b: _spark_from_bytes(_spark_to_bytes(s, a), b),
+             lambda s, a, b: _from_bytes(_to_bytes(s, a), b)),
+    Function("TO_BYTES", "SE", BYTES, _spark_to_bytes, _to_bytes),
+    Function("FROM_BYTES", "XE", STRING, _spark_from_bytes, _from_bytes),
+    Function("REGEXP_EXTRACT_ALL", "SSI?", array_of(STRING),
+             lambda p, s, n="0": f"regexp_extract_all({s}, {p}, {n})", _matches),
+    Function("REGEXP_SPLIT_TO_ARRAY", "SS", array_of(STRING), "split({0}, {1}, -1)", _split_by),
+    Function("SPLIT_TO_MAP", "SSS", map_of(STRING, STRING), _spark_split_to_map,
+             lambda s, a, b: _split_to_map(s, a, b) if a and b else None),
+    Function("MASK", "SS?S?S?S?", STRING, _spark_mask, _mask, null_from=1),
+    _masked_part("MASK_LEFT", lambda s, n, *m: _mask(_left(s, n), *m) + s[max(n, 0) :],
+                 "concat(M(left({s}, {n}))M, substring({s}, {n} + 1))"),
+    _masked_part("MASK_RIGHT", lambda s, n, *m: _left(s, len(s) - n) + _mask(_right(s, n), *m),
+                 "concat(left({s}, greatest(length({s}) - {n}, 0)), M(right({s}, {n}))M)"),
+    _masked_part("MASK_KEEP_LEFT", lambda s, n, *m: _left(s, n) + _mask(s[max(n, 0) :], *m),
+                 "concat(left({s}, {n}), M(substring({s}, {n} + 1))M)"),
+    _masked_part("MASK_KEEP_RIGHT", lambda s, n, *m: _mask(_left(s, len(s) - n), *m) + _right(s, n),
+                 "concat(M(left({s}, greatest(length({s}) - {n}, 0)))M, right({s}, {n}))"),
+    # JSON.
+    Function("IS_JSON_STRING", "S", BOOLEAN,
+             "coalesce(trim({0}) = 'null' OR get_json_object({0}, '$') IS NOT NULL, false)", _is_json, takes_null=True),
+    Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_typed(s, list))),
+    Function("JSON_KEYS", "S", array_of(STRING), "json_object_keys({0})", lambda s: list(_typed(s, dict))),
+    Function("JSON_ITEMS", "S", array_of(STRING), "from_json({0}, 'ARRAY<STRING>')",
+             lambda s: [_json_text(item) for item in _typed(s, list)]),
+    Function("JSON_RECORDS", "S", map_of(STRING, STRING), "from_json({0}, 'MAP<STRING, STRING>')",
+             lambda s: {key: _json_text(item) for key, item in _typed(s, dict).items()}),
+    Function("TO_JSON_STRING", "*", STRING,
+             lambda v: f"regexp_replace(to_json(named_struct('v', {v}), {_JSON_OPTIONS}), '^.{{5}}|.$', '')",
+             write_json, takes_null=True),
+    # URLs.
+    Function("URL_ENCODE_PARAM", "S", STRING, "url_encode({0})",
+             lambda s: quote_plus(s, safe="*-._").replace("~", "%7E")),
+    Function("URL_DECODE_PARAM", "S", STRING,
+             "CASE WHEN {0} RLIKE '^([^%]|%[0-9A-Fa-f][0-9A-Fa-f])*$' THEN url_decode({0}) END",
+             lambda s: unquote_plus(s) if re2.fullmatch(r"(?s:(?:[^%]|%[0-9A-Fa-f]{2})*)", s) else None),
+    Function("URL_EXTRACT_PROTOCOL", "S", STRING, "parse_url({0}, 'PROTOCOL')", lambda s: _url(s).scheme or None),
+    Function("URL_EXTRACT_HOST", "S", STRING, "parse_url({0}, 'HOST')", lambda s: _url(s).hostname),
+    Function("URL_EXTRACT_PORT", "S", INT,
+             "try_cast(nullif(regexp_extract(parse_url({0}, 'AUTHORITY'), ':([0-9]+)$', 1), '') AS INT)",
+             lambda s: _url(s).port),
+    Function("URL_EXTRACT_PATH", "S", STRING, "parse_url({0}, 'PATH')", lambda s: _url(s).path),
+    Function("URL_EXTRACT_QUERY", "S", STRING, "parse_url({0}, 'QUERY')", lambda s: _url(s).query or None),
+    Function("URL_EXTRACT_FRAGMENT", "S", STRING, "parse_url({0}, 'REF')", lambda s: _url(s).fragment or None),
+    Function("URL_EXTRACT_PARAMETER", "SS", STRING, "parse_url({0}, 'QUERY', {1})", _parameter),
+)  # fmt: skip

@@ -1,0 +1,123 @@
+"""Functions of times and dates; `headrace/sql/function.py` says what the fields mean."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# A value of SQL is of any type until it is computed.
+from __future__ import annotations
+
+import calendar
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from headrace.sql import java_times
+from headrace.sql.conversions import millis, moment
+from headrace.sql.function import Function
+from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP
+
+_EPOCH_DAY = date(1970, 1, 1)
+# KSQL's units, in what timedelta takes; months and years have no fixed length.
+_UNITS = {
+    "MILLISECONDS": ("milliseconds", 1), "SECONDS": ("seconds", 1), "MINUTES": ("minutes", 1), "HOURS": ("hours", 1),
+    "DAYS": ("days", 1), "WEEKS": ("weeks", 1), "MONTHS": ("", 1), "YEARS": ("", 12),
+}  # fmt: skip
+UNITS = frozenset(_UNITS) | {unit.removesuffix("S") for unit in _UNITS}
+DATE_UNITS = frozenset({"DAYS", "WEEKS", "MONTHS", "YEARS", "DAY", "WEEK", "MONTH", "YEAR"})
+
+
+def _plural(unit: str) -> str:
+    return unit.upper().removesuffix("S") + "S"
+
+
+def _add(unit: str, count: int, time: Any) -> Any:
+    """Return a time or date that much later; a month after the 31st is the next month's last day."""
+    name, factor = _UNITS[_plural(unit)]
+    if name:
+        return time + timedelta(**{name: count * factor})
+    months = time.year * 12 + time.month - 1 + count * factor
+    year, month = months // 12, months % 12 + 1
+    return time.replace(
+        year=year, month=month, day=min(time.day, calendar.monthrange(year, month)[1])
+    )
+
+
+def _spark_add(sign: str) -> Callable[[str, str, str], str]:
+    def written(unit: str, count: str, time: str) -> str:
+        return (
+            f"timestampadd({_plural(unit.strip(chr(39))).removesuffix('S')}, {sign}{count}, {time})"
+        )
+
+    return written
+
+
+def _spark_add_date(sign: str) -> Callable[[str, str, str], str]:
+    add = _spark_add(sign)
+    return lambda unit, count, time: (
+        f"cast({add(unit, count, f'cast({time} AS TIMESTAMP)')} AS DATE)"
+    )
+
+
+def _in_zone(time: datetime, zone: str) -> datetime:
+    """Return a time whose UTC clock shows what the zone's clock shows."""
+    return time.astimezone(ZoneInfo(zone)).replace(tzinfo=UTC)
+
+
+def _from_zone(time: datetime, zone: str) -> datetime:
+    return time.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def _write(time: datetime, pattern: str, zone: str = "UTC") -> str:
+    return java_times.write(_in_zone(time, zone), pattern)
+
+
+def _read(text: str, pattern: str, zone: str = "UTC") -> datetime:
+    return _from_zone(java_times.read(text, pattern), zone)
+
+
+def _spark_write(time: str, pattern: str, zone: str = "'UTC'") -> str:
+    time = time if zone == "'UTC'" else f"from_utc_timestamp({time}, {zone})"
+    return f"date_format({time}, {pattern})"
+
+
+def _spark_read(text: str, pattern: str, zone: str = "'UTC'") -> str:
+    time = f"to_timestamp({text}, {pattern})"
+    return time if zone == "'UTC'" else f"to_utc_timestamp({time}, {zone})"
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _day(number: int) -> date:
+    return _EPOCH_DAY + timedelta(days=number)
+
+
+def _days(day: date) -> int:
+    return (day - _EPOCH_DAY).days
+
+
+TIME_FUNCTIONS: tuple[Function, ...] = (
+    Function("FROM_UNIXTIME", "I", TIMESTAMP, "timestamp_millis({0})", moment),
+    Function("UNIX_TIMESTAMP", "T", BIGINT, "unix_millis({0})", millis),
+    Function("FORMAT_TIMESTAMP", "TSS?", STRING, _spark_write, _write),
+    Function("PARSE_TIMESTAMP", "SSS?", TIMESTAMP, _spark_read, _read),
+    Function("TIMESTAMPTOSTRING", "ISS?", STRING,
+             lambda ms, *rest: _spark_write(f"timestamp_millis({ms})", *rest),
+             lambda ms, *rest: _write(moment(ms), *rest)),
+    Function("STRINGTOTIMESTAMP", "SSS?", BIGINT,
+             lambda *a: f"unix_millis({_spark_read(*a)})", lambda *a: millis(_read(*a))),
+    Function("CONVERT_TZ", "TSS", TIMESTAMP, "from_utc_timestamp(to_utc_timestamp({0}, {1}), {2})",
+             lambda t, a, b: _in_zone(_from_zone(t, a), b)),
+    Function("TIMESTAMPADD", "UIT", TIMESTAMP, _spark_add(""), _add),
+    Function("TIMESTAMPSUB", "UIT", TIMESTAMP, _spark_add("-"), lambda u, n, t: _add(u, -n, t)),
+    Function("DATEADD", "VID", DATE, _spark_add_date(""), _add),
+    Function("DATESUB", "VID", DATE, _spark_add_date("-"), lambda u, n, t: _add(u, -n, t)),
+    Function("FORMAT_DATE", "DS", STRING, "date_format({0}, {1})", lambda d, f: java_times.write(_midnight(d), f)),
+    Function("PARSE_DATE", "SS", DATE, "to_date({0}, {1})", lambda s, f: java_times.read(s, f).date()),
+    Function("DATETOSTRING", "IS", STRING, "date_format(date_from_unix_date({0}), {1})",
+             lambda n, f: java_times.write(_midnight(_day(n)), f)),
+    Function("STRINGTODATE", "SS", INT, "unix_date(to_date({0}, {1}))",
+             lambda s, f: _days(java_times.read(s, f).date())),
+    Function("FROM_DAYS", "I", DATE, "date_from_unix_date({0})", _day),
+    Function("UNIX_DATE", "D", INT, "unix_date({0})", _days),
+)  # fmt: skip

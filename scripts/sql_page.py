@@ -1,0 +1,138 @@
+"""Writes docs/sql-reference.md: what `headrace sql` takes of KSQL and Kinesis Analytics, from the code itself.
+
+`python -m scripts.sql_page` writes it; with --check it writes nothing, and exits 1 when the page is stale. Whether a
+statement runs is not claimed but tried: each is given to the compiler, whose sentence stands in the table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.sql.analysis import Analysis
+from headrace.sql.errors import SqlError
+from headrace.sql.function import Function
+from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SYNONYMS
+from headrace.sql.parsing import parse
+from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
+from headrace.sql.types import SqlType
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "sql-reference.md"
+STATEMENTS = ROOT / "scripts" / "sql_statements.yaml"
+FACTS = ROOT / "tests" / "unit" / "sql" / "ksql_facts.yaml"
+_LETTERS = {
+    "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
+    "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
+    "*": "any",
+}  # fmt: skip
+
+
+def page() -> str:
+    """Return the whole page."""
+    facts: dict[str, list[Any]] = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
+    count = sum(map(len, facts.values()))
+    lines = [
+        "# Streaming SQL: what there is",
+        "",
+        "`python -m scripts.sql_page` writes this page from the code: each statement below was given to the compiler,",
+        "and its sentence stands here. [sql.md](sql.md) says how to use it.",
+        "",
+        *_statements(),
+        "",
+        "## Functions",
+        "",
+        f"{count} facts of ksqlDB's reference and published query-validation tests hold in the runner without Spark,",
+        "and in the compiled job on Spark 3.5, 4.0 and 4.1 (`tests/unit/sql/ksql_facts.yaml`):",
+        f"{', '.join(f'{name} {len(values)}' for name, values in facts.items())}.",
+        "",
+    ]
+    for kind, title in (("scalar", "Scalar"), ("aggregate", "Aggregate"), ("table", "Table")):
+        lines += [
+            f"### {title} functions",
+            "",
+            "| function | result | also called |",
+            "|---|---|---|",
+        ]
+        functions = sorted((f for f in FUNCTIONS.values() if f.kind == kind), key=lambda f: f.name)
+        lines += [_function(function) for function in functions]
+        lines.append("")
+    lines += ["### Refused by name", "", "| function | reason |", "|---|---|"]
+    lines += [
+        f"| {name} | {reason or 'headrace does not have it yet'} |"
+        for name, reason in sorted(NOT_BUILT.items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _function(function: Function) -> str:
+    letters = function.parameters
+    words: list[str] = []
+    for index, letter in enumerate(letters):
+        following = letters[index + 1 : index + 2]
+        if letter in "?+":
+            continue
+        word = _LETTERS[letter]
+        words.append(
+            f"[{word}]" if following == "?" else f"{word}, .." if following == "+" else word
+        )
+    result = function.result if isinstance(function.result, SqlType) else "as its arguments"
+    others = ", ".join(sorted(name for name, of in SYNONYMS.items() if of == function.name))
+    return f"| {function.name}({', '.join(words)}) | {result} | {others} |"
+
+
+def _statements() -> Iterator[str]:
+    sections: list[dict[str, Any]] = yaml.safe_load(STATEMENTS.read_text(encoding="utf-8"))
+    for section in sections:
+        dialect = KINESIS_ANALYTICS if section.get("dialect") == KINESIS_ANALYTICS else KSQL
+        rows = [
+            (one, _outcome(section["setup"], one["text"], dialect)) for one in section["statements"]
+        ]
+        runs = sum(outcome == "runs" for _, outcome in rows)
+        yield from (
+            f"## {section['title']}",
+            "",
+            f"{section['about']} {runs} of {len(rows)} run.",
+            "",
+        )
+        yield from ("| what | example | |", "|---|---|---|")
+        for one, outcome in rows:
+            example = " ".join(one["text"].split()).replace("|", "\\|")
+            sentence = outcome.replace("|", "\\|")
+            yield f"| {one['what']} | `{example}` | {sentence} |"
+        yield ""
+
+
+def _outcome(setup: str, text: str, dialect: str) -> str:
+    """Return "runs", "at the prompt", or why the compiler refuses a statement."""
+    analysis = Analysis(dialect)
+    for statement in parse(setup):
+        analysis.take(statement)
+    try:
+        for statement in parse(text):
+            analysis.take(statement)
+    except SqlError as error:
+        return (
+            "at the prompt" if "is for the prompt" in error.message else f"refused: {error.message}"
+        )
+    return "runs"
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    text = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
+        print("docs/sql-reference.md is stale; run python -m scripts.sql_page", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

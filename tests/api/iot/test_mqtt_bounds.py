@@ -1,0 +1,138 @@
+"""MQTT: what one client may send, what waits for one that does not read, and what a restart keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.services.iot.mqtt import sessions, store
+from headrace.services.iot.mqtt.packets import Publish
+from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
+from headrace.services.iot.mqtt.store import Retained, SessionStore
+from headrace.store.database import Database
+from tests.api.iot.devices import WITHIN_S, TestDevice
+from tests.support.clock import HandClock
+from tests.support.cloud import InProcessCloud
+from tests.support.server import wait_until
+
+OPTIONS = {"mqtt": True, "mqtt_port": 0, "mqtt_tls_port": 0, "limits": "aws"}
+
+
+def test_aws_rates_waiting_messages_and_a_restart(tmp_path: Path):
+    clock = HandClock()
+    with InProcessCloud(tmp_path / "data", clock=clock, **OPTIONS) as cloud:
+        cloud.cloud.start_devices()
+        with TestDevice(cloud, "fast", version=5) as device:
+            device.publish("kept", "x", retain=True)
+            infos = [device.paho.publish("t", "x", 1) for _ in range(150)]
+            wait_until(
+                lambda: all(info.mid in device.acknowledged for info in infos),
+                within_s=WITHIN_S,
+                what="150 answers",
+            )
+            refused = [info for info in infos if device.reasons[info.mid] == 0x97]
+            assert len(refused) == 51
+            clock.advance(2)
+            # While rules' deliveries pile up, nothing is acknowledged.
+            broker = cloud.cloud.mqtt.broker
+            has_room, broker._has_room = broker._has_room, lambda: False
+            held = device.paho.publish("t", "x", 1)
+            device.paho.publish("t", "x", 0)
+            assert held.mid not in device.acknowledged
+            broker._has_room = has_room
+            wait_until(lambda: held.mid in device.acknowledged, within_s=WITHIN_S, what="PUBACK")
+        asleep = TestDevice(cloud, "asleep", is_clean=False)
+        asleep.subscribe("kept")
+        asleep.close()
+        cloud.client("iot-data").publish(topic="kept", qos=1, payload=b"later")
+    with InProcessCloud(tmp_path / "data", clock=clock, **OPTIONS) as cloud:
+        cloud.cloud.start_devices()
+        with TestDevice(cloud, "asleep", is_clean=False) as awake:
+            assert awake.is_present
+            wait_until(
+                lambda: ("kept", b"later", False) in awake.messages,
+                within_s=WITHIN_S,
+                what="the message",
+            )
+        assert cloud.client("iot-data").get_retained_message(topic="kept")["payload"] == b"x"
+        wait_until(lambda: "asleep" not in names(cloud, connected=True), what="the goodbye")
+        clock.advance(3601)
+        with TestDevice(cloud, "other") as other:
+            other.publish("unseen", "x")
+        wait_until(lambda: "asleep" not in names(cloud), within_s=WITHIN_S, what="the expiry")
+
+
+def names(cloud: InProcessCloud, *, connected: bool = False) -> set[str]:
+    """Return the client ids whose sessions exist, or only those of connected clients."""
+    sessions = list(cloud.cloud.mqtt.broker._sessions.values())
+    return {each.client_id for each in sessions if each.receiver is not None or not connected}
+
+
+def test_what_waits_for_one_client_is_bounded(caplog: pytest.LogCaptureFixture):
+    session = Session(("a", "r"), "c", 60)
+    message = Publish("t", b"x" * 1024 * 1024, 1)
+    accepted = [session.add(Queued(message, 0)) for _ in range(100)]
+    assert accepted.count(True) == sessions.MOST_WAITING_BYTES // (1024 * 1024)
+    assert [record.message for record in caplog.records] == [
+        "messages for the MQTT client a/r/c are dropped: too many wait"
+    ]
+
+
+def test_what_is_retained_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(store, "MOST_RETAINED", 2)
+    retained = Retained(SessionStore(Database(tmp_path / "state.sqlite")))
+    for number in (1, 2, 3, 1):
+        retained.retain(("a", "r"), Publish(f"t{number}", b"x"), 1, 0)
+    assert [each["topic"] for each in retained.listed(("a", "r"), 2)] == ["t1", "t2"]
+    retained.retain(("a", "r"), Publish("t2", b""), 1, 0)
+    retained.retain(("a", "r"), Publish("t3", b"x"), 1, 0)
+    assert [each["topic"] for each in retained.listed(("a", "r"), 2)] == ["t1", "t3"]
+    assert len(caplog.records) == 1
+
+
+def test_what_cannot_be_stored_is_not_acknowledged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        device = TestDevice(cloud, "d", version=5)
+        change = broker._change
+
+        def fail(_: object) -> None:
+            broker._change = change
+            raise OSError(28, "No space left on device")
+
+        broker._change = fail
+        info = device.paho.publish("t", "x", 1)
+        assert device.wait_for_end() == 0x80
+        assert info.mid not in device.acknowledged
+        with TestDevice(cloud, "d", version=5) as again:
+            assert again.publish("t", "x") == 0
+        listener = cloud.cloud.mqtt.listener
+        assert listener is not None
+        assert listener.waiting_bytes == 0
+    assert "is not stored" in caplog.text
+
+
+def test_filters_match_as_mqtt_says():
+    tree = Subscriptions()
+    filters = ["a/b", "a/+", "a/#", "#", "+/b", "a/b/#", "$aws/#", "b"]
+    for name in filters:
+        tree.add(name, Session(("a", "r"), name), Subscription(1))
+    matches = {
+        topic: {each.client_id for each in tree.match(topic)}
+        for topic in ("a/b", "a", "$aws/x", "b")
+    }
+    assert matches == {
+        "a/b": {"a/b", "a/+", "a/#", "#", "+/b", "a/b/#"},
+        "a": {"a/#", "#"},
+        "$aws/x": {"$aws/#"},
+        "b": {"#", "b"},
+    }
+    one = next(each for each in tree.match("b") if each.client_id == "b")
+    tree.remove("b", one)
+    assert {each.client_id for each in tree.match("b")} == {"#"}

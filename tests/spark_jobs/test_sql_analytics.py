@@ -1,0 +1,92 @@
+"""The job and the fold agree on Kinesis Analytics' sliding windows, reference tables and joins of streams."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.sql.analysis import read_script
+from headrace.sql.pyspark_job import compile_script
+from scripts.spark_matrix import environment_of
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+
+TEXT = """
+CREATE STREAM "SOURCE_SQL_STREAM_001" ("ticker" VARCHAR(4), "price" DOUBLE, "sold" BIGINT)
+  WITH (stream = 'ticks', timestamp = 'sold');
+CREATE STREAM trades (ticker VARCHAR(4), id INT, at_ms BIGINT) WITH (stream = 'trades', timestamp = 'at_ms');
+CREATE TABLE "CompanyName" ("Ticker" VARCHAR(4), "Company" VARCHAR(20))
+  WITH (object = 's3://bucket/companies.csv', format = 'CSV');
+CREATE STREAM slid (ticker VARCHAR(4), sold BIGINT, lo DOUBLE, hi DOUBLE, n BIGINT, mean DOUBLE, fst DOUBLE, spread DOUBLE)
+  WITH (stream = 'slid');
+CREATE PUMP slide AS INSERT INTO slid SELECT STREAM ticker, sold, MIN(price) OVER w, MAX(price) OVER w, COUNT(*) OVER w,
+  AVG(price) OVER last2, FIRST_VALUE(price) OVER w, MAX(price) OVER w - MIN(price) OVER w
+  FROM "SOURCE_SQL_STREAM_001" WHERE price > 0
+  WINDOW w AS (PARTITION BY ticker RANGE INTERVAL '60' SECOND PRECEDING), last2 AS (PARTITION BY ticker ROWS 2 PRECEDING);
+CREATE STREAM named (ticker VARCHAR(4), company VARCHAR(20), price DOUBLE) WITH (stream = 'named');
+CREATE PUMP name AS INSERT INTO named SELECT STREAM t.ticker, "c"."Company", t.price
+  FROM "SOURCE_SQL_STREAM_001" AS t LEFT JOIN "CompanyName" AS "c" ON t.ticker = "c"."Ticker";
+CREATE STREAM met (ticker VARCHAR(4), price DOUBLE, id INT) WITH (stream = 'met');
+CREATE PUMP meet AS INSERT INTO met SELECT STREAM o.ticker, o.price, t.id FROM "SOURCE_SQL_STREAM_001" AS o
+  JOIN trades OVER (RANGE INTERVAL '1' MINUTE PRECEDING) AS t ON o.ticker = t.ticker;
+"""
+COMPANIES = ["AMZN,Amazon", "AMZN,Amazon again", "TBV,"]
+
+
+def tick(second: int, ticker: str, price: float) -> tuple[str, str, Any]:
+    return "ticks", ticker, {"ticker": ticker, "price": price, "sold": second * 1000}
+
+
+def trade(second: int, ticker: str, number: int) -> tuple[str, str, Any]:
+    return "trades", ticker, {"ticker": ticker, "id": number, "at_ms": second * 1000}
+
+
+# Rows of one time in one micro-batch and in two, a row that is late, one on a window's edge, and one that WHERE leaves out.
+BATCHES = [
+    [tick(1, "AMZN", 2.0), tick(1, "AMZN", 5.0), tick(2, "TBV", 1.0), trade(30, "AMZN", 1)],
+    [tick(1, "AMZN", 4.0), tick(61, "AMZN", 7.0), tick(30, "AMZN", 3.0), trade(62, "AMZN", 2), tick(40, "TBV", -1.0)],
+    [tick(121, "AMZN", 6.0), tick(62, "TBV", 9.0), tick(500, "X", 1.0), trade(600, "X", 3)],
+    [tick(100, "AMZN", 8.0), tick(122, "TBV", 3.0)],
+]  # fmt: skip
+
+
+def fold_and_objects(folder: Path) -> Any:
+    (folder / "objects").mkdir()
+    (folder / "objects" / "companies.csv").write_text("\n".join(COMPANIES) + "\n")
+    script = read_script(TEXT, "kinesis-analytics")
+    lines = [("s3://bucket/companies.csv", "", line) for line in COMPANIES]
+    return script, fold_of(script, [[*lines, *BATCHES[0]], *BATCHES[1:]])
+
+
+@pytest.mark.slow
+def test_sliding_windows_reference_tables_and_joins(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    script, fold = fold_and_objects(tmp_path)
+    read = run_job(spark, script, BATCHES, tmp_path)
+    assert not differences(script, fold, read)
+    assert [row.columns["n"] for row in fold.results["slide"]][:3] == [2, 2, 1]
+    assert len(fold.results["name"]) == 19
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", ["3.5", "4.1"])
+def test_the_same_rows_on_other_sparks(
+    minor: str, spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    script, fold = fold_and_objects(tmp_path)
+    write_batches(spark, BATCHES, tmp_path)
+    (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
+    environment = environment_of(minor)
+    subprocess.run(
+        [environment.interpreter, sql_on_files.__file__, str(tmp_path)],
+        env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
+        check=True,
+    )  # fmt: skip
+    assert not differences(script, fold, reader_of(spark, tmp_path))

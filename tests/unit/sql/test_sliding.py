@@ -1,0 +1,75 @@
+"""Kinesis Analytics' sliding windows, joins over windows and reference tables, and what is refused of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.sql.analysis import read_script
+from headrace.sql.errors import SqlError
+from headrace.sql.fold import Record, run
+from headrace.sql.pyspark_job import compile_script
+
+RELATIONS = """CREATE STREAM ticks (ticker VARCHAR(4), price DOUBLE, ms BIGINT) WITH (stream = 'ticks', timestamp = 'ms');
+CREATE TABLE names (ticker VARCHAR(4), name VARCHAR(9)) WITH (object = 's3://b/names.csv', format = 'CSV');
+"""
+
+
+def rows(query: str, *seconds: int) -> list[dict[str, Any]]:
+    records = [
+        ("ticks", Record({"ticker": "A", "price": float(s), "ms": s * 1000})) for s in seconds
+    ]
+    fold = run(read_script(RELATIONS + query, "kinesis-analytics"), records)
+    return [row.columns for row in fold.results["query_1"]]
+
+
+def test_each_row_counts_those_of_the_window_before_it() -> None:
+    """The guide's example: a window of five seconds, and rows at 1, 2, 6, 7 and 8."""
+    query = "SELECT STREAM COUNT(*) OVER (PARTITION BY ticker RANGE INTERVAL '5' SECOND PRECEDING) AS n FROM ticks;"
+    assert [row["n"] for row in rows(query, 1, 2, 6, 7, 8)] == [1, 2, 2, 2, 3]
+
+
+def test_windows_of_rows_have_names_and_stand_in_expressions() -> None:
+    query = (
+        "SELECT STREAM price - MIN(price) OVER w AS rise, SUM(price) OVER one AS two FROM ticks "
+        "WINDOW w AS (ROWS 2 PRECEDING), one AS (PARTITION BY ticker ROWS 1 PRECEDING);"
+    )
+    assert rows(query, 1, 2, 3, 9) == [
+        {"rise": 0.0, "two": 1.0}, {"rise": 1.0, "two": 3.0}, {"rise": 2.0, "two": 5.0}, {"rise": 7.0, "two": 12.0},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT STREAM COUNT(*) OVER w FROM ticks;", "no window w: WINDOW w AS (..) makes one"),
+        ("SELECT STREAM TOPK(price, 2) OVER (ROWS 2 PRECEDING) FROM ticks;", "TOPK has no sliding window"),
+        ("SELECT STREAM EXP_AVG(price) OVER (ROWS 2 PRECEDING) FROM ticks;", "EXP_AVG is refused"),
+        ("SELECT STREAM price FROM ticks WHERE COUNT(*) OVER (ROWS 2 PRECEDING) > 1;", "WHERE has no sliding window"),
+        (
+            "SELECT STREAM ticker, COUNT(*) OVER (ROWS 2 PRECEDING) AS n FROM ticks GROUP BY ticker, FLOOR(ROWTIME TO MINUTE);",
+            "OVER goes without GROUP BY",
+        ),
+        ("SELECT STREAM ROWS FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "WINDOWED BY STAGGER"),
+        ("SELECT STREAM a.price FROM ticks a JOIN ticks OVER (ROWS 2 PRECEDING) AS b ON a.ticker = b.ticker;",
+         "a join's window is RANGE INTERVAL"),
+        ("SELECT name FROM names;", "a reference table is joined with a stream"),
+        ("SELECT t.price FROM ticks t RIGHT JOIN names n ON t.ticker = n.ticker;", "INNER and LEFT joins, not RIGHT"),
+        ("SELECT * FROM error_stream;", "error_stream is not read by SQL, as on AWS"),
+        ("CREATE TABLE x (a INT) WITH (object = 'names.csv');", "object is the address of a reference table"),
+        ("SELECT STREAM price FROM ticks WHERE ticker SIMILAR TO '(A|B)%';", "SIMILAR TO takes % and _ here"),
+    ],
+)  # fmt: skip
+def test_what_has_no_window_is_refused(query: str, message: str) -> None:
+    with pytest.raises(SqlError) as error:
+        read_script(RELATIONS + query, "kinesis-analytics")
+    assert message in str(error.value)
+
+
+def test_a_stream_between_queries_of_micro_batches_needs_a_kinesis_stream() -> None:
+    text = """CREATE STREAM mid (n BIGINT); CREATE STREAM out (n BIGINT) WITH (stream = 'out');
+CREATE PUMP p AS INSERT INTO mid SELECT STREAM COUNT(*) OVER (ROWS 2 PRECEDING) FROM ticks;
+CREATE PUMP q AS INSERT INTO out SELECT STREAM n FROM mid;"""
+    with pytest.raises(SqlError, match="mid needs a Kinesis stream"):
+        compile_script(read_script(RELATIONS + text, "kinesis-analytics"), "A test.")
