@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from aws_cdk import Annotations, RemovalPolicy, Stack, Stage
+from aws_cdk import Annotations, Aws, RemovalPolicy, Stack, Stage
 from aws_cdk import aws_emr as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kinesis as kinesis
@@ -93,6 +93,12 @@ class StreamingSql(Construct):
                 stream.grant(cluster.role, *READS_STREAM)
             if stream.encryption_key is not None:
                 stream.encryption_key.grant_encrypt_decrypt(cluster.role)
+        read = {s.relation for query in script.queries for s in query.inputs()}
+        for url in sorted(one.stream for one in read if one.is_object):
+            bucket_name, _, key = url.removeprefix("s3://").partition("/")
+            arn = f"arn:{Aws.PARTITION}:s3:::{bucket_name}"
+            _allow(cluster.role, ["s3:ListBucket"], [arn])
+            _allow(cluster.role, ["s3:GetObject"], [f"{arn}/{key}*"])
         self._step(script, Path(sql), cluster, streams)
 
     def _stream(self, name: str) -> kinesis.Stream:
@@ -166,8 +172,8 @@ def _sources(
     targets: Mapping[str, kinesis.IStream],
 ) -> dict[str, kinesis.IStream]:
     """Return the streams that the queries read and do not write themselves, by their names in the SQL."""
-    names = {s.relation.stream for query in script.queries for s in query.inputs()} - {""}
-    names -= set(targets)
+    read = {s.relation for query in script.queries for s in query.inputs()}
+    names = {one.stream for one in read if one.stream and not one.is_object} - set(targets)
     if not isinstance(source, Mapping):
         if len(names) != 1:
             raise ValueError(

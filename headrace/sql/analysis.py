@@ -139,13 +139,9 @@ class Analysis:
                 statement.place,
             )
         relation = declare_relation(statement.name, columns, statement.properties, statement.place)
-<<<<<<< HEAD
-        if statement.is_table and not relation.key_columns():
-=======
         if relation.is_object and not statement.is_table:
             raise SqlError("an object in S3 is a reference table: CREATE TABLE", statement.place)
         if statement.is_table and not relation.key_columns() and not relation.is_object:
->>>>>>> main
             raise SqlError(f"the table {statement.name} has no PRIMARY KEY column", statement.place)
         is_internal = self.dialect == KINESIS_ANALYTICS and not relation.stream
         if not relation.stream and not is_internal:

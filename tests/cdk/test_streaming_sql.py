@@ -102,3 +102,14 @@ def test_streams_and_a_cluster_of_others_are_taken(tmp_path: Path) -> None:
     template.resource_count_is("AWS::Kinesis::Stream", 2)
     args = Match.array_with(["late=late-ones"])
     template.has_resource_properties("AWS::EMR::Step", {"HadoopJarStep": {"Args": args}})
+
+
+def test_an_object_that_a_query_joins_may_be_read(tmp_path: Path) -> None:
+    text = (
+        QUERIES.partition("CREATE TABLE")[0]
+        + """
+    CREATE TABLE airports (origin VARCHAR PRIMARY KEY, name VARCHAR) WITH (stream = 's3://facts/airports.json');
+    CREATE STREAM named AS SELECT f.id, a.name FROM flights f LEFT JOIN airports a ON f.origin = a.origin;"""
+    )
+    template = json.dumps(synthesize(tmp_path, text).find_resources("AWS::IAM::Policy"))
+    assert ":s3:::facts/airports.json*" in template

@@ -17,11 +17,8 @@ from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
-<<<<<<< HEAD
-from tests.unit.sql import test_ksql_lecture as lecture
-=======
 from tests.unit.sql import test_ksql_facts as ksql_facts
->>>>>>> main
+from tests.unit.sql import test_ksql_lecture as lecture
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -147,8 +144,7 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
         env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
         check=True,
     )  # fmt: skip
-<<<<<<< HEAD
-    assert not differences(script, fold_of(script, [RECORDS]), reader_of(spark, tmp_path))
+    assert not differences(script, fold_of(script, [records]), reader_of(spark, tmp_path))
 
 
 @pytest.mark.slow
@@ -160,6 +156,3 @@ def test_the_lectures_queries_have_the_folds_rows(
     records = [(stream, one.key, one.data) for stream, one in lecture.RECORDS]
     read = run_job(spark, script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)
-=======
-    assert not differences(script, fold_of(script, [records]), reader_of(spark, tmp_path))
->>>>>>> main
