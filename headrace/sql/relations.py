@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headrace.sql.errors import Place, SqlError
 from headrace.sql.plan import (
@@ -18,7 +19,7 @@ from headrace.sql.typing import check_pattern, near
 _STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic", "object"), ("format", "value_format")
 _PROPERTIES = frozenset({
     *_STREAM_NAMES, *_FORMAT_NAMES, "timestamp", "timestamp_format", "value_delimiter", "partitions", "replicas",
-    "key_format", "retention_ms",
+    "key_format", "retention_ms", "key",
 })  # fmt: skip
 _FORMATS = {"JSON": "JSON", "DELIMITED": "CSV", "CSV": "CSV", "RAW": "RAW", "KAFKA": "RAW"}
 _TIMES = (BIGINT, STRING, TIMESTAMP)
@@ -37,6 +38,8 @@ def declare_relation(
             raise SqlError(
                 f"no property {one.name!r}{near(one.name, sorted(_PROPERTIES))}", one.place
             )
+    if "key" in values:
+        columns = _with_key(columns, values["key"])
     format_ = _format(values)
     timestamp = _timestamp(values, columns)
     if "object" in values and not _text(values["object"]).startswith("s3://"):
@@ -56,6 +59,17 @@ def declare_relation(
         timestamp_format=pattern,
         place=place,
     )
+
+
+def _with_key(columns: tuple[RelationColumn, ...], one: Property) -> tuple[RelationColumn, ...]:
+    """Return columns of which the one that `KEY = '..'` names, as the old KSQL did it, is the key."""
+    name = _text(one)
+    if not any(column.name.lower() == name.lower() for column in columns):
+        names = [column.name for column in columns]
+        raise SqlError(f"key: no column {name!r}{near(name, names)}", one.place)
+    if any(column.is_key and column.name.lower() != name.lower() for column in columns):
+        raise SqlError(f"key: the columns name another key than {name!r}", one.place)
+    return tuple(replace(column, is_key=column.name.lower() == name.lower()) for column in columns)
 
 
 def _format(values: dict[str, Property]) -> str:

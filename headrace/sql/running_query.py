@@ -58,6 +58,8 @@ class RunningQuery:
         ]
         self._partition = evaluator(query.partition) if query.partition is not None else None
         self._groups: dict[tuple[Any, ...], _Group] = {}
+        # The open sessions of each key, so that a row looks at its own alone.
+        self._sessions: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
         self._changed: dict[tuple[Any, ...], _Group] = {}
         self._newest = [conversions.EPOCH, conversions.EPOCH]
         # Spark's two watermarks of a micro-batch: what is older is late, and what is older is over.
@@ -123,6 +125,10 @@ class RunningQuery:
             return rows
         over = [key for key, group in self._groups.items() if until is None or group.end <= until]
         for key in sorted(over, key=lambda one: self._groups[one].start):
+            if key[:-1] in self._sessions:
+                self._sessions[key[:-1]].remove(key)
+                if not self._sessions[key[:-1]]:
+                    del self._sessions[key[:-1]]
             rows += self._results_of(self._groups.pop(key))
         return rows
 
@@ -202,16 +208,18 @@ class RunningQuery:
         frozen = _frozen(keys)
         group = _Group(keys, start, end, [[] for _ in self._aggregates])
         if self.query.window is not None and self.query.window.kind == "SESSION":
+            sessions = self._sessions.setdefault(frozen, [])
+            # Rows exactly one gap apart are of one session, in Spark as in Kafka.
             touching = [
-                key
-                for key, other in self._groups.items()
-                if key[:-1] == frozen and other.start < end and start < other.end
+                key for key in sessions if key[-1] <= end and start <= self._groups[key].end
             ]
+            sessions[:] = [key for key in sessions if key not in touching]
             others = sorted((self._groups.pop(key) for key in touching), key=lambda one: one.start)
             for other in others:
                 group.start, group.end = min(group.start, other.start), max(group.end, other.end)
                 for kept, more in zip(group.rows, other.rows, strict=False):
                     kept.extend(more)
+            sessions.append((*frozen, group.start))
         return self._groups.setdefault((*frozen, group.start), group)
 
     def _results_of(self, group: _Group) -> list[Row]:

@@ -18,6 +18,7 @@ from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
+from tests.unit.sql import test_ksql_lecture as lecture
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -144,3 +145,14 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
         check=True,
     )  # fmt: skip
     assert not differences(script, fold_of(script, [records]), reader_of(spark, tmp_path))
+
+
+@pytest.mark.slow
+def test_the_lectures_queries_have_the_folds_rows(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    # Without those that read what these write: files stand in for streams that are there before.
+    script = read_script(lecture.OLD + lecture.QUERIES.partition("CREATE STREAM female")[0])
+    records = [(stream, one.key, one.data) for stream, one in lecture.RECORDS]
+    read = run_job(spark, script, [records], tmp_path)
+    assert not differences(script, fold_of(script, [records]), read)

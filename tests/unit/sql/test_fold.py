@@ -141,3 +141,12 @@ def test_delimited_and_raw_records() -> None:
     assert rows(result, "c2") == [{"a": "x", "b": 1}, {"a": "p, q", "b": 2}]
     assert rows(result, "r2") == [{"a": "any, text"}]
     assert result.unreadable == {"c": 1}
+
+
+def test_rows_exactly_one_gap_apart_are_of_one_session() -> None:
+    script = read_script("""CREATE STREAM s (id VARCHAR KEY, at BIGINT) WITH (stream = 's', timestamp = 'at');
+    CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s WINDOW SESSION (10 SECONDS, GRACE PERIOD 0 SECONDS)
+      GROUP BY id EMIT FINAL;""")
+    fold = run(script, [("s", Record({"at": at}, "a")) for at in (1_000, 11_000, 21_001, 90_000)])
+    rows = [(row.columns["n"], row.columns["WINDOWSTART"]) for row in fold.results["t"]]
+    assert rows == [(2, 1_000), (1, 21_001), (1, 90_000)]

@@ -1,0 +1,87 @@
+"""Jobs of `spark_jobs/` said in SQL, equal row by row to pandas, to which the jobs' own tests hold the jobs.
+
+A month in the runner without Spark; the year with Spark, nightly. SQL has no p95 of departures, does not drop repeated
+events, and joins no Parquet folder, so that `departures` is without its percentile, and `fleet_enrich` is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.sql.analysis import read_script
+from headrace.sql.fold import Fold, Record
+from scripts import reference, reference_streams
+from tests.spark_jobs.feed import Event, cut, flights
+from tests.spark_jobs.sql_job import run_job
+from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
+
+QUERIES = """
+CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, tailnum VARCHAR, dep_delay INT,
+  distance INT, cancelled BOOLEAN)
+  WITH (stream = 'flights', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
+CREATE TABLE departures AS SELECT origin, SUM(CASE WHEN cancelled THEN 0 ELSE 1 END) AS departures,
+  SUM(CASE WHEN cancelled THEN 1 ELSE 0 END) AS cancellations, AVG(CASE WHEN NOT cancelled THEN dep_delay END) AS mean_delay
+  FROM flights WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 2 DAYS) GROUP BY origin;
+CREATE TABLE rolling_delays AS SELECT origin, COUNT(*) AS departures, SUM(CASE WHEN dep_delay >= 15 THEN 1 ELSE 0 END) AS delayed,
+  AVG(dep_delay) AS mean_delay, MAX(dep_delay) AS max_delay
+  FROM flights WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 15 MINUTES, GRACE PERIOD 2 DAYS)
+  WHERE NOT cancelled AND dep_delay IS NOT NULL GROUP BY origin;
+CREATE TABLE aircraft_days AS SELECT tailnum, COUNT(*) AS flights, SUM(distance) AS miles, SUM(dep_delay) AS delay_minutes,
+  MAX(dep_delay) AS worst_delay
+  FROM flights WINDOW SESSION (8 HOURS, GRACE PERIOD 2 HOURS)
+  WHERE NOT cancelled AND dep_delay IS NOT NULL AND tailnum IS NOT NULL GROUP BY tailnum EMIT FINAL;
+"""
+NAMES = ("departures", "rolling_delays", "aircraft_days")
+
+
+def frame(rows: Sequence[dict[str, Any]], key: str) -> pd.DataFrame:
+    """Return the last row of each window, with its bounds as times."""
+    table = pd.DataFrame(list(rows)).drop_duplicates([key, "WINDOWSTART"], keep="last")
+    for bound in ("start", "end"):
+        times = pd.to_datetime(table[f"WINDOW{bound.upper()}"], unit="ms", utc=True)
+        table[f"window_{bound}"] = table[f"session_{bound}"] = times
+    return table
+
+
+def compare(rows: dict[str, Sequence[dict[str, Any]]], events: list[Event]) -> None:
+    kept = reference_streams.kept([events], pd.Timedelta(0)).rows
+    hours = reference.hourly_departures(events)
+    wanted = hours[["window_start", "origin", "departures", "cancellations", "mean_delay"]]
+    windows, origin = ["window_start", "origin"], "origin"
+    departures = frame(rows["departures"], origin)
+    assert reference_streams.differing(wanted, departures, windows).empty
+    rolling = frame(rows["rolling_delays"], origin)
+    wanted = reference_streams.rolling_delays(kept)
+    assert reference_streams.differing(wanted, rolling, windows).empty
+    sessions = frame(rows["aircraft_days"], "tailnum")
+    # Of those that are closed: by the newest departure, which WHERE leaves, less the time that a row may be late.
+    newest = kept[kept["dep_time"].notna() & kept["tailnum"].notna()]["event_time"].max()
+    wanted = reference_streams.aircraft_days(kept, newest - pd.Timedelta(hours=2))
+    assert reference_streams.differing(wanted, sessions, ["tailnum", "session_start"]).empty
+
+
+def test_a_months_flights_have_the_jobs_rows_without_spark() -> None:
+    events, script = flights(month=1), read_script(QUERIES)
+    fold = Fold(script)
+    fold.take_batch(("flights", Record(event, event["event_id"])) for event in events)
+    fold.settle()
+    compare({name: [row.columns for row in fold.results[name]] for name in NAMES}, events)
+
+
+@pytest.mark.slow
+def test_the_years_flights_have_the_jobs_rows_with_spark(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    events = flights(month=None)
+    batches = [
+        [("flights", event["event_id"], event) for event in part]
+        for part in cut(events, -(-len(events) // 4))
+    ]
+    read = run_job(spark, read_script(QUERIES), batches, tmp_path)
+    compare({name: read(name) for name in NAMES}, events)
