@@ -88,8 +88,13 @@ class AwsAccount:
             answer = dict(method(**params))
         except ClientError as error:
             details: Any = error.response.get("Error", {})
+            metadata: Any = error.response.get("ResponseMetadata", {})
             raise CallRefused(
-                service, operation, details.get("Code", "Error"), details.get("Message", "")
+                service,
+                operation,
+                details.get("Code", "Error"),
+                details.get("Message", ""),
+                metadata.get("HTTPStatusCode", 400),
             ) from error
         except BotoCoreError as error:
             raise CallRefused(service, operation, type(error).__name__, str(error)) from error

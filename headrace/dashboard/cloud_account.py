@@ -48,7 +48,9 @@ class CloudAccount:
                 service, operation, params, account=self.account_id, region=self.region
             )
         except AwsError as error:
-            raise CallRefused(service, operation, error.code, error.message) from error
+            raise CallRefused(
+                service, operation, error.code, error.message, error.status
+            ) from error
 
 
 class FunctionTotals:
