@@ -18,6 +18,7 @@ from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
 from headrace.dashboard.feed import MOST_WATCHERS, events
 from headrace.dashboard.inventory import Inventory
+from headrace.dashboard.objects import failed_records, open_object
 from headrace.dashboard.records import (
     BadQuestion,
     hottest_keys,
@@ -175,8 +176,14 @@ class Dashboard:
     def _functions(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
         return details.function_detail(self._account, _one(rest), self._local)
 
-    def _deliveries(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
-        name = _one(rest)
+    def _deliveries(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        match rest:
+            case [name, "failed"]:
+                return failed_records(self._account, name)
+            case [name, "object"]:
+                return open_object(self._account, name, request.query_params().get("key", ""))
+            case _:
+                name = _one(rest)
         reading = self.sampler.fresh().readings.get(f"delivery:{name}")
         figures = {} if reading is None else asdict(reading)
         return details.delivery_detail(self._account, name, figures)

@@ -16,7 +16,7 @@ import boto3
 import pytest
 
 from tests.dashboard.browser import Page
-from tests.dashboard.pipeline import HOSTILE, make_pipeline, put_orders
+from tests.dashboard.pipeline import HOSTILE, make_conversion, make_pipeline, put_orders
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
@@ -76,6 +76,7 @@ def page() -> Iterator[Page]:
 def server(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("dashboard") / "data") as server:
         make_pipeline(lambda service: client_at(server.endpoint_url, service))
+        make_conversion(lambda service: client_at(server.endpoint_url, service))
         with traffic(server.endpoint_url):
             yield server
 
@@ -176,6 +177,21 @@ def test_a_record_is_put_and_a_shard_split_from_the_page(server: ServerProcess, 
     page.do("click", selector=".actions button")
     page.do("wait", text="is split in its middle")
     page.do("wait", text="2 open shards")
+    assert page.do("said") == []
+
+
+def test_failed_records_are_put_again_and_a_file_is_a_table(
+    server: ServerProcess, page: Page
+) -> None:
+    page.visit(address(server, "deliveries/words"), "DataFormatConversion.MalformedData")
+    page.do("click", selector="main section details button.main")
+    page.do("wait", text="1 records put again to firehose:words")
+    page.do("wait", text="1 put again")
+    page.do("holds", code="document.querySelector('td button.plain code') !== null")
+    page.do("click", selector="td button.plain")
+    page.do("wait", text="2 rows")
+    page.do("wait", text="pear")
+    assert page.do("axe") == []
     assert page.do("said") == []
 
 

@@ -2,7 +2,7 @@
 import {Copy, Empty, Load, Refusals, Spark, State, amount, failing, get, hrefOf, html, level, nameOf, rate, reading, refused, resources, session, shortShard, signal, span, tick, useEffect, useMemo, useRef, useState} from './lib.js';
 import {Graph, layout} from './vendor/dagre.js';
 
-const KINDS = ['stream', 'function', 'mapping', 'delivery', 'job', 'queue', 'kinesis queue', 'pipe', 'rule', 'table', 'bucket', 'topic', 'stack'];
+const KINDS = ['stream', 'function', 'mapping', 'delivery', 'job', 'queue', 'kinesis queue', 'channel', 'pipe', 'rule', 'table', 'bucket', 'topic', 'stack'];
 export const filter = signal('');
 const kind = signal('');
 
