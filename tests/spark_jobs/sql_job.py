@@ -38,7 +38,7 @@ def sql_settings(spark: SparkSession) -> Iterator[None]:
         "spark.sql.shuffle.partitions",
         no_data,
     )
-    before = {name: spark.conf.get(name) for name in names}
+    before = {name: str(spark.conf.get(name)) for name in names}
     # As tests of other jobs leave it: the compiled job sets what it needs itself.
     spark.conf.set(no_data, False)
     yield

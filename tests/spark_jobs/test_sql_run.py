@@ -53,7 +53,9 @@ def command(server: ServerProcess, *arguments: str, typed: str = "", exit_code: 
     return done.stderr if exit_code else done.stdout
 
 
-def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(tmp_path: Path) -> None:
+def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(
+    tmp_path: Path, nightly: bool
+) -> None:
     queries = tmp_path / "q.sql"
     queries.write_text(QUERIES)
     with ServerProcess(tmp_path / "data") as server:
@@ -72,6 +74,15 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(tmp_path: Path) -
         shown = command(server, "query", str(queries), select)
         assert json.loads(shown) == {"origin": "JFK", "name": "KENNEDY"}
 
+        changed = tmp_path / "changed" / "q.sql"
+        changed.parent.mkdir()
+        changed.write_text(QUERIES.replace("AS name FROM", "AS title FROM"))
+        refusal = command(server, "run", str(changed), "--once", exit_code=1)
+        assert "columns was origin STRING KEY, name STRING, is origin STRING KEY, title" in refusal
+        if not nightly:
+            # A second step takes as long as the first; test_sql_tables.py goes on from a checkpoint of files.
+            return
+        queries.write_text(QUERIES.replace("delay > 15", "delay > 16"))
         put(server, "flights", ("c", {"origin": "JFK", "delay": 90}))
         put(server, "airports", ("JFK", None))
         command(server, "run", str(queries), "--once")
@@ -79,10 +90,6 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(tmp_path: Path) -
         assert ("JFK", None) in read(server, "named")
         assert len(read(server, "named")) == 2
         assert command(server, "query", str(queries), select) == ""
-
-        queries.write_text(QUERIES.replace("AS name FROM", "AS title FROM"))
-        refusal = command(server, "run", str(queries), "--once", exit_code=1)
-        assert "columns was origin STRING KEY, name STRING, is origin STRING KEY, title" in refusal
 
 
 def test_the_prompt_shows_the_rows_that_are_there(tmp_path: Path) -> None:
