@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
 from headrace.sql.fold import Fold, result_of
 from headrace.sql.plan import QueryPlan
+from headrace.sql.pyspark_job import compile_script
 from headrace.sql.views import LocalFiles, View
 from tests.spark_jobs import sql_on_files
 from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job
@@ -123,3 +125,7 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
             query.name
         ]
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
+    changed = read_script(GROUPS.replace("SUM(delay) AS total FROM", "MAX(delay) AS total FROM"))
+    (tmp_path / "job.py").write_text(compile_script(changed, "A test."), encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"closed cannot go on from .*aggregates was sum\(delay\)"):
+        sql_on_files.run(tmp_path)
