@@ -49,6 +49,13 @@ def _streams_of(backend: Any) -> dict[str, dict[str, Any]]:
     return vars(backend).get(_STREAMS, {})
 
 
+def _take_stream(backend: Any, name: str) -> dict[str, Any] | None:
+    stream = _streams_of(backend).pop(name, None)
+    if not _streams_of(backend):
+        vars(backend).pop(_STREAMS, None)
+    return stream
+
+
 def add_calls(module: Any) -> None:
     """Add the calls of metric streams."""
     from moto.cloudwatch.exceptions import ResourceNotFoundException
@@ -107,9 +114,7 @@ def add_calls(module: Any) -> None:
 
     def delete_metric_stream(self: Any) -> Any:
         backend = self.cloudwatch_backend
-        stream = _streams_of(backend).pop(self._get_param("Name"), None)
-        if not _streams_of(backend):
-            vars(backend).pop(_STREAMS, None)
+        stream = _take_stream(backend, self._get_param("Name"))
         if stream is not None:
             backend.tagger.delete_all_tags_for_resource(stream["Arn"])
         return EmptyResult()
