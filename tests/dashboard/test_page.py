@@ -195,6 +195,25 @@ def test_failed_records_are_put_again_and_a_file_is_a_table(
     assert page.do("said") == []
 
 
+def test_a_pasted_schema_decodes_records(server: ServerProcess, page: Page) -> None:
+    kinesis = client_at(server.endpoint_url, "kinesis")
+    kinesis.create_stream(StreamName="avro", ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName="avro", WaiterConfig={"Delay": 1})
+    kinesis.put_record(StreamName="avro", Data=b"\x08pear\xf6\x01", PartitionKey="good")
+    schema = """{"type": "record", "name": "Sale", "fields": [
+        {"name": "fruit", "type": "string"}, {"name": "count", "type": "long"}]}"""
+    page.visit(address(server, "streams/avro/records"), "Arrived (UTC)")
+    page.do("click", selector="details.schema summary")
+    page.do("fill", selector="details.schema textarea", text=schema)
+    page.do("click", selector="details.schema button.main")
+    page.do("click", selector="table.records tbody button")
+    page.do("wait", text='"fruit": "pear",')
+    page.do("wait", text='"count": 123')
+    assert page.do("axe") == []
+    assert page.do("said") == []
+    page.do("eval", code="localStorage.clear()")
+
+
 def test_a_timeline_bar_sets_the_position(server: ServerProcess, page: Page) -> None:
     page.visit(address(server, "streams/orders/records"), "Arrived (UTC)")
     page.do("holds", code="document.querySelector('.bar:not([disabled])') !== null")
