@@ -195,6 +195,26 @@ def test_failed_records_are_put_again_and_a_file_is_a_table(
     assert page.do("said") == []
 
 
+def test_a_record_s_passport_is_a_path_through_the_map(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "streams/orders/records"), "Arrived (UTC)")
+    # An old record: its batches are over, and it has failed in one function.
+    page.do("eval", code="document.querySelector('form.ask select').value = 'oldest'")
+    change = "new Event('change', {bubbles: true})"
+    page.do("eval", code=f"document.querySelector('form.ask select').dispatchEvent({change})")
+    page.do("click", selector="form.ask button.main")
+    page.do("click", selector="table.records tbody button")
+    path = '[aria-label="Path of the record through the map"]'
+    page.do("holds", code=f"document.querySelectorAll(`{path} .node`).length >= 4")
+    names = page.do("eval", code=f"document.querySelector(`{path}`).textContent")
+    for name in ("orders", "enrich", "price-check", "orders-to-lake"):
+        assert name in names
+    page.do("holds", code=f"document.querySelector(`{path} .flow.ok`) !== null")
+    page.do("holds", code=f"document.querySelector(`{path} .flow.bad`) !== null")
+    assert "clicks" not in names
+    assert page.do("axe") == []
+    assert page.do("said") == []
+
+
 def test_a_pasted_schema_decodes_records(server: ServerProcess, page: Page) -> None:
     kinesis = client_at(server.endpoint_url, "kinesis")
     kinesis.create_stream(StreamName="avro", ShardCount=1)

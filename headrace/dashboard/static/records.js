@@ -1,4 +1,5 @@
 // The records browser: positions, a timeline whose selection sets the time, search, stored filters, payloads as text.
+import {Drawing} from './front.js';
 import {Copy, CopyCalls, Empty, Load, amount, bytes, get, html, post, quote, session, shortShard, signal, tell, useEffect, useEvery, useState, when} from './lib.js';
 
 const STEPS = 90;
@@ -101,9 +102,23 @@ function Batch({node, depth = 0}) {
 }
 export const Batches = ({trees}) => html`<ul class="tree">${trees.map((node) => html`<${Batch} node=${node} />`)}</ul>`;
 
+// What became of a record at a function, by the words of its passport: ok, bad, or warn while it waits.
+const fateOf = (outcome) => ({kind: /^(success|filtered)/.test(outcome) ? 'ok' : /^(dropped|sent to the failure)/.test(outcome) ? 'bad' : 'warn', text: outcome.length > 22 ? `${outcome.slice(0, 21)}…` : outcome});
+
+// The part of the map that the record reaches: to each function with what became of it, on to where a failed one goes.
+function pathOf({resources, edges}, stream, mappings) {
+  const fates = new Map(mappings.map((one) => [`mapping:${one.mapping}`, fateOf(one.outcome)]));
+  const start = `stream:${stream}`;
+  const taken = edges.filter((edge) => (edge.start === start ? !edge.via || fates.has(edge.via) : fates.get(edge.via)?.kind === 'bad'))
+    .map((edge) => ({...edge, fate: edge.start === start ? fates.get(edge.via) || {kind: 'warn', text: ''} : {kind: 'bad', text: 'failed'}}));
+  const ends = new Set([start, ...taken.flatMap((edge) => [edge.start, edge.end])]);
+  return {resources: resources.filter((one) => ends.has(one.id)), edges: taken};
+}
+
 function Passport({stream, record}) {
   return html`<${Load} path="trace" params=${{stream, sequence: record.sequenceNumber}}>${({mappings}) => html`<h3>Passport</h3>
     ${!mappings.length && html`<p class="dim">No function reads this stream.</p>`}
+    <${Load} path="map">${(value) => html`<${Drawing} value=${pathOf(value, stream, mappings)} label="Path of the record through the map" />`}</${Load}>
     ${mappings.map((one) => html`<ol class="passport"><li>${record.partitionKey || 'record'}</li><li>stream ${stream}</li><li>${shortShard(record.shardId)}</li><li>mapping ${one.mapping.slice(0, 8)}</li><li>function ${one.function.split(':')[6]}</li><li class="end">${one.outcome}</li></ol><${Batches} trees=${one.trees} />`)}`}</${Load}>`;
 }
 
