@@ -17,11 +17,16 @@ from headrace.aws.gateway.browser_rules import BrowserRules, is_of_a_browser
 from headrace.aws.gateway.dispatch import Gateway
 from headrace.aws.gateway.documents import is_admin
 from headrace.aws.gateway.own_addresses import OwnAddresses
-from headrace.aws.gateway.refusals import refuse_large
+from headrace.aws.gateway.refusals import refuse, refuse_large
 from headrace.aws.server.server_errors import internal_failure
 from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)
+
+# Of IoT's devices that speak MQTT over WebSocket; S3 would take it for a bucket's name.
+_MQTT_PATH = "/mqtt"
+# Other requests are the gateway's, unless their host is a resource's own.
+_MAYBE_OWN = ("/_", _MQTT_PATH)
 
 
 class PageGuard(Protocol):
@@ -76,7 +81,7 @@ class Entrance:
             return None
         path, is_whole, query = path.partition("?")
         request = HttpRequest(method, path, query, dict(headers))
-        refusal = self._door.refusal_of(request)
+        refusal = self._door.refusal_of(request) or _refuse_websocket(request)
         if refusal is not None or guard is None or method == "OPTIONS":
             return refusal  # a browser's preflight is not signed, and has no body
         if not is_whole and "authorization" not in headers:
@@ -113,7 +118,7 @@ class Entrance:
             handler = self._visit
         else:
             # Unless it begins so, neither the host nor the path is the cloud's own or a function's.
-            handler = self._answer if request.path.startswith("/_") else self._gateway.handle
+            handler = self._answer if request.path.startswith(_MAYBE_OWN) else self._gateway.handle
         try:
             return handler(request) if self._gateway.inline.has(request) else handler
         except Exception:
@@ -124,7 +129,7 @@ class Entrance:
         """Answer a request."""
         if not self._is_plain(request.headers):
             return self._visit(request)
-        if not request.path.startswith("/_"):
+        if not request.path.startswith(_MAYBE_OWN):
             return self._gateway.handle(request)
         return self._answer(request)
 
@@ -164,13 +169,24 @@ class Entrance:
             guard = self._page_guard
             early = None if guard is None else guard.answer_of(request, self._clock.now_ms())
             return early or self._pages(request)
-        return self._gateway.handle(request)
+        return _refuse_websocket(request) or self._gateway.handle(request)
 
     def _caller_refusal(self, request: HttpRequest, service: str) -> HttpResponse | None:
         """Refuse a wrongly signed request to a resource's endpoint, which itself decides about unsigned requests."""
         if self._page_guard is not None:
             self._page_guard.hide_cookie(request)
         return self._gateway.admit(request, service)
+
+
+def _refuse_websocket(request: HttpRequest) -> HttpResponse | None:
+    """Refuse MQTT over WebSocket by name, whatever signs it; None for another request."""
+    if request.path != _MQTT_PATH or "sec-websocket-key" not in request.headers:
+        return None
+    sentence = (
+        "headrace does not speak MQTT over WebSocket: start it with --mqtt, and connect with MQTT to port 1883, or with"
+        " a certificate over TLS to port 8883."
+    )
+    return refuse(request, 501, "NotImplemented", sentence)
 
 
 def _add_browser_headers(

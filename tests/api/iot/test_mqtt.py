@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.aws.calls.http import HttpRequest
 from tests.api.iot.devices import WITHIN_S, TestDevice
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.http_server import serving
 from tests.support.server import wait_until
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
@@ -249,6 +252,35 @@ def test_websockets_are_refused_by_name(cloud: InProcessCloud):
         answer = b"".join(iter(lambda: plain.recv(4096), b""))
     assert answer.startswith(b"HTTP/1.1 501 ")
     assert b"does not speak MQTT over WebSocket" in answer
+
+
+@pytest.mark.parametrize("options", [{}, {"auth": True}])
+def test_websockets_to_the_port_of_aws_are_refused_by_name(tmp_path: Path, options: dict[str, Any]):
+    scope = "AKIDEXAMPLE%2F20261127%2Fus-east-1%2Fiotdevicegateway%2Faws4_request"
+    query = (
+        f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={scope}&X-Amz-Date=20261127T120000Z"
+        "&X-Amz-SignedHeaders=host&X-Amz-Signature=00"
+    )
+    head = (
+        f"GET /mqtt?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+    )
+    with InProcessCloud(tmp_path / "data", **options) as cloud:
+        with (
+            serving(cloud.cloud.handle, tmp_path, refuse=cloud.cloud.entrance.refuse) as port,
+            socket.create_connection(("127.0.0.1", port)) as plain,
+        ):
+            plain.sendall(head.encode())
+            answer = plain.recv(4096)
+            while b"port 8883" not in answer:
+                piece = plain.recv(4096)
+                assert piece, answer
+                answer += piece
+        bucket = cloud.handle(HttpRequest("GET", "/mqtt", "", {"host": "localhost"}))
+    assert answer.startswith(b"HTTP/1.1 501 ")
+    assert b"<Code>NotImplemented</Code>" in answer
+    assert bucket.status != 501
 
 
 def test_the_endpoint_is_this_cloud(cloud: InProcessCloud):
