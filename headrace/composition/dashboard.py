@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from headrace.composition.foundation import Foundation
 from headrace.composition.services import Services
 from headrace.dashboard.api import Dashboard
 from headrace.dashboard.cloud_account import CloudAccount, CloudMeter, FunctionTotals
+from headrace.dashboard.progress import streaming_queries
 from headrace.dashboard.rings import Rings
 from headrace.dashboard.sampler import Sampler
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report import report_of
+from headrace.services.emr.api import FOLDER as EMR_FOLDER
+from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
 
 
 class CloudFacts:
@@ -25,7 +29,9 @@ class CloudFacts:
         services: Services,
         decisions: Decisions,
         fidelity: Callable[[str], Sequence[Mapping[str, str]]],
+        data_dir: Path,
     ) -> None:
+        self._data_dir = data_dir
         self._services, self._decisions, self._fidelity = services, decisions, fidelity
         self.positions, self.counts_over_time = meter.positions, meter.counts_over_time
         self._functions = meter.functions
@@ -38,6 +44,14 @@ class CloudFacts:
         """See `Local.durations`."""
         _, durations = self._functions.of(function)
         return [{"upToMs": bound, "count": durations[bound]} for bound in sorted(durations)]
+
+    def queries(self, holder: str, job: str) -> list[dict[str, Any]]:
+        """See `Local.queries`."""
+        if holder.startswith("j-"):
+            return streaming_queries(self._data_dir / EMR_FOLDER / holder / job)
+        attempts = self._data_dir / EMR_SERVERLESS_FOLDER / holder / job
+        numbers = [int(one.name) for one in attempts.glob("*") if one.name.isdecimal()]
+        return streaming_queries(attempts / str(max(numbers))) if numbers else []
 
     def fidelity(self, stack: str) -> list[Mapping[str, str]]:
         """See `Local.fidelity`."""
@@ -81,5 +95,5 @@ def build_dashboard(
         sampler,
         base.clock,
         token=secrets.token_hex(24),
-        local=CloudFacts(meter, services, decisions, fidelity),
+        local=CloudFacts(meter, services, decisions, fidelity, config.data_dir),
     )

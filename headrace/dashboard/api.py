@@ -193,7 +193,7 @@ class Dashboard:
     def _jobs(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
         if len(rest) != 2:
             raise BadQuestion("A job is /jobs/<cluster or application>/<step or run>.")
-        return details.job_detail(self._account, *rest)
+        return details.job_detail(self._account, rest[0], rest[1], self._local)
 
     def _stacks(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
         return details.stack_detail(self._account, _one(rest), self._local)

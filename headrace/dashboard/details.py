@@ -33,6 +33,10 @@ class Local(Protocol):
         """Return how many invocations lasted up to each bound, since the start."""
         ...
 
+    def queries(self, holder: str, job: str) -> list[dict[str, Any]]:
+        """Return what Spark's event log says of the streaming queries of a job that exists."""
+        ...
+
     def fidelity(self, stack: str) -> list[Mapping[str, str]]:
         """Return what a stack asks for that is only stored or ignored."""
         ...
@@ -218,7 +222,7 @@ def delivery_detail(account: Account, name: str, figures: Mapping[str, Any]) -> 
     }
 
 
-def job_detail(account: Account, holder: str, job: str) -> dict[str, Any]:
+def job_detail(account: Account, holder: str, job: str, local: Local | None) -> dict[str, Any]:
     """Return a step of a cluster, or a run of an EMR Serverless application. Raises CallRefused."""
     if holder.startswith("j-"):
         step = account.call("emr", "DescribeStep", ClusterId=holder, StepId=job)["Step"]
@@ -235,6 +239,7 @@ def job_detail(account: Account, holder: str, job: str) -> dict[str, Any]:
             "startedMs": milliseconds(times.get("StartDateTime")),
             "endedMs": milliseconds(times.get("EndDateTime")),
             "page": f"/_headrace/emr/{holder}/{job}" if account.source == "headrace" else "",
+            "queries": [] if local is None else local.queries(holder, job),
         }
     run = account.call("emr-serverless", "GetJobRun", applicationId=holder, jobRunId=job)["jobRun"]
     driver = run.get("jobDriver", {}).get("sparkSubmit", {})
@@ -248,6 +253,7 @@ def job_detail(account: Account, holder: str, job: str) -> dict[str, Any]:
         "startedMs": milliseconds(run.get("createdAt")),
         "endedMs": milliseconds(run.get("updatedAt")),
         "page": f"/_headrace/emr-serverless/{holder}/{job}" if account.source == "headrace" else "",
+        "queries": [] if local is None else local.queries(holder, job),
     }
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.dashboard.browser import Page
 from tests.dashboard.pipeline import HOSTILE, make_conversion, make_pipeline, put_orders
+from tests.dashboard.test_progress import PROGRESS, compress, log_of, write
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
@@ -211,6 +212,35 @@ def test_a_record_s_passport_is_a_path_through_the_map(server: ServerProcess, pa
     page.do("holds", code=f"document.querySelector(`{path} .flow.ok`) !== null")
     page.do("holds", code=f"document.querySelector(`{path} .flow.bad`) !== null")
     assert "clicks" not in names
+    assert page.do("axe") == []
+    assert page.do("said") == []
+
+
+def test_a_job_shows_its_queries_batches(server: ServerProcess, page: Page) -> None:
+    emr = client_at(server.endpoint_url, "emr")
+    jar = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "true"]}
+    cluster = emr.run_job_flow(
+        Name="jobs",
+        ReleaseLabel="emr-7.13.0",
+        Instances={
+            "MasterInstanceType": "m5.xlarge",
+            "InstanceCount": 1,
+            "KeepJobFlowAliveWhenNoSteps": True,
+        },
+        JobFlowRole="EMR_EC2_DefaultRole",
+        ServiceRole="EMR_DefaultRole",
+        Steps=[{"Name": "delays", "ActionOnFailure": "CONTINUE", "HadoopJarStep": jar}],
+    )["JobFlowId"]
+    step = emr.list_steps(ClusterId=cluster)["Steps"][0]["Id"]
+    # The step makes its folder anew when it begins.
+    emr.get_waiter("step_complete").wait(
+        ClusterId=cluster, StepId=step, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+    )
+    write(server.data_dir / "emr" / cluster / step, compress(log_of(PROGRESS)))
+    page.visit(address(server, f"jobs/{cluster}/{step}"), "Query delays")
+    text = page.text()
+    for one in ("2013-01-01T03:59:00.000Z", "21.8 s", "2.7/s", "State rows"):
+        assert one in text
     assert page.do("axe") == []
     assert page.do("said") == []
 

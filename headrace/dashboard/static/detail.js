@@ -74,11 +74,21 @@ export function Delivery({name}) {
     <section><h2>Newest objects</h2>${value.objects.length ? html`<${Objects} name=${name} list=${value.objects} />` : html`<p class="dim">No objects yet: the first is written when a buffer is full or its time is over.</p>`}</section>`}</${Load}><${Failed} name=${name} />`;
 }
 
+function Query({query}) {
+  const newest = query.batches[query.batches.length - 1];
+  const behind = newest.inputPerS > newest.processedPerS;
+  return html`<section><h2>Query ${query.name || query.id}</h2>
+    <dl class="figures"><div><dt>Input</dt><dd>${rate(newest.inputPerS)}</dd></div><div><dt>Processed</dt><dd>${rate(newest.processedPerS)}</dd></div><div><dt>State rows</dt><dd>${amount(newest.stateRows)}</dd></div><div><dt>State</dt><dd>${bytes(newest.stateBytes)}</dd></div><div><dt>Watermark</dt><dd>${newest.watermark || 'none'}</dd></div></dl>
+    ${behind && html`<div class="refused" role="note">More rows arrive than the query processes.</div>`}
+    <${Table} label=${`Micro-batches of ${query.name || query.id}`} columns=${['Begun', 'Batch', 'Took', 'Rows', 'Input', 'Processed', 'Watermark', 'State rows', 'Too late']} rows=${[...query.batches].reverse().slice(0, 50).map((one) => [one.at, one.batchId, span(one.durationMs), amount(one.rows), rate(one.inputPerS), rate(one.processedPerS), one.watermark || '–', amount(one.stateRows), amount(one.late)])} /></section>`;
+}
+
 export function Job({holder, id}) {
   const again = useEvery(3);
   return html`<${Load} path=${`jobs/${encodeURIComponent(holder)}/${encodeURIComponent(id)}`} again=${again}>${(value) => html`<${Head} name=${value.title} kind="job" state=${value.state} />
     ${value.problem && html`<div class="refused" role="alert">${value.problem}</div>`}
     <dl class="facts"><dt>Runs on</dt><dd>${value.holder}</dd><dt>Started</dt><dd>${when(value.startedMs)}</dd><dt>Ended</dt><dd>${when(value.endedMs)}</dd><dt>Lasted</dt><dd>${value.startedMs && value.endedMs ? span(value.endedMs - value.startedMs) : '–'}</dd></dl>
+    ${value.queries.map((one) => html`<${Query} key=${one.id} query=${one} />`)}
     <section><h2>Command</h2><pre tabindex="0">${value.arguments.map(quote).join(' \\\n  ')}</pre></section>
     ${value.page && html`<p><a href=${value.page}>Its logs and Spark's own pages</a></p>`}`}</${Load}>`;
 }

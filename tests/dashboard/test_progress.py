@@ -1,0 +1,78 @@
+"""A job's streaming queries, from a recorded event log of Spark 4.0.2: whole, and as a running job leaves it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cramjam
+
+from headrace.dashboard.progress import streaming_queries
+
+# Recorded: Spark 4.0.2, the delays job of this repository; shortened to the members that are read.
+PROGRESS: dict[str, Any] = {
+    "id": "bdb073f2-e857-431b-a8ff-2beea1d59a70",
+    "name": "delays",
+    "timestamp": "2026-11-27T01:51:19.953Z",
+    "batchId": 1,
+    "batchDuration": 21832,
+    "durationMs": {"triggerExecution": 21804},
+    "eventTime": {"watermark": "2013-01-01T03:59:00.000Z"},
+    "stateOperators": [
+        {"numRowsTotal": 4, "memoryUsedBytes": 2792, "numRowsDroppedByWatermark": 0}
+    ],
+    "sources": [
+        {
+            "numInputRows": 60,
+            "inputRowsPerSecond": 0.0,
+            "processedRowsPerSecond": 2.7482594356907293,
+        }
+    ],
+}
+EVENT = "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent"
+
+
+def log_of(*batches: dict[str, Any]) -> bytes:
+    lines = [
+        {"Event": "SparkListenerLogStart"},
+        *({"Event": EVENT, "progress": b} for b in batches),
+    ]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def compress(data: bytes) -> bytes:
+    return bytes(cramjam.zstd.compress(data))
+
+
+def write(folder: Path, data: bytes) -> None:
+    events = folder / "events" / "eventlog_v2_local-1"
+    events.mkdir(parents=True, exist_ok=True)
+    (events / "events_1_local-1.zstd").write_bytes(data)
+
+
+def test_a_query_has_its_batches_watermark_state_and_rates(tmp_path: Path) -> None:
+    write(tmp_path, compress(log_of(PROGRESS, PROGRESS | {"batchId": 2})))
+    (query,) = streaming_queries(tmp_path)
+    assert (query["name"], [one["batchId"] for one in query["batches"]]) == ("delays", [1, 2])
+    batch = query["batches"][0]
+    assert (batch["rows"], batch["stateRows"], batch["durationMs"]) == (60, 4, 21832)
+    assert batch["watermark"] == "2013-01-01T03:59:00.000Z"
+    assert (batch["inputPerS"], round(batch["processedPerS"], 2)) == (0.0, 2.75)
+
+
+def test_the_log_of_a_running_job_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    batches = [PROGRESS | {"batchId": number, "name": f"q{number}"} for number in range(5_000)]
+    whole = compress(log_of(*batches))
+    write(tmp_path, whole[: len(whole) * 2 // 3])
+    (query,) = streaming_queries(tmp_path)
+    assert len(query["batches"]) == 100
+    assert 100 < query["batches"][-1]["batchId"] < 4_999
+
+
+def test_a_log_that_is_none_swells_nothing(tmp_path: Path) -> None:
+    assert streaming_queries(tmp_path) == []
+    write(tmp_path, b"no log")
+    assert streaming_queries(tmp_path) == []
+    write(tmp_path, compress(b"\0" * (200 << 20)))
+    assert streaming_queries(tmp_path) == []
