@@ -93,7 +93,7 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
             make: Any = cast("Any", boto3).Session().client
             config = Config(max_pool_connections=32, retries=retries)
             return make(service, region_name=region, config=config)
-        make = cast("Any", boto3).Session(botocore_session=_plain_session()).client
+        make = _plain_boto3_session().client
         # Without --auth any key is accepted.
         keys = find_keys() or Keys("test", "test")
         return make(
@@ -111,6 +111,14 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
         )
     except (BotoCoreError, ValueError) as error:
         raise explain(error) from error
+
+
+@functools.cache
+def _plain_boto3_session() -> Any:
+    """Return boto3's session over `_plain_session`: a second one would add boto3's methods to its clients again."""
+    import boto3
+
+    return cast("Any", boto3).Session(botocore_session=_plain_session())
 
 
 @functools.cache

@@ -24,7 +24,8 @@ from headrace.cli.redrive_queues import (
     find_queue,
     send_message,
 )
-from headrace.cli.redrive_records import (
+from headrace.cli.redshift_copies import Copier, NotCopied, copier_of
+from headrace.deliveries.redrive_records import (
     Bucket,
     DeliveryStreamTarget,
     FailedRecord,
@@ -38,7 +39,6 @@ from headrace.cli.redrive_records import (
     apply_fix,
     redrive_object,
 )
-from headrace.cli.redshift_copies import Copier, NotCopied, copier_of
 
 _SAMPLE_CHARS = 60
 

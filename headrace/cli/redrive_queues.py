@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cli.redrive_records import FailedRecord, Fix, NotSent, Target, apply_fix
 from headrace.core.values import as_mapping
+from headrace.deliveries.redrive_records import FailedRecord, Fix, NotSent, Target, apply_fix
 
 # While a message is shown or sent, nobody else gets it; afterwards it is visible again, or deleted.
 HIDDEN_S = 300

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.options import client, endpoint_option, explain, fail, split_s3_url
 from headrace.cli.stream_names import explained
 from headrace.cli.submit import submit
 
@@ -271,13 +271,17 @@ def run(
     for stream in _sources(script):
         with explained(kinesis, stream):
             kinesis.describe_stream_summary(StreamName=stream)
+    name = queries.resolve().stem
+    checkpoint = f"{(checkpoint or _checkpoint(region, name)).rstrip('/')}/"
+    _check_progress(
+        script, checkpoint, client("s3", endpoint_url=endpoint_url, region=region, aws=aws)
+    )
     for stream in _targets(script):
         _make_stream(kinesis, stream)
-    name = queries.resolve().stem
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / f"{name}.py"
         job.write_text(source, encoding="utf-8")
-        arguments = ["--region", region, "--checkpoint", checkpoint or _checkpoint(region, name)]
+        arguments = ["--region", region, "--checkpoint", checkpoint]
         if not aws:
             arguments += ["--endpoint-url", endpoint_url]
         context.invoke(
@@ -290,6 +294,34 @@ def run(
             region=region,
             aws=aws,
         )
+
+
+def _check_progress(script: Script, checkpoint: str, s3: Any) -> None:
+    """End the command if a query cannot go on from its progress, as the job does, before a cluster is made for it."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from headrace.sql.checkpoints import progress_problem, state_of
+    from headrace.sql.views import S3Files
+
+    place = split_s3_url(checkpoint)
+    if place is None:
+        return
+    problems: list[str] = []
+    try:
+        for query in script.queries:
+            files = S3Files(s3, place[0], f"{place[1]}{query.name}/")
+            entries = files.entries()
+            stored = files.read("state.json").decode() if "state.json" in entries else ""
+            folder = f"{checkpoint}{query.name}/"
+            problems.append(
+                progress_problem(query.name, folder, entries, stored, state_of(query, script))
+            )
+    except s3.exceptions.NoSuchBucket:
+        return
+    except (BotoCoreError, ClientError) as error:
+        raise explain(error) from error
+    if any(problems):
+        raise fail("\n".join(filter(None, problems)))
 
 
 def _checkpoint(region: str, name: str) -> str:

@@ -66,6 +66,7 @@ def build_dashboard(
         kinesis=services.kinesis,
         lambda_=services.lambda_,
         firehose=services.firehose,
+        pipes=services.pipes,
         functions=functions,
     )
     apis = base.gateway.owned

@@ -9,11 +9,14 @@ from typing import Any, Protocol
 
 
 class CallRefused(Exception):
-    """An operation was refused; `code` is AWS's."""
+    """An operation was refused; `code` is AWS's, `status` the HTTP status."""
 
-    def __init__(self, service: str, operation: str, code: str, message: str) -> None:
+    def __init__(
+        self, service: str, operation: str, code: str, message: str, status: int = 400
+    ) -> None:
         super().__init__(f"{code}: {message}")
         self.service, self.operation, self.code, self.message = service, operation, code, message
+        self.status = status
 
     def as_json(self) -> dict[str, str]:
         """Return the refusal for the page, which names it in the place of what could not be read."""

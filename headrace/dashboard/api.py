@@ -18,8 +18,9 @@ from headrace.dashboard.account import CallRefused, Reader
 from headrace.dashboard.details import Local
 from headrace.dashboard.feed import MOST_WATCHERS, events
 from headrace.dashboard.inventory import Inventory
+from headrace.dashboard.objects import failed_records, open_object
+from headrace.dashboard.payloads import BadQuestion, decode_payload
 from headrace.dashboard.records import (
-    BadQuestion,
     hottest_keys,
     list_shards,
     read_record,
@@ -91,6 +92,8 @@ class Dashboard:
                 for name, answer in answers.items()
             ),
             *(Route(f"{PATH}/{name}", partial(self._write, name), ("POST",)) for name in WRITES),
+            # It changes nothing: a POST for the length of a schema.
+            Route(f"{PATH}/decode", partial(_answer, self._decode), ("POST",)),
             *static_routes(),
         ]
 
@@ -175,8 +178,14 @@ class Dashboard:
     def _functions(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
         return details.function_detail(self._account, _one(rest), self._local)
 
-    def _deliveries(self, _: HttpRequest, rest: list[str]) -> dict[str, Any]:
-        name = _one(rest)
+    def _deliveries(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:
+        match rest:
+            case [name, "failed"]:
+                return failed_records(self._account, name)
+            case [name, "object"]:
+                return open_object(self._account, name, request.query_params().get("key", ""))
+            case _:
+                name = _one(rest)
         reading = self.sampler.fresh().readings.get(f"delivery:{name}")
         figures = {} if reading is None else asdict(reading)
         return details.delivery_detail(self._account, name, figures)
@@ -240,6 +249,9 @@ class Dashboard:
         kind = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store")]
         return HttpResponse(200, kind, events(self.sampler, stream))
 
+    def _decode(self, request: HttpRequest, _: list[str]) -> dict[str, str]:
+        return decode_payload(_object(request))
+
     # --- writing ------------------------------------------------------------------------------
 
     def _write(self, name: str, request: HttpRequest, _: list[str]) -> HttpResponse:
@@ -250,12 +262,9 @@ class Dashboard:
             sentence = "Send the token of /_headrace/api/session in the header X-Headrace-Token."
             return json_response({"message": sentence}, 403)
         try:
-            given: Any = json.loads(request.body or b"{}")
-        except (ValueError, RecursionError):
-            return json_response({"message": "The body is not JSON."}, 400)
-        if not isinstance(given, dict):
-            return json_response({"message": "The body is not a JSON object."}, 400)
-        values = cast("dict[str, Any]", given)
+            values = _object(request)
+        except BadQuestion as error:
+            return json_response({"message": str(error)}, 400)
 
         def change(_: HttpRequest, __: list[str]) -> dict[str, Any]:
             return WRITES[name](self._account, values)
@@ -275,6 +284,16 @@ def _answer(
     except CallRefused as refusal:
         status = 404 if "NotFound" in refusal.code or "does not exist" in refusal.message else 400
         return json_response({**refusal.as_json(), "refused": [refusal.as_json()]}, status)
+
+
+def _object(request: HttpRequest) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(request.body or b"{}")
+    except (ValueError, RecursionError):
+        raise BadQuestion("The body is not JSON.") from None
+    if not isinstance(value, dict):
+        raise BadQuestion("The body is not a JSON object.")
+    return cast("dict[str, Any]", value)
 
 
 def _one(rest: list[str]) -> str:

@@ -49,6 +49,20 @@ _METRICS: Mapping[str, tuple[str, tuple[_Metric, ...]]] = {
             ("lag_ms", "AWS/Firehose", "DeliveryToS3.DataFreshness", "Maximum", 1_000),
         ),
     ),
+    "rule": (
+        "RuleName",
+        (
+            ("rate", "AWS/Events", "TriggeredRules", "Sum", 1 / PERIOD_S),
+            ("error_rate", "AWS/Events", "FailedInvocations", "Sum", 1 / PERIOD_S),
+        ),
+    ),
+    "topic": (
+        "TopicName",
+        (
+            ("rate", "AWS/SNS", "NumberOfMessagesPublished", "Sum", 1 / PERIOD_S),
+            ("error_rate", "AWS/SNS", "NumberOfNotificationsFailed", "Sum", 1 / PERIOD_S),
+        ),
+    ),
     "queue": (
         "QueueName",
         (("waiting", "AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 1),),
@@ -88,8 +102,13 @@ class AwsAccount:
             answer = dict(method(**params))
         except ClientError as error:
             details: Any = error.response.get("Error", {})
+            metadata: Any = error.response.get("ResponseMetadata", {})
             raise CallRefused(
-                service, operation, details.get("Code", "Error"), details.get("Message", "")
+                service,
+                operation,
+                details.get("Code", "Error"),
+                details.get("Message", ""),
+                metadata.get("HTTPStatusCode", 400),
             ) from error
         except BotoCoreError as error:
             raise CallRefused(service, operation, type(error).__name__, str(error)) from error

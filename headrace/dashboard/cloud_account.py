@@ -19,9 +19,10 @@ from headrace.services.kinesis.state import Shard
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.mappings.mapping import Checkpoint
 from headrace.services.lambda_.mappings.mapping import Mapping as EventSourceMapping
+from headrace.services.pipes.pipes import Pipes
 
 # moto's services; before moto is loaded, the page does not wait for it.
-_MOTO = frozenset({"sqs", "pipes", "events", "dynamodb"})
+_MOTO = frozenset({"sqs", "sns", "pipes", "events", "dynamodb"})
 # The upper bounds of the duration histogram, in milliseconds.
 DURATION_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
 
@@ -48,7 +49,9 @@ class CloudAccount:
                 service, operation, params, account=self.account_id, region=self.region
             )
         except AwsError as error:
-            raise CallRefused(service, operation, error.code, error.message) from error
+            raise CallRefused(
+                service, operation, error.code, error.message, error.status
+            ) from error
 
 
 class FunctionTotals:
@@ -93,12 +96,13 @@ class CloudMeter:
         kinesis: Kinesis,
         lambda_: Lambda,
         firehose: Firehose,
+        pipes: Pipes,
         functions: FunctionTotals,
     ) -> None:
         self._account = account
         self._clock = clock
         self._kinesis, self._lambda, self._firehose = kinesis, lambda_, firehose
-        self.functions = functions
+        self._pipes, self.functions = pipes, functions
 
     def totals(self, inventory: Inventory) -> Mapping[str, Totals]:
         """See `Meter.totals`."""
@@ -116,6 +120,9 @@ class CloudMeter:
         for (account, region, name), delivery in self._firehose.deliveries():
             if (account, region) == (self._account.account_id, self._account.region):
                 totals[f"delivery:{name}"] = _of_delivery(delivery.figures())
+        for arn, (moved, problem) in self._pipes.figures().items():
+            if arn.split(":")[3:5] == [self._account.region, self._account.account_id]:
+                totals[id_of(arn)] = Totals(moved, problem=problem)
         now_ms = self._clock.now_ms()
         for opened in self._kinesis.queues.all():
             if self._is_ours(opened.queue):

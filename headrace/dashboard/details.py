@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from headrace.dashboard.account import Account, CallRefused, Reader, milliseconds, next_token
 from headrace.dashboard.inventory import Inventory
+from headrace.dashboard.objects import MOST_OBJECTS, newest_objects, s3_settings
 from headrace.dashboard.records import lease_tables, list_shards
 
 MOST_LOG_LINES = 200
@@ -196,25 +197,10 @@ def delivery_detail(account: Account, name: str, figures: Mapping[str, Any]) -> 
     answer = account.call("firehose", "DescribeDeliveryStream", DeliveryStreamName=name)
     facts = answer["DeliveryStreamDescription"]
     reader = Reader(account)
-    destinations: list[dict[str, Any]] = facts.get("Destinations") or [{}]
-    s3: dict[str, Any] = destinations[0].get("ExtendedS3DestinationDescription") or {}
+    s3 = s3_settings(facts)
     bucket = s3.get("BucketARN", "").rpartition(":")[2]
-    objects: list[dict[str, Any]] = []
-    if bucket:
-        prefix = s3.get("Prefix", "").partition("!")[0]
-        listed = reader.pages(
-            "s3",
-            "ListObjectsV2",
-            "Contents",
-            token=next_token("NextContinuationToken", "ContinuationToken"),
-            Bucket=bucket,
-            Prefix=prefix,
-        )
-        newest = sorted(listed, key=lambda one: one["LastModified"], reverse=True)[:50]
-        objects = [
-            {"key": o["Key"], "bytes": o["Size"], "timeMs": milliseconds(o["LastModified"])}
-            for o in newest
-        ]
+    prefix = s3.get("Prefix", "").partition("!")[0]
+    objects = newest_objects(reader, bucket, prefix)[:MOST_OBJECTS] if bucket else []
     return {
         "name": name,
         "arn": facts["DeliveryStreamARN"],

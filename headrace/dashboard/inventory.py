@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.core.values import as_mapping
 from headrace.dashboard.account import Account, Reader, milliseconds, name_of, next_token
 
 # AWS names no more of a kind than this to a page.
@@ -82,6 +84,7 @@ _KINDS = {
     "events": "bus",
     "states": "machine",
     "logs": "log group",
+    "pipes": "pipe",
 }
 
 
@@ -95,6 +98,8 @@ def id_of(arn: str) -> str:
     if service == "kinesis":
         if rest.startswith("queue/"):
             return f"kinesis queue:{rest.removeprefix('queue/')}"
+        if rest.startswith("channel/"):
+            return f"channel:{rest.removeprefix('channel/')}"
         return f"{kind}:{rest.removeprefix('stream/').partition('/')[0]}"
     if service == "lambda":
         return f"{kind}:{rest.removeprefix('function:').partition(':')[0]}"
@@ -141,8 +146,28 @@ def _streams(reader: Reader, inventory: Inventory) -> None:
         resource = inventory.add(
             "kinesis queue", queue["QueueName"], arn=arn, state=queue.get("QueueStatus", "")
         )
-        for one in queue.get("StreamConfigurationList") or ():
+        for one in queue.get("Streams") or ():
             inventory.connect(id_of(one.get("StreamARN", "")), resource.id)
+    for channel in reader.pages(
+        "kinesis", "ListChannels", "ChannelSummaries", token=next_token("NextToken")
+    ):
+        arn, state = channel["ChannelARN"], channel["ChannelStatus"]
+        reason = channel.get("ChannelStatusReason", "")
+        resource = inventory.add(
+            "channel",
+            channel["ChannelName"],
+            arn=arn,
+            state=state,
+            problem=reason if "FAILED" in state else "",
+            facts={"destination": channel["ChannelDestinationType"]},
+        )
+        for one in channel["Streams"]:
+            inventory.connect(id_of(one["StreamARN"]), resource.id)
+        described = reader.call("kinesis", "DescribeChannel", ChannelARN=arn)
+        s3 = described.get("ChannelDescription", {}).get("S3DestinationConfiguration", {})
+        inventory.connect(
+            resource.id, id_of(s3.get("StorageConfiguration", {}).get("BucketARN", ""))
+        )
 
 
 def _functions(reader: Reader, inventory: Inventory) -> None:
@@ -233,6 +258,26 @@ def _queues(reader: Reader, inventory: Inventory) -> None:
             arn=attributes.get("QueueArn", ""),
             facts={"url": url, "messages": waiting, "inFlight": in_flight},
         )
+        dead_letters = _dead_letter_arn(attributes.get("RedrivePolicy", ""))
+        inventory.connect(f"queue:{name_of(url)}", id_of(dead_letters))
+
+
+def _dead_letter_arn(policy: str) -> str:
+    try:
+        return str(as_mapping(json.loads(policy or "{}")).get("deadLetterTargetArn", ""))
+    except ValueError:
+        return ""
+
+
+def _topics(reader: Reader, inventory: Inventory) -> None:
+    for topic in reader.pages("sns", "ListTopics", "Topics", token=next_token("NextToken")):
+        inventory.add("topic", name_of(topic["TopicArn"]), arn=topic["TopicArn"])
+    listed = reader.pages(
+        "sns", "ListSubscriptions", "Subscriptions", token=next_token("NextToken")
+    )
+    for one in listed:
+        # Another subscriber, such as an address, is no resource of the pipeline.
+        inventory.connect(id_of(one["TopicArn"]), id_of(one.get("Endpoint", "")))
 
 
 def _tables(reader: Reader, inventory: Inventory) -> None:
@@ -341,6 +386,7 @@ _READS: tuple[Callable[[Reader, Inventory], None], ...] = (
     _mappings,
     _deliveries,
     _queues,
+    _topics,
     _tables,
     _pipes,
     _rules,

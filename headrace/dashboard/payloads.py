@@ -1,17 +1,28 @@
-"""Turns a record's bytes into text for people: gzip and KPL are unpacked, what is no text is base64."""
+"""Turns a record's bytes into text for people: gzip, KPL, Avro and Protobuf are unpacked, other bytes are base64."""
 
 from __future__ import annotations
 
 import base64
+import json
 import zlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from headrace.client.aggregation import disaggregate
+from headrace.core.evaluation import POOL, Engine, TooMuch
 
 # A row of the browser shows this much; the record's own page shows all up to MOST_WHOLE_BYTES.
 PREVIEW_BYTES = 2_048
 MOST_WHOLE_BYTES = 10 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
+MOST_SCHEMA_CHARS = 256 * 1024
+MOST_DECODED_CHARS = 2 * 1024 * 1024
+_DECODE = Engine(Path(__file__).with_name("decode_child.py"))
+
+
+class BadQuestion(Exception):
+    """A parameter of a request is not usable; the message is a sentence."""
 
 
 def describe_payload(data: bytes, most_bytes: int = PREVIEW_BYTES) -> dict[str, Any]:
@@ -37,6 +48,31 @@ def describe_payload(data: bytes, most_bytes: int = PREVIEW_BYTES) -> dict[str, 
     except UnicodeDecodeError:
         pass  # not text: base64 below
     return {**document, "encoding": "base64", "data": base64.b64encode(part).decode()}
+
+
+def decode_payload(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Return a payload (`data`, `encoding`) as the JSON `text` that a `schema` gives, and its registry's `header`.
+
+    `format` is avro or protobuf, which needs a `message` too. A child process with bounds of time and memory decodes.
+    Raises BadQuestion, with the reason.
+    """
+    values = {name: asked.get(name, "") for name in ("format", "schema", "message", "data")}
+    if not all(isinstance(value, str) for value in values.values()):
+        raise BadQuestion("format, schema, message and data are texts.")
+    if values["format"] not in ("avro", "protobuf"):
+        raise BadQuestion("format is avro or protobuf.")
+    if len(values["schema"]) > MOST_SCHEMA_CHARS or len(values["data"]) > MOST_DECODED_CHARS:
+        raise BadQuestion("A schema has at most 256 KiB, and a record that is decoded 2 MiB.")
+    if asked.get("encoding") != "base64":
+        values["data"] = base64.b64encode(values["data"].encode()).decode()
+    try:
+        request = json.dumps(values).encode()
+        answer = json.loads(POOL.ask(_DECODE, request, caller="dashboard"))
+    except TooMuch as error:
+        raise BadQuestion(f"Decoding takes too much time or memory: {error}.") from error
+    if "problem" in answer:
+        raise BadQuestion(answer["problem"])
+    return answer
 
 
 def user_records(data: bytes) -> list[tuple[str, bytes]] | None:

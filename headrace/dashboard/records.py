@@ -10,7 +10,12 @@ from typing import Any
 
 from headrace.client.hash_keys import hash_key_of
 from headrace.dashboard.account import Account, CallRefused, Reader, milliseconds, next_token
-from headrace.dashboard.payloads import MOST_WHOLE_BYTES, describe_payload, user_records
+from headrace.dashboard.payloads import (
+    MOST_WHOLE_BYTES,
+    BadQuestion,
+    describe_payload,
+    user_records,
+)
 from headrace.shards.sketch import KeySketch
 
 MOST_RECORDS = 500
@@ -19,10 +24,6 @@ MOST_SEARCHED = 20_000
 # A shard's read stops after this many empty answers in a row: AWS gives them in spans without records.
 MOST_EMPTY = 5
 NEWEST_SPANS_MS = (10_000, 60_000, 600_000, 3_600_000, 86_400_000)
-
-
-class BadQuestion(Exception):
-    """A parameter of a request is not usable; the message is a sentence."""
 
 
 def list_shards(reader: Reader, stream: str) -> list[dict[str, Any]]:

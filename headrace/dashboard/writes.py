@@ -1,4 +1,4 @@
-"""What the page can change: split and merge shards, put and replay records, redrive a queue of failed records."""
+"""What the page can change: split and merge shards, put and replay records, redrive failed records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.dashboard.account import Account
-from headrace.dashboard.records import BadQuestion, read_record
+from headrace.dashboard.objects import redrive_failed
+from headrace.dashboard.payloads import BadQuestion
+from headrace.dashboard.records import read_record
 
 MOST_PUT_BYTES = 10 * 1024 * 1024
 
@@ -107,4 +109,5 @@ WRITES: Mapping[str, Callable[[Account, Mapping[str, Any]], dict[str, Any]]] = {
     "put": put,
     "replay": replay,
     "redrive": redrive,
+    "redrive-failed": redrive_failed,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import keyword
 import re
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, walk
 from headrace.sql.functions import FUNCTIONS
@@ -89,6 +91,7 @@ class _Compiler:
             frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
         body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
         title = self._title.replace("\\", "/").replace('"""', "'''")
+        frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -483,7 +486,8 @@ class _Compiler:
         keys = f", keys={view_keys(query)!r}" if view_keys(query) else ""
         return (
             f"Query({_literal(query.name)}, {self._names.of('query', query.name)}, {_literal(stream)}, "
-            f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}{keys})'
+            f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
+            f"state={state_of(query, self._script)!r}{keys})"
         )
 
 

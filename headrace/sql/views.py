@@ -84,6 +84,21 @@ class S3Files:
             one["Key"].removeprefix(prefix) for page in pages for one in page.get("Contents", ())
         ]
 
+    def entries(self) -> list[str]:
+        """Return the names of the folder's own objects and folders."""
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=self._prefix, Delimiter="/"
+        )
+        paths = [
+            path
+            for page in pages
+            for path in (
+                *(one["Key"] for one in page.get("Contents", ())),
+                *(one["Prefix"] for one in page.get("CommonPrefixes", ())),
+            )
+        ]
+        return [path.removeprefix(self._prefix).rstrip("/") for path in paths]
+
     def read(self, path: str) -> bytes:
         """Return an object's bytes; raises FileNotFoundError."""
         try:

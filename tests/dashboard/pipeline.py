@@ -93,3 +93,40 @@ def put_orders(kinesis: Any, count: int) -> None:
         for n in range(count)
     ]
     kinesis.put_records(StreamName="orders", Records=rows)
+
+
+SCHEMA_COLUMNS = [{"Name": "n", "Type": "int"}, {"Name": "word", "Type": "string"}]
+
+
+def make_conversion(client: Callable[[str], Any]) -> None:
+    """Make a delivery that writes Parquet, and put two good records and a bad one."""
+    client("glue").create_database(DatabaseInput={"Name": "shop"})
+    client("glue").create_table(
+        DatabaseName="shop",
+        TableInput={"Name": "words", "StorageDescriptor": {"Columns": SCHEMA_COLUMNS}},
+    )
+    client("firehose").create_delivery_stream(
+        DeliveryStreamName="words",
+        ExtendedS3DestinationConfiguration={
+            "RoleARN": ROLE,
+            "BucketARN": "arn:aws:s3:::lake",
+            "Prefix": "words/",
+            "ErrorOutputPrefix": "failed/!{firehose:error-output-type}/",
+            "BufferingHints": {"IntervalInSeconds": 0, "SizeInMBs": 64},
+            "DataFormatConversionConfiguration": {
+                "Enabled": True,
+                "InputFormatConfiguration": {"Deserializer": {"OpenXJsonSerDe": {}}},
+                "OutputFormatConfiguration": {"Serializer": {"ParquetSerDe": {}}},
+                "SchemaConfiguration": {
+                    "RoleARN": ROLE,
+                    "DatabaseName": "shop",
+                    "TableName": "words",
+                    "Region": "us-east-1",
+                },
+            },
+        },
+    )
+    datas = [b'{"n": 1, "word": "pear"}', b'{"n": "no number", "word": "plum"}', b'{"n": 3}']
+    client("firehose").put_record_batch(
+        DeliveryStreamName="words", Records=[{"Data": data} for data in datas]
+    )

@@ -16,7 +16,7 @@ import boto3
 import pytest
 
 from tests.dashboard.browser import Page
-from tests.dashboard.pipeline import HOSTILE, make_pipeline, put_orders
+from tests.dashboard.pipeline import HOSTILE, make_conversion, make_pipeline, put_orders
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
@@ -76,6 +76,7 @@ def page() -> Iterator[Page]:
 def server(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("dashboard") / "data") as server:
         make_pipeline(lambda service: client_at(server.endpoint_url, service))
+        make_conversion(lambda service: client_at(server.endpoint_url, service))
         with traffic(server.endpoint_url):
             yield server
 
@@ -177,6 +178,60 @@ def test_a_record_is_put_and_a_shard_split_from_the_page(server: ServerProcess, 
     page.do("wait", text="is split in its middle")
     page.do("wait", text="2 open shards")
     assert page.do("said") == []
+
+
+def test_failed_records_are_put_again_and_a_file_is_a_table(
+    server: ServerProcess, page: Page
+) -> None:
+    page.visit(address(server, "deliveries/words"), "DataFormatConversion.MalformedData")
+    page.do("click", selector="main section details button.main")
+    page.do("wait", text="1 records put again to firehose:words")
+    page.do("wait", text="1 put again")
+    page.do("holds", code="document.querySelector('td button.plain code') !== null")
+    page.do("click", selector="td button.plain")
+    page.do("wait", text="2 rows")
+    page.do("wait", text="pear")
+    assert page.do("axe") == []
+    assert page.do("said") == []
+
+
+def test_a_record_s_passport_is_a_path_through_the_map(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "streams/orders/records"), "Arrived (UTC)")
+    # An old record: its batches are over, and it has failed in one function.
+    page.do("eval", code="document.querySelector('form.ask select').value = 'oldest'")
+    change = "new Event('change', {bubbles: true})"
+    page.do("eval", code=f"document.querySelector('form.ask select').dispatchEvent({change})")
+    page.do("click", selector="form.ask button.main")
+    page.do("click", selector="table.records tbody button")
+    path = '[aria-label="Path of the record through the map"]'
+    page.do("holds", code=f"document.querySelectorAll(`{path} .node`).length >= 4")
+    names = page.do("eval", code=f"document.querySelector(`{path}`).textContent")
+    for name in ("orders", "enrich", "price-check", "orders-to-lake"):
+        assert name in names
+    page.do("holds", code=f"document.querySelector(`{path} .flow.ok`) !== null")
+    page.do("holds", code=f"document.querySelector(`{path} .flow.bad`) !== null")
+    assert "clicks" not in names
+    assert page.do("axe") == []
+    assert page.do("said") == []
+
+
+def test_a_pasted_schema_decodes_records(server: ServerProcess, page: Page) -> None:
+    kinesis = client_at(server.endpoint_url, "kinesis")
+    kinesis.create_stream(StreamName="avro", ShardCount=1)
+    kinesis.get_waiter("stream_exists").wait(StreamName="avro", WaiterConfig={"Delay": 1})
+    kinesis.put_record(StreamName="avro", Data=b"\x08pear\xf6\x01", PartitionKey="good")
+    schema = """{"type": "record", "name": "Sale", "fields": [
+        {"name": "fruit", "type": "string"}, {"name": "count", "type": "long"}]}"""
+    page.visit(address(server, "streams/avro/records"), "Arrived (UTC)")
+    page.do("click", selector="details.schema summary")
+    page.do("fill", selector="details.schema textarea", text=schema)
+    page.do("click", selector="details.schema button.main")
+    page.do("click", selector="table.records tbody button")
+    page.do("wait", text='"fruit": "pear",')
+    page.do("wait", text='"count": 123')
+    assert page.do("axe") == []
+    assert page.do("said") == []
+    page.do("eval", code="localStorage.clear()")
 
 
 def test_a_timeline_bar_sets_the_position(server: ServerProcess, page: Page) -> None:

@@ -125,7 +125,8 @@ def test_results_are_right_although_the_cloud_is_killed_during_the_replay(
         stages.enriched(deployed.run, len(events), progress)
         wait_until(lambda: is_drained(deployed), within_s=120, what="the delivery")
         check_lake(deployed, events)
-        step = stages.submit(deployed.run)
+        stream = deployed.run.output("ingest", "EnrichedStreamName")
+        step = stages.submit(deployed.run, "departures", stream)
         deployed.run.checks.clear()
         stages.spark(deployed.run, step, events, progress)
     wrong = [check for check in deployed.run.checks if not check.holds]

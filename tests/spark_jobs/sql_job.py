@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,8 +19,11 @@ from headrace.sql.fold import Fold, Record
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
 from tests.spark_jobs import sql_on_files
-from tests.spark_jobs.sql_on_files import SCHEMA
 
+FILES = pa.schema([
+    ("data", pa.binary()), ("streamName", pa.string()), ("partitionKey", pa.string()), ("sequenceNumber", pa.string()),
+    ("approximateArrivalTimestamp", pa.timestamp("us", tz="UTC")),
+])  # fmt: skip
 Records = Sequence[tuple[str, str, Any]]
 FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
@@ -45,7 +50,7 @@ def arrival_of(index: int) -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=index)
 
 
-def write_batches(spark: SparkSession, batches: Sequence[Records], folder: Path) -> None:
+def write_batches(batches: Sequence[Records], folder: Path) -> None:
     """Write a file of each stream for each batch, an empty one too, so that micro-batches are the batches."""
     index = 0
     streams = {stream for batch in batches for stream, _, _ in batch}
@@ -54,39 +59,35 @@ def write_batches(spark: SparkSession, batches: Sequence[Records], folder: Path)
         for stream, key, value in batch:
             data = value if isinstance(value, str) else json.dumps(value)
             arrival = arrival_of(index)
-            rows[stream].append(
-                (bytearray(data.encode()), stream, key, str(10**55 + index), arrival)
-            )
+            rows[stream].append((data.encode(), stream, key, str(10**55 + index), arrival))
             index += 1
         for stream, of_stream in rows.items():
-            part = folder / "parts" / stream / str(number)
-            frame = spark.createDataFrame(of_stream, SCHEMA).coalesce(1)
-            frame.write.parquet(str(part))
             file = folder / "in" / stream / f"{number:04}.parquet"
             file.parent.mkdir(parents=True, exist_ok=True)
-            next(part.glob("*.parquet")).rename(file)
+            # By Spark each file would be a job of its own.
+            columns = zip(*of_stream, strict=True) if of_stream else ((),) * len(FILES)
+            pq.write_table(pa.table(list(map(list, columns)), schema=FILES), file)
             os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
 
 
 def run_job(
-    spark: SparkSession, script: Script, batches: Sequence[Records], folder: Path
+    script: Script, batches: Sequence[Records], folder: Path
 ) -> Callable[[str], list[dict[str, Any]]]:
     """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
-    write_batches(spark, batches, folder)
+    write_batches(batches, folder)
     (folder / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
     sql_on_files.run(folder)
-    return reader_of(spark, folder)
+    return reader_of(folder)
 
 
-def reader_of(spark: SparkSession, folder: Path) -> Callable[[str], list[dict[str, Any]]]:
+def reader_of(folder: Path) -> Callable[[str], list[dict[str, Any]]]:
     """Return what reads the rows that a job has written into a stream."""
 
     def read(stream: str) -> list[dict[str, Any]]:
-        written = spark.read.schema("data STRING, partitionKey STRING").parquet(
-            str(folder / "out" / stream)
-        )
+        files = sorted((folder / "out" / stream).glob("*.parquet"))
+        records = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
         values = [
-            (json.loads(row.data) or {}) | {"_key": row.partitionKey} for row in written.collect()
+            (json.loads(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records
         ]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
 

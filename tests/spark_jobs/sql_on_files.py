@@ -45,7 +45,15 @@ def run(folder: Path) -> None:
         read_kinesis=read_kinesis, write_kinesis=write_kinesis, read_object=read_file
     )
     job.__dict__["main"](
-        ["--region", "us-east-1", "--checkpoint", str(folder / "progress"), "--once"]
+        [
+            "--region",
+            "us-east-1",
+            "--checkpoint",
+            str(folder / "progress"),
+            "--once",
+            "--shuffle-partitions",
+            "1",
+        ]
     )
 
 

@@ -109,7 +109,7 @@ def test_a_compiled_job_gives_the_rows_of_the_fold(
 ) -> None:
     script = read_script(RELATIONS + QUERIES)
     fold = fold_of(script, [RECORDS])
-    read = run_job(spark, script, [RECORDS], tmp_path)
+    read = run_job(script, [RECORDS], tmp_path)
     assert not differences(script, fold, read)
 
 
@@ -118,7 +118,7 @@ def test_every_function_gives_what_the_fold_gives(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script = read_script(ksql_facts.queries())
-    read = run_job(spark, script, [FACTS], tmp_path)
+    read = run_job(script, [FACTS], tmp_path)
     assert not differences(script, fold_of(script, [FACTS]), read)
 
 
@@ -136,7 +136,7 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     tmp_path: Path,
 ) -> None:
     script = read_script(text)
-    write_batches(spark, [records], tmp_path)
+    write_batches([records], tmp_path)
     (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
     environment = environment_of(minor)
     subprocess.run(
@@ -144,7 +144,7 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
         env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
         check=True,
     )  # fmt: skip
-    assert not differences(script, fold_of(script, [records]), reader_of(spark, tmp_path))
+    assert not differences(script, fold_of(script, [records]), reader_of(tmp_path))
 
 
 @pytest.mark.slow
@@ -154,5 +154,5 @@ def test_the_lectures_queries_have_the_folds_rows(
     # Without those that read what these write: files stand in for streams that are there before.
     script = read_script(lecture.OLD + lecture.QUERIES.partition("CREATE STREAM female")[0])
     records = [(stream, one.key, one.data) for stream, one in lecture.RECORDS]
-    read = run_job(spark, script, [records], tmp_path)
+    read = run_job(script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)

@@ -69,7 +69,7 @@ def test_sliding_windows_reference_tables_and_joins(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script, fold = fold_and_objects(tmp_path)
-    read = run_job(spark, script, BATCHES, tmp_path)
+    read = run_job(script, BATCHES, tmp_path)
     assert not differences(script, fold, read)
     assert [row.columns["n"] for row in fold.results["slide"]][:3] == [2, 2, 1]
     assert len(fold.results["name"]) == 19
@@ -81,7 +81,7 @@ def test_the_same_rows_on_other_sparks(
     minor: str, spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
     script, fold = fold_and_objects(tmp_path)
-    write_batches(spark, BATCHES, tmp_path)
+    write_batches(BATCHES, tmp_path)
     (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
     environment = environment_of(minor)
     subprocess.run(
@@ -89,4 +89,4 @@ def test_the_same_rows_on_other_sparks(
         env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
         check=True,
     )  # fmt: skip
-    assert not differences(script, fold, reader_of(spark, tmp_path))
+    assert not differences(script, fold, reader_of(tmp_path))

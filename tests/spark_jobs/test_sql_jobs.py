@@ -83,5 +83,5 @@ def test_the_years_flights_have_the_jobs_rows_with_spark(
         [("flights", event["event_id"], event) for event in part]
         for part in cut(events, -(-len(events) // 4))
     ]
-    read = run_job(spark, read_script(QUERIES), batches, tmp_path)
+    read = run_job(read_script(QUERIES), batches, tmp_path)
     compare({name: read(name) for name in NAMES}, events)

@@ -116,7 +116,7 @@ def test_late_rows_are_the_same_ones_in_every_order(
     @given(batches())
     def check(parts: list[list[tuple[str, str, Any]]]) -> None:
         folder: Path = tmp_path_factory.mktemp("late")
-        read = run_job(spark, script, parts, folder)
+        read = run_job(script, parts, folder)
         assert not differences(script, fold_of(script, parts), read), parts
 
     check()

@@ -43,14 +43,14 @@ def read(server: ServerProcess, stream: str) -> list[tuple[str, Any]]:
     return sorted(result, key=str)
 
 
-def command(server: ServerProcess, *arguments: str, typed: str = "") -> str:
+def command(server: ServerProcess, *arguments: str, typed: str = "", exit_code: int = 0) -> str:
     where = ["--endpoint-url", server.endpoint_url, "--region", REGION]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("headrace")), "sql", *arguments, *where],
         input=typed, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return done.stderr if exit_code else done.stdout
 
 
 def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(tmp_path: Path) -> None:
@@ -79,6 +79,10 @@ def test_queries_run_as_a_step_and_go_on_from_their_checkpoint(tmp_path: Path) -
         assert ("JFK", None) in read(server, "named")
         assert len(read(server, "named")) == 2
         assert command(server, "query", str(queries), select) == ""
+
+        queries.write_text(QUERIES.replace("AS name FROM", "AS title FROM"))
+        refusal = command(server, "run", str(queries), "--once", exit_code=1)
+        assert "columns was origin STRING KEY, name STRING, is origin STRING KEY, title" in refusal
 
 
 def test_the_prompt_shows_the_rows_that_are_there(tmp_path: Path) -> None:

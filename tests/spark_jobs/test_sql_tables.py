@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,21 @@ BATCHES = [
 
 
 def test_queries_of_tables_have_changes_and_tombstones(
-    spark: SparkSession, sql_settings: None, tmp_path: Path
+    spark: SparkSession, sql_settings: None, tmp_path: Path, nightly: bool
 ) -> None:
     script = read_script(QUERIES)
+    if not nightly:
+        # A join by a foreign key with a filter, one by the key, and groups: the others have nothing else in the job.
+        names = ("left_homes", "board", "in_city")
+        script = replace(script, queries=tuple(q for q in script.queries if q.name in names))
     fold = fold_of(script, BATCHES)
-    read = run_job(spark, script, BATCHES, tmp_path)
+    read = run_job(script, BATCHES, tmp_path)
     assert not differences(script, fold, read)
     gone = [row.key for row in fold.results["board"] if row.deleted]
     assert gone == ["u2", "u9"]
-    folders = sorted(path.name for path in (tmp_path / "progress" / "homes" / "table").iterdir())
+    folders = sorted(
+        path.name for path in (tmp_path / "progress" / "left_homes" / "table").iterdir()
+    )
     assert folders == ["batch=2", "batch=3"]
     for query in script.queries:
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
@@ -95,7 +102,7 @@ def test_a_micro_batch_that_runs_again_changes_no_state(
     script = read_script(GROUPS)
     batches = [[flight(number) for number in range(at, at + 6)] for at in (0, 6)]
     fold = fold_of(script, batches)
-    run_job(spark, script, batches, tmp_path)
+    run_job(script, batches, tmp_path)
     manifests = {}
     for query in script.queries:
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name

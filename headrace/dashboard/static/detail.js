@@ -1,6 +1,6 @@
 // The pages of one function, delivery, job, stack; of what AWS would deny; and of what goes to AWS.
 import {Charts} from './charts.js';
-import {Batches} from './records.js';
+import {Batches, Payload} from './records.js';
 import {Copy, CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, post, quote, rate, reading, resources, session, shortShard, span, tell, useEvery, useState, when} from './lib.js';
 
 function Head({name, kind, state, children}) {
@@ -37,6 +37,33 @@ export function Function_({name}) {
     <section><h2>Newest log lines</h2>${value.logs.length ? html`<pre class="logs" tabindex="0">${value.logs.map((one) => `${when(one.timeMs)}  ${one.text.trimEnd()}`).join('\n')}</pre>` : html`<p class="dim">It has written nothing yet.</p>`}</section>`}</${Load}>`;
 }
 
+function Failed({name}) {
+  const [again, setAgain] = useState(0);
+  const redrive = async (key) => {
+    await tell(() => post('redrive-failed', {delivery: name, key}), (done) => `${done.sent} records put again to ${done.target}${done.before ? `, ${done.before} before` : ''}.`);
+    setAgain((count) => count + 1);
+  };
+  return html`<section><div class="row"><h2>Failed records</h2><span class="grow"></span><button class="quiet" onClick=${() => setAgain(again + 1)}>Read again</button></div>
+    <${Load} path=${`deliveries/${encodeURIComponent(name)}/failed`} again=${again}>${(value) => html`<${Refusals} list=${value.refused} />
+      ${!value.objects.length && html`<p class="dim">None below <code>${value.prefix || '(no prefix)'}</code>.</p>`}
+      ${value.objects.map((one) => html`<details open=${one.records.length > 0}><summary><code>${one.key}</code> ${amount(one.count)} records${one.sent > 0 ? `, ${amount(one.sent)} put again` : ''}${one.uncertain > 0 ? `, ${amount(one.uncertain)} uncertain: headrace redrive --uncertain-again` : ''}</summary>
+        ${one.problem && html`<div class="refused" role="alert">${one.problem}</div>`}
+        ${!session.value?.isReadOnly && value.target && one.records.some((row) => !row.isSent) && html`<button class="main" onClick=${() => redrive(one.key)}>Put again to ${value.target}</button>${value.target.startsWith('kinesis:') && html` <span class="dim">The stream's other readers get them again too.</span>`}`}
+        ${one.records.length > 0 && html`<${Table} label=${`Failed records of ${one.key}`} columns=${['Arrived (UTC)', 'Reason', 'Data', '']} rows=${one.records.map((row) => [row.arrivedMs ? when(row.arrivedMs) : '–', html`<strong>${row.code}</strong> ${row.message}`, html`<code>${row.payload.data.slice(0, 300)}</code>`, row.isSent ? 'put again' : ''])} />`}</details>`)}
+      ${value.isCut && html`<p class="dim">Older ones are not listed here: <code>headrace redrive s3://${value.bucket}/${value.prefix}</code></p>`}`}</${Load}></section>`;
+}
+
+function Opened({name, path}) {
+  return html`<${Load} path=${`deliveries/${encodeURIComponent(name)}/object`} params=${{key: path}}>${(value) => (value.payload ? html`<${Payload} payload=${value.payload} />`
+    : html`<p class="dim">${amount(value.total)} rows${value.rows.length < value.total ? `, the first ${value.rows.length} here` : ''}${value.columns.length < value.allColumns ? `; ${value.columns.length} of ${value.allColumns} columns` : ''}.</p><${Table} label=${`Rows of ${path}`} columns=${value.columns.map((one) => html`${one.name} <small class="dim">${one.type}</small>`)} rows=${value.rows.map((row) => row.map((cell) => (cell == null ? html`<span class="dim">null</span>` : cell)))} />`)}</${Load}>`;
+}
+
+function Objects({name, list}) {
+  const [open, setOpen] = useState('');
+  return html`<${Table} label="Objects" columns=${['Written (UTC)', 'Key', 'Size']} rows=${list.map((one) => [when(one.timeMs), html`<button class="plain" aria-expanded=${open === one.key ? 'true' : 'false'} onClick=${() => setOpen(open === one.key ? '' : one.key)}><code>${one.key}</code></button>`, bytes(one.bytes)])} />
+    ${open && html`<h3>${open}</h3><${Opened} name=${name} path=${open} />`}`;
+}
+
 export function Delivery({name}) {
   const again = useEvery(3);
   return html`<${Load} path=${`deliveries/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="delivery" state=${value.state} />
@@ -44,7 +71,7 @@ export function Delivery({name}) {
     <${Refusals} list=${value.refused} /><${Figures} id=${`delivery:${name}`} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
     <dl class="facts"><dt>Bucket</dt><dd>${value.bucket || '–'}</dd><dt>Prefix</dt><dd><code>${value.prefix || '(none)'}</code></dd><dt>Failed records</dt><dd><code>${value.errorPrefix || '(the same prefix)'}</code></dd><dt>Form</dt><dd>${value.format}, ${value.compression || 'not compressed'}</dd><dt>Buffer</dt><dd>${value.buffer.SizeInMBs ?? '–'} MiB or ${value.buffer.IntervalInSeconds ?? '–'} s</dd></dl>
     <${Charts} id=${`delivery:${name}`} />
-    <section><h2>Newest objects</h2>${value.objects.length ? html`<${Table} label="Objects" columns=${['Written (UTC)', 'Key', 'Size']} rows=${value.objects.map((one) => [when(one.timeMs), html`<code>${one.key}</code>`, bytes(one.bytes)])} />` : html`<p class="dim">No objects yet: the first is written when a buffer is full or its time is over.</p>`}</section>`}</${Load}>`;
+    <section><h2>Newest objects</h2>${value.objects.length ? html`<${Objects} name=${name} list=${value.objects} />` : html`<p class="dim">No objects yet: the first is written when a buffer is full or its time is over.</p>`}</section>`}</${Load}><${Failed} name=${name} />`;
 }
 
 export function Job({holder, id}) {

@@ -2,7 +2,7 @@
 import {Copy, Empty, Load, Refusals, Spark, State, amount, failing, get, hrefOf, html, level, nameOf, rate, reading, refused, resources, session, shortShard, signal, span, tick, useEffect, useMemo, useRef, useState} from './lib.js';
 import {Graph, layout} from './vendor/dagre.js';
 
-const KINDS = ['stream', 'function', 'mapping', 'delivery', 'job', 'queue', 'kinesis queue', 'pipe', 'rule', 'table', 'bucket', 'topic', 'stack'];
+const KINDS = ['stream', 'function', 'mapping', 'delivery', 'job', 'queue', 'kinesis queue', 'channel', 'pipe', 'rule', 'table', 'bucket', 'topic', 'stack'];
 export const filter = signal('');
 const kind = signal('');
 
@@ -77,7 +77,8 @@ function arrange(nodes, edges) {
 
 function Flow({edge, points}) {
   const now = reading(edge.via || edge.start).value.row;
-  const health = level(now, '');
+  const health = edge.fate?.kind || level(now, '');
+  const words = edge.fate ? edge.fate.text : now?.[0] == null ? '' : `${rate(now[0])}${now[4] > 1000 ? ` · ${span(now[4])}` : ''}`;
   const line = points.map((p, i) => {
     if (!i) return `M${p.x} ${p.y}`;
     const before = points[i - 1], half = (before.x + p.x) / 2;
@@ -85,8 +86,8 @@ function Flow({edge, points}) {
   }).join('');
   const [last, end] = points.slice(-2);
   const middle = {x: end.x - Math.min(62, (end.x - last.x) / 2), y: end.y};
-  return html`<g class=${`flow ${health} ${now?.[0] > 0 ? 'moving' : ''}`}><path d=${line} marker-end="url(#arrow)" />
-    ${now?.[0] != null && html`<text x=${middle.x} y=${middle.y - 5} text-anchor="middle">${rate(now[0])}${now[4] > 1000 ? ` · ${span(now[4])}` : ''}</text>`}</g>`;
+  return html`<g class=${`flow ${health} ${(edge.fate ? edge.fate.kind === 'ok' : now?.[0] > 0) ? 'moving' : ''}`}><path d=${line} marker-end="url(#arrow)" />
+    ${words && html`<text x=${middle.x} y=${middle.y - 5} text-anchor="middle">${words}</text>`}</g>`;
 }
 
 function Node({one, at}) {
@@ -99,7 +100,8 @@ function Node({one, at}) {
     <text class="nametext" x="16" y="40">${name.length > 18 ? `${name.slice(0, 17)}…` : name}</text><title>${name}</title></g></a>`;
 }
 
-function Drawing({value}) {
+// Draws nodes and edges; an edge with a `fate` (kind, text) shows that in the place of its live rate.
+export function Drawing({value, label = 'Map of the pipeline'}) {
   const [zoom, setZoom] = useState(1);
   const nodes = value.resources.filter((one) => one.kind !== 'mapping');
   const ids = new Set(nodes.map((one) => one.id));
@@ -108,7 +110,7 @@ function Drawing({value}) {
   if (!nodes.length) return html`<${Empty} title="The map is empty: no resource feeds another yet." command=${NEXT} />`;
   return html`<div class="row"><div class="legend" aria-label="Legend"><span class="dot ok"></span> well <span class="dot warn"></span> behind <span class="dot bad"></span> failing</div>
       <span class="grow"></span><button aria-label="Zoom out" onClick=${() => setZoom(Math.max(0.3, zoom / 1.25))}>−</button><button aria-label="Zoom in" onClick=${() => setZoom(Math.min(3, zoom * 1.25))}>+</button></div>
-    <div class="scroll map" tabindex="0" role="region" aria-label="Map of the pipeline"><svg width=${shape.width * zoom} height=${shape.height * zoom} viewBox=${`0 0 ${shape.width} ${shape.height}`}>
+    <div class="scroll map" tabindex="0" role="region" aria-label=${label}><svg width=${shape.width * zoom} height=${shape.height * zoom} viewBox=${`0 0 ${shape.width} ${shape.height}`}>
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8Z" /></marker></defs>
       ${edges.map((edge, i) => html`<${Flow} key=${`${edge.start} ${edge.end} ${edge.via}`} edge=${edge} points=${shape.edges[i]} />`)}
       ${nodes.map((one) => html`<${Node} key=${one.id} one=${one} at=${shape.nodes.get(one.id)} />`)}</svg></div>`;

@@ -1,5 +1,6 @@
 // The records browser: positions, a timeline whose selection sets the time, search, stored filters, payloads as text.
-import {Copy, CopyCalls, Empty, Load, amount, bytes, get, html, post, quote, session, shortShard, tell, useEvery, useState, when} from './lib.js';
+import {Drawing} from './front.js';
+import {Copy, CopyCalls, Empty, Load, amount, bytes, get, html, post, quote, session, shortShard, signal, tell, useEffect, useEvery, useState, when} from './lib.js';
 
 const STEPS = 90;
 const MOST_PRETTY = 400_000;
@@ -54,7 +55,39 @@ function Csv({text}) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Rows"><table>${rows.map((row) => html`<tr>${row.slice(0, 50).map((cell) => html`<td>${cell}</td>`)}</tr>`)}</table></div>`;
 }
 
-export function Payload({payload}) {
+// The pasted schema, kept by stream in this browser.
+const schemas = signal(JSON.parse(localStorage.getItem('headrace.schemas') || '{}'));
+
+function Schema({name}) {
+  const [form, setForm] = useState(schemas.value[name] || {format: 'avro', schema: '', message: ''});
+  const keep = (value) => { schemas.value = {...schemas.value, [name]: value}; localStorage.setItem('headrace.schemas', JSON.stringify(schemas.value)); };
+  return html`<details class="schema"><summary>Schema of the records${schemas.value[name]?.schema ? `: ${schemas.value[name].format}` : ''}</summary><form class="row" onSubmit=${(e) => { e.preventDefault(); keep(form); }}>
+    <label>Format <select value=${form.format} onChange=${(e) => setForm({...form, format: e.target.value})}><option value="avro">Avro</option><option value="protobuf">Protobuf</option></select></label>
+    ${form.format === 'protobuf' && html`<label>Message <input required value=${form.message} placeholder="shop.Order" onInput=${(e) => setForm({...form, message: e.target.value})} /></label>`}
+    <label>${form.format === 'avro' ? 'Schema (JSON)' : 'base64 of protoc --include_imports --descriptor_set_out'} <textarea rows="4" cols="60" required value=${form.schema} onInput=${(e) => setForm({...form, schema: e.target.value})}></textarea></label>
+    <button class="main">Use</button><button type="button" onClick=${() => keep(null)}>Forget</button></form></details>`;
+}
+
+function Decoded({payload, schema}) {
+  const [answer, setAnswer] = useState(null);
+  useEffect(() => {
+    let isCurrent = true;
+    post('decode', {...schema, data: payload.data, encoding: payload.encoding}).then(
+      (value) => isCurrent && setAnswer(value), (error) => isCurrent && setAnswer({problem: error.message}));
+    return () => { isCurrent = false; };
+  }, [payload.data, schema]);
+  if (!answer) return html`<p class="dim" role="status">Decoding…</p>`;
+  if (answer.problem) return html`<div class="refused" role="alert">${answer.problem}</div>`;
+  return html`<h3>${schema.format}${answer.header === 'no header' ? '' : `, after ${answer.header}`}</h3><pre tabindex="0">${answer.text}</pre>`;
+}
+
+export function Payload({payload, stream}) {
+  const schema = stream && schemas.value[stream];
+  if (schema && !payload.isCut) return html`<${Decoded} payload=${payload} schema=${schema} /><${Raw} payload=${payload} />`;
+  return html`<${Raw} payload=${payload} />`;
+}
+
+function Raw({payload}) {
   const isCsv = payload.encoding === 'text' && !/^[\s]*[[{"]/.test(payload.data) && payload.data.includes(',');
   const [form, setForm] = useState(isCsv ? 'csv' : 'pretty');
   return html`<div class="payload"><div class="row"><span class="dim">${bytes(payload.bytes)}${payload.packing.length ? `, unpacked from ${payload.packing.join(', ')}` : ''}${payload.encoding === 'base64' ? ', not text: base64' : ''}${payload.isCut ? ', cut' : ''}</span><span class="grow"></span>
@@ -69,9 +102,23 @@ function Batch({node, depth = 0}) {
 }
 export const Batches = ({trees}) => html`<ul class="tree">${trees.map((node) => html`<${Batch} node=${node} />`)}</ul>`;
 
+// What became of a record at a function, by the words of its passport: ok, bad, or warn while it waits.
+const fateOf = (outcome) => ({kind: /^(success|filtered)/.test(outcome) ? 'ok' : /^(dropped|sent to the failure)/.test(outcome) ? 'bad' : 'warn', text: outcome.length > 22 ? `${outcome.slice(0, 21)}…` : outcome});
+
+// The part of the map that the record reaches: to each function with what became of it, on to where a failed one goes.
+function pathOf({resources, edges}, stream, mappings) {
+  const fates = new Map(mappings.map((one) => [`mapping:${one.mapping}`, fateOf(one.outcome)]));
+  const start = `stream:${stream}`;
+  const taken = edges.filter((edge) => (edge.start === start ? !edge.via || fates.has(edge.via) : fates.get(edge.via)?.kind === 'bad'))
+    .map((edge) => ({...edge, fate: edge.start === start ? fates.get(edge.via) || {kind: 'warn', text: ''} : {kind: 'bad', text: 'failed'}}));
+  const ends = new Set([start, ...taken.flatMap((edge) => [edge.start, edge.end])]);
+  return {resources: resources.filter((one) => ends.has(one.id)), edges: taken};
+}
+
 function Passport({stream, record}) {
   return html`<${Load} path="trace" params=${{stream, sequence: record.sequenceNumber}}>${({mappings}) => html`<h3>Passport</h3>
     ${!mappings.length && html`<p class="dim">No function reads this stream.</p>`}
+    <${Load} path="map">${(value) => html`<${Drawing} value=${pathOf(value, stream, mappings)} label="Path of the record through the map" />`}</${Load}>
     ${mappings.map((one) => html`<ol class="passport"><li>${record.partitionKey || 'record'}</li><li>stream ${stream}</li><li>${shortShard(record.shardId)}</li><li>mapping ${one.mapping.slice(0, 8)}</li><li>function ${one.function.split(':')[6]}</li><li class="end">${one.outcome}</li></ol><${Batches} trees=${one.trees} />`)}`}</${Load}>`;
 }
 
@@ -79,7 +126,7 @@ function Whole({name, record}) {
   const path = `streams/${encodeURIComponent(name)}/records/${record.shardId}/${record.sequenceNumber}`;
   const [target, setTarget] = useState(name);
   return html`<div class="whole"><${Load} path=${path}>${(whole) => html`<dl class="facts"><dt>Sequence number</dt><dd><code>${whole.sequenceNumber}</code></dd><dt>Partition key</dt><dd><code>${whole.partitionKey || '(none)'}</code></dd><dt>Arrived</dt><dd>${when(whole.timeMs)} UTC</dd></dl>
-      ${whole.userRecords ? html`<p class="dim">A KPL aggregate of ${whole.userRecords.length} records:</p>${whole.userRecords.map((one) => html`<code>${one.partitionKey}</code><${Payload} payload=${one.payload} />`)}` : html`<${Payload} payload=${whole.payload} />`}`}</${Load}>
+      ${whole.userRecords ? html`<p class="dim">A KPL aggregate of ${whole.userRecords.length} records:</p>${whole.userRecords.map((one) => html`<code>${one.partitionKey}</code><${Payload} payload=${one.payload} stream=${name} />`)}` : html`<${Payload} payload=${whole.payload} stream=${name} />`}`}</${Load}>
     <div class="row"><${CopyCalls} cli=${`aws kinesis get-records --shard-iterator "$(aws kinesis get-shard-iterator --stream-name ${quote(name)} --shard-id ${record.shardId} --shard-iterator-type AT_SEQUENCE_NUMBER --starting-sequence-number ${record.sequenceNumber} --query ShardIterator --output text)" --limit 1`} boto=${`kinesis = boto3.client("kinesis")\niterator = kinesis.get_shard_iterator(StreamName=${JSON.stringify(name)}, ShardId="${record.shardId}", ShardIteratorType="AT_SEQUENCE_NUMBER", StartingSequenceNumber="${record.sequenceNumber}")["ShardIterator"]\nprint(kinesis.get_records(ShardIterator=iterator, Limit=1)["Records"])`} />
       ${!session.value?.isReadOnly && html`<label>Into <input value=${target} onInput=${(e) => setTarget(e.target.value)} /></label><button onClick=${() => tell(() => post('replay', {stream: name, shardId: record.shardId, sequenceNumber: record.sequenceNumber, target}), 'Replayed: put once more.')}>Replay</button>`}</div>
     ${session.value?.source === 'headrace' && html`<${Passport} stream=${name} record=${record} />`}</div>`;
@@ -107,6 +154,7 @@ export function Records({name, shards}) {
       <label>Search <input type="search" value=${form.search} placeholder="text in key or payload" onInput=${(e) => change({search: e.target.value})} /></label>
       <label>Most <select value=${form.limit} onChange=${(e) => change({limit: e.target.value})}>${['20', '50', '200', '500'].map((n) => html`<option>${n}</option>`)}</select></label>
       <button class="main">Read</button>${form.search && html`<button type="button" onClick=${() => keep([...filters.filter((f) => f.search !== form.search), form])}>Keep filter</button>`}</form>
+    <${Schema} name=${name} />
     ${filters.length > 0 && html`<div class="chips" role="group" aria-label="Kept filters">${filters.map((one) => html`<span class="kept"><button class="chip" onClick=${() => go(one)}>${one.search}</button><button class="chip" aria-label=${`Forget filter ${one.search}`} onClick=${() => keep(filters.filter((f) => f !== one))}>×</button></span>`)}</div>`}
     <${Load} path=${`streams/${encodeURIComponent(name)}/records`} params=${params} again=${again}>${(value) => (value.records.length
       ? html`${value.isSearchCut && html`<p class="dim">The search ended after ${amount(value.searched)} records; set a later position to go on.</p>`}<div class="scroll" tabindex="0" role="region" aria-label="Records"><table class="records"><colgroup><col class="c1" /><col class="c2" /><col class="c3" /><col class="c4" /><col /></colgroup><thead><tr><th>Arrived (UTC)</th><th>Shard</th><th>Key</th><th class="number">Size</th><th>Payload</th></tr></thead><tbody>

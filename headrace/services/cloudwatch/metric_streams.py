@@ -45,8 +45,15 @@ _LISTED = ("Arn", "CreationDate", "LastUpdateDate", "Name", "FirehoseArn", "Stat
 
 
 def _streams_of(backend: Any) -> dict[str, dict[str, Any]]:
-    # State that was stored before has none.
-    return vars(backend).setdefault(_STREAMS, {})
+    # An account without streams has no member for them, so that looking for one changes nothing that is stored.
+    return vars(backend).get(_STREAMS, {})
+
+
+def _take_stream(backend: Any, name: str) -> dict[str, Any] | None:
+    stream = _streams_of(backend).pop(name, None)
+    if not _streams_of(backend):
+        vars(backend).pop(_STREAMS, None)
+    return stream
 
 
 def add_calls(module: Any) -> None:
@@ -71,7 +78,7 @@ def add_calls(module: Any) -> None:
             "LastUpdateDate": now,
             **members,
         }
-        _streams_of(backend)[name] = stream
+        vars(backend).setdefault(_STREAMS, {})[name] = stream
         # Of an existing stream, tags are changed by their own calls (documented).
         if old is None and (tags := self._get_param("Tags")):
             backend.tagger.tag_resource(stream["Arn"], tags)
@@ -107,7 +114,7 @@ def add_calls(module: Any) -> None:
 
     def delete_metric_stream(self: Any) -> Any:
         backend = self.cloudwatch_backend
-        stream = _streams_of(backend).pop(self._get_param("Name"), None)
+        stream = _take_stream(backend, self._get_param("Name"))
         if stream is not None:
             backend.tagger.delete_all_tags_for_resource(stream["Arn"])
         return EmptyResult()

@@ -139,6 +139,13 @@ class Pipes:
         self._parts = parts
         self._running: dict[str, tuple[Pipe, WorkerHandle, PipeWorker]] = {}
 
+    def figures(self) -> dict[str, tuple[int, str]]:
+        """Return, for each running pipe, how many events it has moved since its start, and what is wrong now."""
+        return {
+            arn: (worker.moved, worker.problem)
+            for arn, (_, _, worker) in list(self._running.items())
+        }
+
     def step(self) -> float:
         """Start and stop workers to match the current pipes."""
         if not self._parts.state.is_loaded():
@@ -190,12 +197,18 @@ def _pipes() -> Iterator[tuple[str, Pipe | None]]:
 
 
 class PipeWorker:
-    """A `Worker` that moves events from one pipe's source to its target."""
+    """A `Worker` that moves events from one pipe's source to its target.
+
+    Attributes:
+        moved: how many events it has read and is done with, filtered ones among them.
+        problem: why it does not go on now; empty while it does.
+    """
 
     def __init__(self, pipe: Pipe, parts: PipeServices) -> None:
         self.name = f"pipe-{pipe.arn.rpartition('/')[2]}"
         self._pipe, self._parts = pipe, parts
-        self._said = ""
+        self.moved = 0
+        self.problem = ""
         self._undo = lambda: None
         self._is_subscribed = False
         self._has_begun = False
@@ -224,12 +237,12 @@ class PipeWorker:
         except PipeFailed as error:
             self._log_failure(str(error))
             return RETRY_EVERY_S if error.may_pass else math.inf
-        self._said = ""
+        self.problem = ""
         return delay_s
 
     def _log_failure(self, why: str) -> None:
-        if why != self._said:
-            self._said = why
+        if why != self.problem:
+            self.problem = why
             log.warning("%s: %s", self._pipe.arn, why)
 
     def _deliver(self, events: list[dict[str, Any]]) -> None:
@@ -260,6 +273,7 @@ class PipeWorker:
         # Failed messages become visible again after the queue's visibility timeout, as on AWS.
         self._deliver([event_of_message(message, source) for message in messages])
         parts.queues.delete(source, [message.receipt_handle for message in messages])
+        self.moved += len(messages)
         return 0.0
 
     # --- streams ----------------------------------------------------------------------------------
@@ -318,6 +332,7 @@ class PipeWorker:
             self._try(events, settings, shard.shard_id)
             last = read.records[-1].sequence_number
             parts.positions.put(pipe.arn, shard.shard_id, last)
+            self.moved += len(events)
         if read.next_position is None:
             parts.positions.put(pipe.arn, shard.shard_id, _ENDED)
         return bool(read.records) or read.next_position is None

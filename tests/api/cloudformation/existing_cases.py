@@ -502,6 +502,20 @@ CASES = [
 ]  # fmt: skip
 
 NAMELESS = {
+    **dict.fromkeys(
+        (
+            "AWS::CloudFront::CachePolicy",
+            "AWS::CloudFront::OriginRequestPolicy",
+            "AWS::CloudFront::ResponseHeadersPolicy",
+            "AWS::EventSchemas::Registry",
+            "AWS::EventSchemas::Schema",
+            "AWS::IoT::Logging",
+            "AWS::MSK::Configuration",
+            "AWS::XRay::Group",
+            "AWS::XRay::SamplingRule",
+        ),
+        "settings that only the stack has",
+    ),
     "AWS::EMR::Cluster": "clusters may share a name",
     "AWS::EMR::InstanceGroupConfig": "groups may share a name",
     "AWS::EMR::Step": "steps may share a name",

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from headrace.cli import redrive as command
 from headrace.cli.commands import headrace
-from headrace.cli.redrive_records import (
+from headrace.deliveries.redrive_records import (
     Bucket,
     FailedRecord,
     FileTarget,

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import manifests, redshift_copies
 from headrace.cli import redrive as command
+from headrace.cli import redshift_copies
 from headrace.cli.commands import headrace
+from headrace.deliveries import manifests
 from headrace.testing.clock import MovableClock
 from headrace.testing.waiting import until
 from tests.support.cloud import InProcessCloud

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.redrive_records import Unreadable, lines_of
+from headrace.deliveries.redrive_records import Unreadable, lines_of
 from headrace.services.firehose.compress import compress_body
 
 LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (number, b"word " * 20) for number in range(8000))

@@ -14,7 +14,7 @@ from pyiceberg.transforms import HourTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from headrace.aws.calls.errors import AwsError
-from headrace.cli.redrive_records import lines_of
+from headrace.deliveries.redrive_records import lines_of
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
 from tests.unit.firehose.helpers import FUNCTION, processing
 from tests.unit.firehose.iceberg.helpers import PLAIN, ROUTE, IcebergLab, query, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -23,7 +23,7 @@ def _build_metadata(values: Values) -> dict[str, Any] | None:
     given: dict[str, Any] | None = values.get("IcebergMetadata")
     if not given:
         return None
-    names = {
+    names: dict[str, tuple[str, dict[str, str]]] = {
         "IcebergSchema": ("schema", {"SchemaFieldList": "fields"}),
         "IcebergSchemaV2": (
             "schemaV2",
@@ -42,11 +42,11 @@ def _build_metadata(values: Values) -> dict[str, Any] | None:
 def _rename(value: Any, names: dict[str, str]) -> Any:
     """Return a template's value with the API's member names, and its numbers and booleans as such."""
     if isinstance(value, list):
-        return [_rename(item, names) for item in value]
+        return [_rename(item, names) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
     renamed: dict[str, Any] = {}
-    for name, item in value.items():
+    for name, item in cast("dict[str, Any]", value).items():
         member = names.get(name, name[0].lower() + name[1:])
         if member == "required":
             renamed[member] = str(item).lower() == "true"

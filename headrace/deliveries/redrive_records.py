@@ -15,12 +15,13 @@ import io
 import json
 import uuid
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from headrace.cli import manifests
+from headrace.deliveries import manifests
 
 # The prefix of the progress objects, in the same bucket.
 PLACES = "headrace-redrive/"
@@ -81,9 +82,11 @@ class Target(Protocol):
         ...
 
 
-def lines_of(key: str, body: bytes, *, backup: bool) -> list[FailedRecord]:
-    """Return the records in an object. Raises Unreadable."""
-    text = _plain(key, body)
+def lines_of(
+    key: str, body: bytes, *, backup: bool, most_bytes: int | None = None
+) -> list[FailedRecord]:
+    """Return the records in an object, of at most `most_bytes` once it is decompressed. Raises Unreadable."""
+    text = _plain(key, body, most_bytes)
     return [
         _parse_backed_up(key, number, line) if backup else _parse_failed(key, number, line)
         for number, line in enumerate(text.split(b"\n"))
@@ -91,24 +94,28 @@ def lines_of(key: str, body: bytes, *, backup: bool) -> list[FailedRecord]:
     ]
 
 
-def _plain(key: str, body: bytes) -> bytes:
+def _plain(key: str, body: bytes, most_bytes: int | None = None) -> bytes:
+    read_bytes = -1 if most_bytes is None else most_bytes + 1
     try:
         if body.startswith(b"\x1f\x8b"):
-            return gzip.decompress(body)
-        if body.startswith(b"PK\x03\x04"):
-            with zipfile.ZipFile(io.BytesIO(body)) as archive:
-                return archive.read(archive.infolist()[0])
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise Unreadable(f"{key} cannot be decompressed: {error}") from error
-    if not key.endswith(".snappy"):
-        return body
-    # Imported only when it is used.
-    from headrace.cli.snappy import snappy_decompressed
+            with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
+                body = file.read(read_bytes)
+        elif body.startswith(b"PK\x03\x04"):
+            with (
+                zipfile.ZipFile(io.BytesIO(body)) as archive,
+                archive.open(archive.namelist()[0]) as file,
+            ):
+                body = file.read(read_bytes)
+        elif key.endswith(".snappy"):
+            # Imported only when it is used.
+            from headrace.deliveries.snappy import snappy_decompressed
 
-    try:
-        return snappy_decompressed(body)
-    except ValueError as error:
+            body = snappy_decompressed(body, most_bytes)
+    except (OSError, EOFError, ValueError, IndexError, zlib.error, zipfile.BadZipFile) as error:
         raise Unreadable(f"{key} cannot be decompressed: {error}") from error
+    if most_bytes is not None and len(body) > most_bytes:
+        raise Unreadable(f"{key} has more than {most_bytes:,} bytes")
+    return body
 
 
 def _parse_backed_up(key: str, number: int, line: bytes) -> FailedRecord:
@@ -131,9 +138,15 @@ def _parse_failed(key: str, number: int, line: bytes) -> FailedRecord:
 
 
 class Bucket:
-    """The failed records under a prefix of a bucket, and the progress of one target."""
+    """The failed records under a prefix of a bucket, and the progress of one target.
 
-    def __init__(self, s3: Any, bucket: str, prefix: str, *, backup: bool) -> None:
+    `most_bytes` bounds an object, also once it is decompressed; without it every object is read.
+    """
+
+    def __init__(
+        self, s3: Any, bucket: str, prefix: str, *, backup: bool, most_bytes: int | None = None
+    ) -> None:
+        self._most_bytes = most_bytes
         self._s3 = s3
         self._bucket = bucket
         self._prefix = prefix
@@ -151,13 +164,19 @@ class Bucket:
 
     def lines(self, key: str) -> list[FailedRecord]:
         """Return the records of an object, or of the objects that a manifest names. Raises Unreadable."""
-        body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+        body = self._read(self._bucket, key)["Body"].read()
         urls = None if self._backup else manifests.urls_of(body)
         return (
-            lines_of(key, body, backup=self._backup)
+            lines_of(key, body, backup=self._backup, most_bytes=self._most_bytes)
             if urls is None
             else self._read_named(key, urls)
         )
+
+    def _read(self, bucket: str, key: str) -> dict[str, Any]:
+        answer = self._s3.get_object(Bucket=bucket, Key=key)
+        if self._most_bytes is not None and answer["ContentLength"] > self._most_bytes:
+            raise Unreadable(f"{key} has more than {self._most_bytes:,} bytes")
+        return cast("dict[str, Any]", answer)
 
     def manifest_urls(self) -> Iterator[str]:
         """Yield the addresses of the manifests under the prefix, in order."""
@@ -168,14 +187,19 @@ class Bucket:
 
     def _read_named(self, key: str, urls: list[str]) -> list[FailedRecord]:
         made: list[FailedRecord] = []
+        size_bytes = 0
         for url in urls:
             bucket, name = manifests.place_of(url)
             try:
-                answer = self._s3.get_object(Bucket=bucket, Key=name)
+                answer = self._read(bucket, name)
             except self._s3.exceptions.NoSuchKey as error:
                 raise Unreadable(f"{url}, which {key} names, is not there") from error
             arrived_ms = int(answer["LastModified"].timestamp() * 1000)
-            for data in manifests.records_of(_plain(name, answer["Body"].read())):
+            text = _plain(name, answer["Body"].read(), self._most_bytes)
+            size_bytes += len(text)
+            if self._most_bytes is not None and size_bytes > self._most_bytes:
+                raise Unreadable(f"{key} names more than {self._most_bytes:,} bytes")
+            for data in manifests.records_of(text):
                 code, message = manifests.NOT_LOADED, f"not loaded from {url}"
                 number = len(made)
                 made.append(

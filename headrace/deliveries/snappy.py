@@ -13,14 +13,19 @@ _LENGTH_BYTES = 4
 _MOST_BLOCK_BYTES = 64 * 1024 * 1024
 
 
-def snappy_decompressed(body: bytes) -> bytes:
-    """Return the decompressed bytes of an object. Raises ValueError."""
+def snappy_decompressed(body: bytes, most_bytes: int | None = None) -> bytes:
+    """Return the decompressed bytes of an object, or a little more than `most_bytes` of them. Raises ValueError."""
+    parts: list[bytes] = []
+    size_bytes = 0
     try:
-        if body.startswith(_JAVA_MAGIC):
-            return b"".join(_java_blocks(body))
-        return b"".join(_hadoop_blocks(body))
+        for part in _java_blocks(body) if body.startswith(_JAVA_MAGIC) else _hadoop_blocks(body):
+            parts.append(part)
+            size_bytes += len(part)
+            if most_bytes is not None and size_bytes > most_bytes:
+                break
     except cramjam.DecompressionError as error:
         raise ValueError(str(error)) from error
+    return b"".join(parts)
 
 
 def _java_blocks(body: bytes) -> Iterator[bytes]:

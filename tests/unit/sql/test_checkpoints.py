@@ -1,0 +1,135 @@
+"""A changed query goes on from its checkpoint, or is refused with what was changed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from headrace.sql.analysis import read_script
+from headrace.sql.checkpoints import progress_problem, state_of
+from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
+from headrace.sql.pyspark_job import compile_script
+
+FOLDER = "s3://bucket/progress/q/"
+RELATIONS = """
+CREATE STREAM flights (id VARCHAR KEY, origin VARCHAR, carrier VARCHAR, delay INT, at BIGINT) WITH (stream = 'flights');
+CREATE STREAM weather (id VARCHAR KEY, origin VARCHAR, temp INT) WITH (stream = 'weather');
+CREATE TABLE airports (origin VARCHAR PRIMARY KEY, city VARCHAR) WITH (stream = 'airports');
+"""
+GROUPS = """CREATE TABLE q AS SELECT origin, SUM(delay) AS total FROM flights
+  WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) WHERE delay > 0 GROUP BY origin HAVING SUM(delay) > 5;"""
+JOIN = """CREATE STREAM q AS SELECT f.id, w.temp FROM flights f JOIN weather w WITHIN 1 HOUR GRACE PERIOD 1 HOUR
+  ON f.origin = w.origin;"""
+TABLE_JOIN = (
+    "CREATE STREAM q AS SELECT f.id, a.city FROM flights f JOIN airports a ON f.origin = a.origin;"
+)
+OF_TABLE = "CREATE TABLE q AS SELECT origin, city FROM airports WHERE city <> 'Rome';"
+COUNT = "CREATE TABLE q AS SELECT origin, COUNT(*) AS n FROM flights GROUP BY origin;"
+FILTER = "CREATE STREAM q AS SELECT id, delay FROM flights WHERE delay > 15;"
+
+
+def state(text: str) -> dict[str, str]:
+    script = read_script(text)
+    return state_of(script.queries[-1], script)
+
+
+def problem(text: str, old: str, new: str) -> str:
+    before = RELATIONS + text
+    after = before.replace(old, new)
+    assert after != before
+    entries = ["checkpoint", "state.json"]
+    return progress_problem("q", FOLDER, entries, json.dumps(state(before)), state(after))
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        (GROUPS, "WHERE delay > 0", "WHERE delay > 1"),
+        (GROUPS, "> 5", "> 6"),
+        (GROUPS, "GRACE PERIOD 1 HOUR", "GRACE PERIOD 2 HOURS"),
+        (GROUPS, "delay INT,", "delay INT, gate VARCHAR,"),
+        (GROUPS, "CREATE STREAM flights", "\n-- A remark.\n\nCREATE STREAM flights"),
+        (JOIN, "f.id, w.temp", "f.id, w.temp + 1 AS more"),
+        (FILTER, "id, delay FROM", "id, origin FROM"),
+        (FILTER, "delay > 15", "delay > 16 AND origin = 'EWR'"),
+        (OF_TABLE, "'Rome'", "'Oslo'"),
+    ],
+)
+def test_a_change_that_state_does_not_depend_on_goes_on(text: str, old: str, new: str):
+    assert problem(text, old, new) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "words"),
+    [
+        (GROUPS, "origin, SUM(delay) AS total FROM flights", "origin, COUNT(*) AS total FROM flights", "is count("),
+        (GROUPS, "SUM(delay) AS", "MAX(delay) AS", "aggregates was sum(delay)"),
+        (GROUPS, "SIZE 1 HOUR", "SIZE 2 HOURS", "window was TUMBLING of 3600000 ms"),
+        (GROUPS, "TUMBLING (SIZE 1 HOUR,", "HOPPING (SIZE 1 HOUR, ADVANCE BY 30 MINUTES,", "is HOPPING of 3600000 ms by 1800000"),
+        (GROUPS, "HAVING SUM(delay) > 5", "EMIT FINAL", "EMIT was CHANGES, is FINAL"),
+        (GROUPS, "stream = 'flights'", "stream = 'other'", "input was flights, is other"),
+        (GROUPS, "stream = 'flights'", "stream = 'flights', timestamp = 'at'", "is flights by the time in at"),
+        (COUNT, COUNT, COUNT.replace("origin", "carrier"), "GROUP BY was origin STRING, is carrier STRING"),
+        (JOIN, "JOIN weather", "LEFT JOIN weather", "join 1 was INNER of streams with weather"),
+        (JOIN, "WITHIN 1 HOUR", "WITHIN 2 HOURS", "is INNER of streams with weather ON"),
+        (JOIN, "temp INT", "temp BIGINT", "columns of weather was id STRING, origin STRING, temp INT"),
+        (TABLE_JOIN, "f.origin = a.origin", "f.carrier = a.origin", "join 1 was INNER of stream-table"),
+        (TABLE_JOIN, "city VARCHAR)", "city VARCHAR, zone INT)", "columns of airports was"),
+        (OF_TABLE, "origin, city FROM", "origin, UCASE(city) AS town FROM", "columns was origin STRING KEY, city STRING"),
+        (FILTER, "SELECT id, delay", "SELECT DISTINCT delay", "DISTINCT was none, is delay INT"),
+    ],
+)  # fmt: skip
+def test_a_change_that_state_depends_on_is_refused_with_words(
+    text: str, old: str, new: str, words: str
+):
+    refusal = problem(text, old, new)
+    assert refusal.startswith(f"q cannot go on from {FOLDER}: ")
+    assert words in refusal
+    assert "Change it back, or give the query another name" in refusal
+
+
+def test_a_window_of_a_pump_before_it_counts():
+    text = """
+    CREATE STREAM "SOURCE_SQL_STREAM_001" (ticker VARCHAR(4), price DOUBLE) WITH (stream = 'ticks');
+    CREATE STREAM minutes (ticker VARCHAR(4), n BIGINT);
+    CREATE PUMP first AS INSERT INTO minutes SELECT STREAM ticker, COUNT(*) FROM "SOURCE_SQL_STREAM_001"
+      GROUP BY ticker, STEP("SOURCE_SQL_STREAM_001".ROWTIME BY INTERVAL '60' SECOND);
+    CREATE STREAM out (ticker VARCHAR(4), n BIGINT) WITH (stream = 'out');
+    CREATE PUMP second AS INSERT INTO out SELECT STREAM ticker, n FROM minutes;
+    """
+    before, after = (
+        read_script(one, KINESIS_ANALYTICS) for one in (text, text.replace("'60'", "'30'"))
+    )
+    stored = json.dumps(state_of(before.queries[-1], before))
+    refusal = progress_problem(
+        "second", FOLDER, ["checkpoint"], stored, state_of(after.queries[-1], after)
+    )
+    assert "first's " in refusal
+
+
+def test_a_lost_and_a_foreign_checkpoint_are_said():
+    now = state(RELATIONS + GROUPS)
+    stored = json.dumps(now)
+    foreign = progress_problem("q", FOLDER, ["checkpoint"], "", now)
+    assert "is of another job" in foreign
+    lost = progress_problem("q", FOLDER, ["state.json", "view", "rows"], stored, now)
+    assert "is lost, but what came of it is there (rows, view)" in lost
+    for text in ("{", "[1]"):
+        assert "is not what this job writes" in progress_problem(
+            "q", FOLDER, ["checkpoint"], text, now
+        )
+    # Not begun, or stopped before the first micro-batch.
+    assert progress_problem("q", FOLDER, [], "", now) == ""
+    assert progress_problem("q", FOLDER, ["state.json"], stored, now) == ""
+
+
+@pytest.mark.parametrize("text", [GROUPS, JOIN, TABLE_JOIN, OF_TABLE, FILTER])
+def test_the_job_has_what_it_compares(text: str):
+    script = read_script(RELATIONS + text, KSQL)
+    source = compile_script(script, "A test.")
+    assert f"state={state_of(script.queries[-1], script)!r}" in source
+    assert source.count("def progress_problem(") == 1
+    assert source.index("check_progress(spark, arguments, QUERIES)") < source.index(
+        "for started in start(spark"
+    )
