@@ -12,6 +12,7 @@ import io
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.cdc.changes import CaptureError
@@ -22,6 +23,18 @@ from headrace.client.streams import list_all_shards
 
 _HOUR_MS = 3_600_000
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict")
+
+
+@dataclass(frozen=True)
+class _Current:
+    """A snapshot with what the stream has after it: how many records, and the offsets behind them."""
+
+    compaction: Compaction
+    manifest: dict[str, Any]
+    offsets: dict[str, str]
+    count: int
+    stream_arn: str
+    retention_ms: int
 
 
 class Snapshots:
@@ -62,8 +75,33 @@ class Snapshots:
         Raises CaptureError, also when records have expired unread or another process has stored a snapshot meanwhile;
         botocore's errors.
         """
-        compaction, manifest = self.load(keys)
         now_ms = self._clock.now_ms()
+        current = self._fold(kinesis, stream, keys, now_ms)
+        compaction = current.compaction
+        compaction.forget_tombstones(now_ms - 2 * current.retention_ms)
+        self._store(compaction, current.manifest, current.offsets, current.stream_arn, now_ms)
+        return compaction, current.count
+
+    def rebuild(
+        self, kinesis: Any, stream: str, keys: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Compaction:
+        """Return the tables as of now: the snapshot, and the stream from its offsets on. Stores nothing.
+
+        A view is what a function makes of `rows(table)`. Raises CaptureError, also when there is no snapshot or records
+        after it have expired; botocore's errors.
+        """
+        current = self._fold(kinesis, stream, keys, self._clock.now_ms())
+        if not current.manifest:
+            raise CaptureError(
+                f"There is no snapshot in s3://{self._bucket}/{self._prefix}: make one by headrace compact."
+            )
+        return current.compaction
+
+    def _fold(
+        self, kinesis: Any, stream: str, keys: Mapping[str, tuple[str, ...]] | None, now_ms: int
+    ) -> _Current:
+        """Fold what the stream has after the snapshot into it, in memory. Raises CaptureError."""
+        compaction, manifest = self.load(keys)
         summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
         if manifest and manifest["stream"] != summary["StreamARN"]:
             raise CaptureError(
@@ -82,9 +120,8 @@ class Snapshots:
             compaction.take(data, key, now_ms)
             offsets[shard_id] = number
             count += 1
-        compaction.forget_tombstones(now_ms - 2 * retention_ms)
-        self._store(compaction, manifest, offsets, summary["StreamARN"], now_ms)
-        return compaction, count
+        arn = summary["StreamARN"]
+        return _Current(compaction, manifest, offsets, count, arn, retention_ms)
 
     def _store(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -21,9 +22,22 @@ from headrace.core.extras import install_command
     metavar="TABLE=COLUMN,..",
     help="The key of a table's rows. Default: the partition key.",
 )
+@click.option(
+    "--rebuild",
+    "table",
+    metavar="SCHEMA.TABLE",
+    help="Store nothing; print the table's rows as of now (JSON lines): the snapshot, then the stream after it.",
+)
 @endpoint_option
 def compact(
-    stream: str, folder: str, *, keys: tuple[str, ...], endpoint_url: str, region: str, aws: bool
+    stream: str,
+    folder: str,
+    *,
+    keys: tuple[str, ...],
+    table: str | None,
+    endpoint_url: str,
+    region: str,
+    aws: bool,
 ) -> None:
     """Fold what STREAM has since the last time, events of `headrace cdc`, into the snapshot in S3, and end."""
     from botocore.exceptions import BotoCoreError, ClientError
@@ -37,14 +51,21 @@ def compact(
         raise fail(f"The folder is s3://BUCKET/PREFIX/, not {folder!r}.")
     columns: dict[str, tuple[str, ...]] = {}
     for option in keys:
-        table, is_pair, names = option.partition("=")
-        if not is_pair or not names or table in columns:
+        keyed, is_pair, names = option.partition("=")
+        if not is_pair or not names or keyed in columns:
             raise fail(f"--key is TABLE=COLUMN,.. once for a table, not {option!r}.")
-        columns[table] = tuple(names.split(","))
+        columns[keyed] = tuple(names.split(","))
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
     snapshots = Snapshots(client("s3", **reach), *place, SystemClock())
     kinesis = client("kinesis", **reach)
     try:
+        if table is not None:
+            current = snapshots.rebuild(kinesis, stream, columns)
+            if table not in current.tables:
+                raise fail(f"Neither the snapshot nor the stream has {table}.")
+            for row in current.rows(table):
+                click.echo(json.dumps(row, ensure_ascii=False))
+            return
         compaction, count = snapshots.advance(kinesis, stream, columns)
     except CaptureError as error:
         raise fail(str(error)) from error
@@ -53,6 +74,6 @@ def compact(
     except (BotoCoreError, ClientError) as error:
         raise explain_stream(error, kinesis, stream) from error
     click.echo(f"{count:,} records were folded")
-    for table, latest in sorted(compaction.tables.items()):
+    for name, latest in sorted(compaction.tables.items()):
         rows = sum(v.row is not None for v in latest.values())
-        click.echo(f"{table}: {rows:,} rows, {len(latest) - rows:,} tombstones")
+        click.echo(f"{name}: {rows:,} rows, {len(latest) - rows:,} tombstones")

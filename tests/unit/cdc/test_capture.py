@@ -279,6 +279,50 @@ def test_a_killed_server_is_waited_for(lab: Lab):
     assert {e["after"]["id"] for e in lab.events() if e["op"] in "rc"} == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("loss", "sentence"),
+    [
+        ("slot", "Somebody has dropped the slot"),
+        ("alter role {name} noreplication", "may not replicate"),
+        ("alter role {name} nologin", "not permitted to log in"),
+    ],
+)
+def test_what_is_lost_under_way_ends_the_capture_by_its_name(lab: Lab, loss: str, sentence: str):
+    lab.run(ORDERS, f"create role {lab.name} login replication", f"grant select on orders to {lab.name}",
+            f"create publication {lab.name} for table orders")  # fmt: skip
+    sink, ends = lab.sink(), list[BaseException]()
+    capture: Capture = lab.capture(sink, once=False, url=lab.server.url_of(lab.name, lab.name))
+
+    def run() -> None:
+        try:
+            capture.run()
+        except (CaptureError, psycopg.Error) as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        lab.run("insert into orders values (1, 'a')")
+        wait_until(lambda: any(e["op"] in "rc" for e in lab.events()))
+        of_capture = f"from pg_stat_activity where usename = '{lab.name}'"
+        if loss != "slot":
+            lab.run(loss.format(name=lab.name), f"select pg_terminate_backend(pid) {of_capture}")
+        else:
+            slot = f"pg_replication_slots where slot_name = '{lab.name}'"
+            lab.run(
+                "do $$ begin loop begin perform pg_terminate_backend(active_pid) from "
+                f"{slot} and active; perform pg_drop_replication_slot('{lab.name}'); exit;"
+                " exception when object_in_use then null; end; end loop; end $$"
+            )
+        wait_until(lambda: not thread.is_alive(), what="the end of the capture")
+    finally:
+        capture.stop()
+        thread.join(30)
+        sink.close()
+        lab.run(f"drop owned by {lab.name}", f"drop role {lab.name}")
+    assert [sentence in str(error) for error in ends] == [True], ends
+
+
 def test_a_snapshot_anew_waits_until_the_last_reader_has_gone(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):

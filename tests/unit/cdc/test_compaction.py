@@ -128,6 +128,46 @@ def test_a_kill_at_any_step_leaves_a_whole_snapshot(cloud: InProcessCloud):
     assert Snapshots(s3, "bucket", "c", FakeClock()).advance(kinesis, "s")[1] == 0
 
 
+def _totals(rows: list[Any]) -> dict[int, int]:
+    """A view: how many rows of each remainder of their keys."""
+    return {key: sum(row["id"] % 3 == key for row in rows) for key in range(3)}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_and_a_view_are_the_snapshot_and_what_came_after_it(
+    cloud: InProcessCloud, seed: int
+):
+    s3, kinesis, chance = cloud.client("s3"), cloud.client("kinesis"), random.Random(seed)
+    snapshots = Snapshots(s3, "bucket", f"rebuild-{seed}", FakeClock())
+    whole, history = Compaction(), list[tuple[int, int, str]]()
+    snapshots.advance(kinesis, "s")
+    for _ in range(8):
+        for _ in range(chance.randrange(6)):
+            # Some come again: at least once.
+            repeated = history and chance.random() < 0.3
+            new = (chance.randrange(6), 16 + 8 * len(history), chance.choice("uud"))
+            history.append(chance.choice(history) if repeated else new)
+            id_, lsn, op = history[-1]
+            _put(cloud, history[-1])
+            whole.take(_plain(id_, lsn, op), str(id_), 0)
+        rebuilt = snapshots.rebuild(kinesis, "s").rows("public.t")
+        assert rebuilt == whole.rows("public.t")
+        assert _totals(rebuilt) == _totals(whole.rows("public.t"))
+        if chance.random() < 0.4:
+            snapshots.advance(kinesis, "s")
+    # To rebuild stores nothing: the next snapshot begins at the old offsets.
+    before = snapshots.load()[1]
+    snapshots.rebuild(kinesis, "s")
+    assert snapshots.load()[1] == before
+
+
+def test_without_a_snapshot_nothing_is_rebuilt(cloud: InProcessCloud):
+    with pytest.raises(CaptureError, match="There is no snapshot in s3://bucket/none/"):
+        Snapshots(cloud.client("s3"), "bucket", "none", FakeClock()).rebuild(
+            cloud.client("kinesis"), "s"
+        )
+
+
 def test_of_two_writers_one_is_refused(cloud: InProcessCloud):
     s3, kinesis = cloud.client("s3"), cloud.client("kinesis")
     _put(cloud, (1, 16, "u"))
