@@ -118,13 +118,13 @@ def build(app: cdk.App) -> list[cdk.Stack]:
 def _left_out(app: cdk.App) -> set[str]:
     """Return the stages that the context leaves out. Raises ValueError for an unknown name."""
     names = str(app.node.try_get_context("leave_out") or "").split(",")
-    found = {name.strip() for name in names} - {""}
-    unknown = sorted(found - set(STAGES))
+    left_out = {name.strip() for name in names} - {""}
+    unknown = sorted(left_out - set(STAGES))
     if unknown:
         raise ValueError(
             f"leave_out names {', '.join(unknown)}: the stages are {', '.join(STAGES)}."
         )
-    return found
+    return left_out
 
 
 def _elastic_period_s(app: cdk.App) -> int | None:

@@ -162,10 +162,10 @@ def acknowledge(app: cdk.App) -> None:
 
 def find(app: cdk.App, path: str) -> Construct | None:
     """Return the construct with this path below the app, or None."""
-    found: Construct = app
+    construct: Construct = app
     for name in path.split("/"):
-        below = found.node.try_find_child(name)
+        below = construct.node.try_find_child(name)
         if not isinstance(below, Construct):
             return None
-        found = below
-    return found
+        construct = below
+    return construct

@@ -113,9 +113,9 @@ def scenario_lines(service: str) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or check them."""
-    wanted = [name for name in arguments if name != "--check"]
+    names = [name for name in arguments if name != "--check"]
     stale = 0
-    for service in wanted or services():
+    for service in names or services():
         text = page(service)
         path = PAGES / f"{service}.md"
         if "--check" not in arguments:

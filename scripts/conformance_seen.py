@@ -107,10 +107,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record the requests of every in-process cloud."""
-    given = config.getoption("--conformance")
-    if not given:
+    getoption = config.getoption("--conformance")
+    if not getoption:
         return
-    prefix, _, path = str(given).partition("=")
+    prefix, _, path = str(getoption).partition("=")
     seen = Seen(prefix)
     handle = InProcessCloud.handle
 

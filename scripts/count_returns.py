@@ -357,8 +357,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("tree", nargs="?", type=Path, default=Path(__file__).parent.parent)
     arguments.add_argument("--show", metavar="PATH", help="also print this path, file by file")
-    given = arguments.parse_args()
-    tree = given.tree.resolve()
+    args = arguments.parse_args()
+    tree = args.tree.resolve()
     sys.path.insert(0, str(tree))
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     tracer = Tracer(f"{tree}/headrace/")
@@ -373,7 +373,7 @@ def main() -> None:
             less, _ = returns(call for call in calls if not call[0].endswith(LEAVES))
             files = len({file for file, _ in functions})
             print(f"{name:32}{count:9}{len(functions):11}{files:7}{less:9}")
-            if name == given.show:
+            if name == args.show:
                 print("\n".join(f"    {file}: {function}" for file, function in functions))
         sys.stdout.flush()
         os._exit(0)  # the cloud's workers need no orderly end

@@ -67,17 +67,17 @@ def typed_dict(name: str, shape: StructureShape) -> str:
 
 def structures(model: ServiceModel) -> dict[str, StructureShape]:
     """Return the structures to write: all, and `<Operation>Input` and `Output` if the model names them otherwise."""
-    found: dict[str, StructureShape] = {}
+    structure_shapes: dict[str, StructureShape] = {}
     for name in model.shape_names:
         shape = model.shape_for(name)
         if isinstance(shape, StructureShape) and not shape.metadata.get("exception"):
-            found[name] = shape
+            structure_shapes[name] = shape
     for name in model.operation_names:
         operation = model.operation_model(name)
         for suffix, shape in (("Input", operation.input_shape), ("Output", operation.output_shape)):
             if isinstance(shape, StructureShape):
-                found.setdefault(f"{name}{suffix}", shape)
-    return found
+                structure_shapes.setdefault(f"{name}{suffix}", shape)
+    return structure_shapes
 
 
 def imported(module: str) -> set[str]:

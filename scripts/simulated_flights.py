@@ -234,12 +234,12 @@ class _Flights:
 
     def _lines(self) -> Counter[bytes]:
         """Return how often the bucket's objects contain each record's data."""
-        found: Counter[bytes] = Counter()
+        counter: Counter[bytes] = Counter()
         folder = self.cloud.data_dir / "s3" / BUCKET
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.name.startswith("."):
-                found.update(_documents(path.read_bytes()))
-        return found
+                counter.update(_documents(path.read_bytes()))
+        return counter
 
     def _check_end(self) -> None:
         flights, enriched = self._stored(FLIGHTS), self._enriched()

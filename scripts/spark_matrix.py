@@ -48,8 +48,8 @@ class Tested:
     def label(self) -> str | None:
         """The newest EMR release with exactly this Spark and this default Python; None if there is none."""
         wanted = (self.spark, self.python)
-        found = (r.label for r in releases() if (r.spark_version, r.python) == wanted)
-        return next(found, None)
+        labels = (r.label for r in releases() if (r.spark_version, r.python) == wanted)
+        return next(labels, None)
 
 
 # The default is in pyproject.toml, and `make test` runs all tests with it.

@@ -190,7 +190,7 @@ def survey(
     with tempfile.TemporaryDirectory(prefix="strangers-") as temporary:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        found = [CommandCase(name, all_cases()[name], folder / "cases") for name in names]
+        command_cases = [CommandCase(name, all_cases()[name], folder / "cases") for name in names]
         process = third_party_stacks.started(folder / "data", port)
         try:
             cloud = third_party_flows.Cloud(f"http://127.0.0.1:{port}")
@@ -200,12 +200,12 @@ def survey(
             if any(name.startswith("cdk-") for name in names):
                 _bootstrap(cloud, folder / "cases")
             with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
-                for case in pool.map(lambda case: (case.run(cloud), case)[1], found):
+                for case in pool.map(lambda case: (case.run(cloud), case)[1], command_cases):
                     print(third_party_stacks.line(case), flush=True)
         finally:
             process.terminate()
             process.wait(30)
-    return found
+    return command_cases
 
 
 def _bootstrap(cloud: third_party_flows.Cloud, folder: Path) -> None:

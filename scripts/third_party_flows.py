@@ -40,11 +40,13 @@ class Cloud:
 
     def ids(self, stack: str, kind: str) -> list[str]:
         """Return the physical ids of a stack's resources of a type, except dead-letter queues and log buckets."""
-        found = self("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
+        stack_resources = self("cloudformation").describe_stack_resources(StackName=stack)[
+            "StackResources"
+        ]
         beside = ("dlq", "deadletter", "log")
         return [
             each["PhysicalResourceId"]
-            for each in found
+            for each in stack_resources
             if each["ResourceType"] == kind
             and not any(word in each["LogicalResourceId"].lower() for word in beside)
         ]
@@ -79,7 +81,7 @@ def _http(cloud: Cloud, stack: str, path: str) -> None:
 
 def _send(cloud: Cloud, stack: str, _: str) -> None:
     queues = cloud.ids(stack, "AWS::SQS::Queue")
-    url = next((each for each in queues if not each.endswith("-out")), queues[0])
+    url = next((queue for queue in queues if not queue.endswith("-out")), queues[0])
     grouped = {"MessageGroupId": "g"} if url.endswith(".fifo") else {}
     cloud("sqs").send_message(QueueUrl=url, MessageBody='{"a": 1}', **grouped)
 
@@ -184,21 +186,21 @@ def _in_stream(cloud: Cloud, stack: str, _: str) -> bool:
 
 def _in_queue(cloud: Cloud, stack: str, _: str) -> bool:
     queues = cloud.ids(stack, "AWS::SQS::Queue")
-    outs = [each for each in queues if each.endswith("-out")]
+    outs = [queue for queue in queues if queue.endswith("-out")]
     for url in outs or queues or [f"{cloud.url}/{ACCOUNT}/{stack}-q"]:
         answer = cloud("sqs").receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0
         )
-        if any("s3:TestEvent" not in each["Body"] for each in answer.get("Messages", [])):
+        if any("s3:TestEvent" not in message["Body"] for message in answer.get("Messages", [])):
             return True
     return False
 
 
 def _in_bucket(cloud: Cloud, stack: str, _: str) -> bool:
     return any(
-        not each["Key"].startswith("err")
+        not content["Key"].startswith("err")
         for bucket in cloud.ids(stack, "AWS::S3::Bucket")
-        for each in cloud("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
+        for content in cloud("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
     )
 
 

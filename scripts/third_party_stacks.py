@@ -78,8 +78,8 @@ class Case(Outcome):
         for asset in files.values():
             source = listed.parent / asset["source"]["path"]
             body = _zipped(source) if asset["source"]["packaging"] == "zip" else source.read_bytes()
-            for place in asset["destinations"].values():
-                cloud("s3").put_object(Bucket=ASSETS, Key=place["objectKey"], Body=body)
+            for destination in asset["destinations"].values():
+                cloud("s3").put_object(Bucket=ASSETS, Key=destination["objectKey"], Body=body)
 
     def _deploy(self, cloud: Cloud) -> None:
         body = self.template.read_bytes()
@@ -111,8 +111,11 @@ class Case(Outcome):
     def _empty(self, cloud: Cloud) -> None:
         """Empty the buckets: a raw template does not do it, and a bucket with objects is not deleted, as on AWS."""
         for bucket in cloud.ids(self.name, "AWS::S3::Bucket"):
-            found = cloud("s3").list_object_versions(Bucket=bucket)
-            for each in [*found.get("Versions", []), *found.get("DeleteMarkers", [])]:
+            object_versions = cloud("s3").list_object_versions(Bucket=bucket)
+            for each in [
+                *object_versions.get("Versions", []),
+                *object_versions.get("DeleteMarkers", []),
+            ]:
                 cloud("s3").delete_object(
                     Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"]
                 )
@@ -131,18 +134,18 @@ class Case(Outcome):
 
     def _reason(self, cloud: Cloud, status: str) -> str:
         events = cloud("cloudformation").describe_stack_events(StackName=self.name)["StackEvents"]
-        failed = [each for each in events if each["ResourceStatus"] == status]
+        failed = [event for event in events if event["ResourceStatus"] == status]
         shown = failed[-1] if failed else events[0]
         return f"{shown['ResourceType']}: {shown.get('ResourceStatusReason', '')}"[:300]
 
 
 def _zipped(folder: Path) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    bytes_io = io.BytesIO()
+    with zipfile.ZipFile(bytes_io, "w") as archive:
         for file in sorted(folder.rglob("*")):
             if file.is_file():
                 archive.write(file, file.relative_to(folder))
-    return made.getvalue()
+    return bytes_io.getvalue()
 
 
 # --- all of them ------------------------------------------------------------------------------------

@@ -94,22 +94,24 @@ class IcebergDelivery(StreamDelivery):
     def _table(
         self, database: str, table: str, location: str, columns: Sequence[Column]
     ) -> glue.CfnTable:
-        made = glue.CfnTable
-        return made(
+        cfn_table = glue.CfnTable
+        return cfn_table(
             self,
             "Table",
             catalog_id=Aws.ACCOUNT_ID,
             database_name=database,
-            open_table_format_input=made.OpenTableFormatInputProperty(
-                iceberg_input=made.IcebergInputProperty(metadata_operation="CREATE", version="2")
+            open_table_format_input=cfn_table.OpenTableFormatInputProperty(
+                iceberg_input=cfn_table.IcebergInputProperty(
+                    metadata_operation="CREATE", version="2"
+                )
             ),
-            table_input=made.TableInputProperty(
+            table_input=cfn_table.TableInputProperty(
                 name=table,
                 table_type="EXTERNAL_TABLE",
-                storage_descriptor=made.StorageDescriptorProperty(
+                storage_descriptor=cfn_table.StorageDescriptorProperty(
                     location=f"s3://{self.options.bucket.bucket_name}/{location}".removesuffix("/"),
                     columns=[
-                        made.ColumnProperty(name=c.name, type=c.type, comment=c.comment)
+                        cfn_table.ColumnProperty(name=c.name, type=c.type, comment=c.comment)
                         for c in columns
                     ],
                 ),

@@ -121,10 +121,10 @@ def archive_for(requirements: Path, label: str, instance_type: str) -> Path:
         # A release newer than this list: treat it as the newest known one.
         release = releases()[0]
     others = (python for python in release.pythons if python != release.python)
-    wanted = [minor_of(python) for python in (release.python, *others)]
+    minors = [minor_of(python) for python in (release.python, *others)]
     target = Target(release.python, machine_of(instance_type))
     try:
-        also = here(format_minor(python_for(release.spark_version, wanted)[1]))
+        also = here(format_minor(python_for(release.spark_version, minors)[1]))
     except JobRefused:
         # No Python here runs this Spark: the step will run on EMR, but not here.
         also = target

@@ -230,10 +230,10 @@ def _stream_sink(
 
     shrink = None
     if large_to is not None:
-        place = split_s3_url(large_to)
-        if place is None:
+        s3_url = split_s3_url(large_to)
+        if s3_url is None:
             raise fail(f"--large-to is s3://BUCKET/PREFIX/, not {large_to!r}.")
-        shrink = LargeValues(client("s3", **reach), *place).shrink
+        shrink = LargeValues(client("s3", **reach), *s3_url).shrink
     client("kinesis", **reach).describe_stream_summary(**name_member(stream))
     parts = urlsplit(url)
     database = parts.path.lstrip("/") or (parts.username or "")

@@ -46,8 +46,8 @@ def compact(
     from headrace.cdc.snapshots import Snapshots
     from headrace.client.clock import SystemClock
 
-    place = split_s3_url(folder)
-    if place is None:
+    s3_url = split_s3_url(folder)
+    if s3_url is None:
         raise fail(f"The folder is s3://BUCKET/PREFIX/, not {folder!r}.")
     columns: dict[str, tuple[str, ...]] = {}
     for option in keys:
@@ -56,7 +56,7 @@ def compact(
             raise fail(f"--key is TABLE=COLUMN,.. once for a table, not {option!r}.")
         columns[keyed] = tuple(names.split(","))
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    snapshots = Snapshots(client("s3", **reach), *place, SystemClock())
+    snapshots = Snapshots(client("s3", **reach), *s3_url, SystemClock())
     kinesis = client("kinesis", **reach)
     try:
         if table is not None:

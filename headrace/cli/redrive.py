@@ -281,13 +281,13 @@ def _choose_records(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list
 
 
 def _bucket_of(source: str) -> tuple[str, str]:
-    place = split_s3_url(source)
-    if place is None:
+    s3_url = split_s3_url(source)
+    if s3_url is None:
         raise fail(
             f"{source!r} is not a place in S3, such as s3://lake/errors/, a queue, such as sqs:NAME, or a mapping's"
             " UUID."
         )
-    return place
+    return s3_url
 
 
 def _time_of(given: str | None, option: str) -> int | None:
@@ -332,11 +332,11 @@ def _target(given: str, key: str, where: dict[str, Any]) -> Target:
     if kind == "firehose" and name:
         firehose = client("firehose", **where)
         described = firehose.describe_delivery_stream(DeliveryStreamName=name)
-        found = described["DeliveryStreamDescription"]["DeliveryStreamType"]
-        if found != "DirectPut":
+        delivery_stream_type = described["DeliveryStreamDescription"]["DeliveryStreamType"]
+        if delivery_stream_type != "DirectPut":
             raise fail(
-                f"{name} takes its records from a stream ({found}), not by puts: send them to that stream with"
-                " --to kinesis:NAME."
+                f"{name} takes its records from a stream ({delivery_stream_type}), not by puts: send them to that"
+                " stream with --to kinesis:NAME."
             )
         return DeliveryStreamTarget(firehose, name, time.sleep)
     if kind == "kinesis" and name:

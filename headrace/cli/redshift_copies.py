@@ -72,8 +72,8 @@ class Copier:
             StatementName=name, Status="ALL"
         )
         for page in pages:
-            for found in page["Statements"]:
-                self._wait_for_end(found["Id"])
+            for statement in page["Statements"]:
+                self._wait_for_end(statement["Id"])
 
     def _is_loaded(self, manifest_url: str) -> bool:
         sql = f"select count(*) from {PLACES} where manifest = {_text(manifest_url)}"

@@ -72,10 +72,12 @@ def list_() -> None:
 def remove(name: str) -> None:
     """Remove the Spark of a label, or of a version, from this machine."""
     version, _ = _find_named(name)
-    found = [environment for environment in made_environments() if environment.spark == version]
-    if not found:
+    environments = [
+        environment for environment in made_environments() if environment.spark == version
+    ]
+    if not environments:
         raise fail(f"There is no Spark {version} in {cache_folder()}; see: headrace spark list")
-    for environment in found:
+    for environment in environments:
         remove_environment(environment)
         click.echo(f"removed {environment.folder}")
 

@@ -303,13 +303,13 @@ def _check_progress(script: Script, checkpoint: str, s3: Any) -> None:
     from headrace.sql.checkpoints import progress_problem, state_of
     from headrace.sql.views import S3Files
 
-    place = split_s3_url(checkpoint)
-    if place is None:
+    s3_url = split_s3_url(checkpoint)
+    if s3_url is None:
         return
     problems: list[str] = []
     try:
         for query in script.queries:
-            files = S3Files(s3, place[0], f"{place[1]}{query.name}/")
+            files = S3Files(s3, s3_url[0], f"{s3_url[1]}{query.name}/")
             entries = files.entries()
             stored = files.read("state.json").decode() if "state.json" in entries else ""
             folder = f"{checkpoint}{query.name}/"

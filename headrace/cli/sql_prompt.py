@@ -57,10 +57,10 @@ def make_session(
     def open_view(relation: Relation, query: str) -> View:
         assert checkpoint is not None
         folder = f"{checkpoint.rstrip('/')}/{query}/view/"
-        place = split_s3_url(folder)
-        if place is None:
+        s3_url = split_s3_url(folder)
+        if s3_url is None:
             return View(relation, LocalFiles(Path(folder.removeprefix("file://"))))
-        return View(relation, S3Files(client("s3", **reach), *place))
+        return View(relation, S3Files(client("s3", **reach), *s3_url))
 
     views = None if checkpoint is None else Views(open_view, lambda: time.sleep(_WAIT_S))
     return Session(analysis, lambda streams: read_streams(streams, options), views)

@@ -217,10 +217,10 @@ def _find_cluster(emr: Any, cluster_id: str | None, job: Path) -> str | None:
             )
         check_release(job, cluster.get("ReleaseLabel", ""))
         return cluster_id
-    found = _find_running_cluster(emr, job)
-    if found is None:
+    running_cluster = _find_running_cluster(emr, job)
+    if running_cluster is None:
         check_release(job, DEFAULT_LABEL)
-    return found
+    return running_cluster
 
 
 def _check_aws(
@@ -309,18 +309,18 @@ def _find_running_cluster(emr: Any, job: Path) -> str | None:
     """Return the newest cluster that waits or runs, outlives its steps, and has the Spark that a job needs."""
     states = ["WAITING", "RUNNING"]
     for page in emr.get_paginator("list_clusters").paginate(ClusterStates=states):
-        for found in page["Clusters"]:
-            described = emr.describe_cluster(ClusterId=found["Id"])["Cluster"]
+        for cluster in page["Clusters"]:
+            described = emr.describe_cluster(ClusterId=cluster["Id"])["Cluster"]
             if described["AutoTerminate"] or not described.get("LogUri"):
                 continue
             with contextlib.suppress(ReleaseTooOld):
                 check_release(job, described.get("ReleaseLabel", ""))
-                return str(found["Id"])
+                return str(cluster["Id"])
     return None
 
 
 def _new_cluster(emr: Any, log_uri: str) -> str:
-    made = emr.run_job_flow(
+    job_flow = emr.run_job_flow(
         Name=CLUSTER_NAME,
         LogUri=log_uri,
         # The AWS CLI checks for it before it makes a step of Type=Spark.
@@ -335,8 +335,8 @@ def _new_cluster(emr: Any, log_uri: str) -> str:
             "KeepJobFlowAliveWhenNoSteps": True,
         },
     )
-    click.echo(f"made the cluster {made['JobFlowId']}", err=True)
-    return str(made["JobFlowId"])
+    click.echo(f"made the cluster {job_flow['JobFlowId']}", err=True)
+    return str(job_flow["JobFlowId"])
 
 
 def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:

@@ -108,15 +108,15 @@ class DriverLogs:
             self._report_etag = etag
             packed = self._s3.get_object(Bucket=self._bucket, Key=self._report)["Body"]
             with packed, gzip.GzipFile(fileobj=packed) as text:
-                found = _SUBMITTED.search(text.read(1 << 20))
-            if found is None:
+                match = _SUBMITTED.search(text.read(1 << 20))
+            if match is None:
                 return None
-            self._application = found[1].decode()
+            self._application = match[1].decode()
         below = f"{self._prefix}containers/{self._application}/"
         listed = self._s3.list_objects_v2(Bucket=self._bucket, Prefix=below)
         for item in listed.get("Contents", []):
-            if found := _DRIVER.search(item["Key"]):
-                return JobLogs(self._s3, self._bucket, item["Key"][: found.end()])
+            if match := _DRIVER.search(item["Key"]):
+                return JobLogs(self._s3, self._bucket, item["Key"][: match.end()])
         return None
 
 

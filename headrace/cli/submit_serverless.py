@@ -131,9 +131,11 @@ def find_application(emr: Any, application_id: str | None, job: Path) -> str | N
 
 
 def _new_application(emr: Any) -> str:
-    made = emr.create_application(name=APPLICATION_NAME, releaseLabel=DEFAULT_LABEL, type="SPARK")
-    click.echo(f"made the application {made['applicationId']}", err=True)
-    return str(made["applicationId"])
+    application = emr.create_application(
+        name=APPLICATION_NAME, releaseLabel=DEFAULT_LABEL, type="SPARK"
+    )
+    click.echo(f"made the application {application['applicationId']}", err=True)
+    return str(application["applicationId"])
 
 
 def _follow(

@@ -52,9 +52,9 @@ class _Cron:
             if day.year in self.years and day.month in self.months and self.is_on(day):
                 for hour in self.hours:
                     for minute in self.minutes:
-                        found = datetime.combine(day, time(hour, minute))
-                        if found > moment:
-                            return found
+                        combine = datetime.combine(day, time(hour, minute))
+                        if combine > moment:
+                            return combine
             day += timedelta(days=1)
         return None
 
@@ -80,12 +80,12 @@ class _Cron:
 
 def _month_days(text: str, year: int, month: int) -> set[int]:
     last = calendar.monthrange(year, month)[1]
-    found: set[int] = set()
+    month_days: set[int] = set()
     for part in text.split(","):
         if part == "L":
-            found.add(last)
+            month_days.add(last)
         elif part.startswith("L-"):
-            found.add(last - int(part[2:]))
+            month_days.add(last - int(part[2:]))
         elif part.endswith("W"):
             day = last if part == "LW" else min(int(part[:-1]), last)
             weekday = date(year, month, day).weekday()
@@ -93,10 +93,10 @@ def _month_days(text: str, year: int, month: int) -> set[int]:
                 day += -1 if day > 1 else 2
             elif weekday == 6:
                 day += 1 if day < last else -2
-            found.add(day)
+            month_days.add(day)
         else:
-            found.update(_numbers(part, 2))
-    return found
+            month_days.update(_numbers(part, 2))
+    return month_days
 
 
 def _number(text: str, field: int) -> int:
@@ -136,7 +136,7 @@ def _cron(text: str) -> _Cron:
         raise BadExpression(f"a cron expression has six fields, not {len(parts)}")
     if (parts[2] == "?") == (parts[4] == "?"):
         raise BadExpression("exactly one of day of month and day of week must be '?'")
-    made = _Cron(
+    cron = _Cron(
         _numbers(parts[0], 0),
         _numbers(parts[1], 1),
         parts[2].upper(),
@@ -146,11 +146,11 @@ def _cron(text: str) -> _Cron:
     )
     try:
         # The years may all be past: the days are checked in any case.
-        made.is_on(date(2026, 1, 1))
-        made.after(datetime.combine(date(2026, 1, 1), time()))
+        cron.is_on(date(2026, 1, 1))
+        cron.after(datetime.combine(date(2026, 1, 1), time()))
     except ValueError as error:
         raise BadExpression(str(error)) from error
-    return made
+    return cron
 
 
 def next_time(
@@ -173,17 +173,17 @@ def next_time(
         passed = max(0.0, (after - since).total_seconds())
         return since + timedelta(seconds=period * (passed // period + 1))
     try:
-        place = ZoneInfo(zone)
+        zone_info = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise BadExpression(f"{zone!r} is not a time zone") from error
     if kind == "at":
         try:
-            moment = datetime.fromisoformat(inner).replace(tzinfo=place).astimezone(UTC)
+            moment = datetime.fromisoformat(inner).replace(tzinfo=zone_info).astimezone(UTC)
         except ValueError as error:
             raise BadExpression(f"{inner!r} is not a time") from error
         return moment if moment > after else None
-    found = _cron(inner).after(after.astimezone(place).replace(tzinfo=None))
-    return None if found is None else found.replace(tzinfo=place).astimezone(UTC)
+    found = _cron(inner).after(after.astimezone(zone_info).replace(tzinfo=None))
+    return None if found is None else found.replace(tzinfo=zone_info).astimezone(UTC)
 
 
 def check_expression(expression: str, *, zone: str = "UTC") -> None:

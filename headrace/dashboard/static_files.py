@@ -71,7 +71,7 @@ def _file(request: HttpRequest, name: str) -> HttpResponse:
 def _files() -> dict[str, bytes]:
     """Return the files by their path; read once, so that no path of a request reaches the disk."""
     root = resources.files("headrace.dashboard") / "static"
-    found = {one.name: one.read_bytes() for one in root.iterdir() if one.is_file()}
+    files = {one.name: one.read_bytes() for one in root.iterdir() if one.is_file()}
     vendored = (root / "vendor").iterdir()
-    found.update({f"vendor/{one.name}": one.read_bytes() for one in vendored if one.is_file()})
-    return found
+    files.update({f"vendor/{one.name}": one.read_bytes() for one in vendored if one.is_file()})
+    return files

@@ -71,7 +71,10 @@ def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
     headers = {"Content-Type": _JSON, "User-Agent": "Amazon/EventBridge/ApiDestinations"}
     headers |= _drop_forbidden_headers(parameters.get("HeaderParameters") or {})
     query = dict(parameters.get("QueryStringParameters") or {})
-    values = [str(each) for each in parameters.get("PathParameterValues") or []]
+    values = [
+        str(path_parameter_value)
+        for path_parameter_value in parameters.get("PathParameterValues") or []
+    ]
     parts = arn.split(":", 5)
     if parts[2] == "execute-api":
         api, _, rest = parts[5].partition("/")

@@ -186,7 +186,7 @@ class Bucket:
                 yield f"s3://{self._bucket}/{key}"
 
     def _read_named(self, key: str, urls: list[str]) -> list[FailedRecord]:
-        made: list[FailedRecord] = []
+        failed_records: list[FailedRecord] = []
         size_bytes = 0
         for url in urls:
             bucket, name = manifests.place_of(url)
@@ -201,11 +201,11 @@ class Bucket:
                 raise Unreadable(f"{key} names more than {self._most_bytes:,} bytes")
             for data in manifests.records_of(text):
                 code, message = manifests.NOT_LOADED, f"not loaded from {url}"
-                number = len(made)
-                made.append(
+                number = len(failed_records)
+                failed_records.append(
                     FailedRecord(key, number, code, message, arrived_ms, data, False, {"url": url})
                 )
-        return made
+        return failed_records
 
     def _place_key(self, key: str, target: str) -> str:
         name = hashlib.sha256(target.encode()).hexdigest()[:16]
@@ -236,13 +236,13 @@ class Bucket:
 
 
 def _ranges(numbers: Iterable[int]) -> list[list[int]]:
-    made: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(numbers):
-        if made and made[-1][1] == number - 1:
-            made[-1][1] = number
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            made.append([number, number])
-    return made
+            ranges.append([number, number])
+    return ranges
 
 
 def _numbers(ranges: list[list[int]]) -> set[int]:

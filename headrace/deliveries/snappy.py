@@ -29,9 +29,9 @@ def snappy_decompressed(body: bytes, most_bytes: int | None = None) -> bytes:
 
 
 def _java_blocks(body: bytes) -> Iterator[bytes]:
-    place = _JAVA_HEADER_BYTES
-    while place < len(body):
-        chunk, place = _chunk(body, place)
+    java_header_bytes = _JAVA_HEADER_BYTES
+    while java_header_bytes < len(body):
+        chunk, java_header_bytes = _chunk(body, java_header_bytes)
         yield _plain(chunk)
 
 

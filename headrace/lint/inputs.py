@@ -51,10 +51,10 @@ def templates_of(
 
 def _of_assembly(out: Path) -> list[Path]:
     """Return the templates of a cloud assembly, of its stages, and of their nested stacks."""
-    found = sorted(_stacks_of(out))
-    if not found:
+    stacks = sorted(_stacks_of(out))
+    if not stacks:
         raise NothingToLint(f"{out} has no stack to lint")
-    return found
+    return stacks
 
 
 def _stacks_of(out: Path) -> Iterator[Path]:

@@ -101,22 +101,22 @@ class Permissions:
 
 def permissions_of(role: Resource) -> Permissions:
     """Return the permissions of a role of these templates."""
-    found = Permissions([])
+    permissions = Permissions([])
     for number, policy in enumerate(as_list(role.get("Policies"))):
         document: Any = as_mapping(policy).get("PolicyDocument", UNKNOWN)
-        _add(found, role, ("Policies", number, "PolicyDocument"), document)
+        _add(permissions, role, ("Policies", number, "PolicyDocument"), document)
     for template in role.template.around():
         for policy in template.of_type(
             "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"
         ):
             member = "RoleName" if policy.type == "AWS::IAM::RolePolicy" else "Roles"
             if any(one.key == role.key for one in policy.targets(member)):
-                _add(found, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
+                _add(permissions, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
     for arn in as_list(role.get("ManagedPolicyArns")):
-        _add_managed(found, role, arn)
+        _add_managed(permissions, role, arn)
     if UNKNOWN in (role.get("Policies"), role.get("ManagedPolicyArns")):
-        found.is_whole = False
-    return found
+        permissions.is_whole = False
+    return permissions
 
 
 def role_of(resource: Resource, *members: str) -> Resource | None:

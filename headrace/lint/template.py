@@ -105,15 +105,15 @@ class Resource:
 
     def get(self, *members: str) -> Any:
         """Return a property as written, or NOT_SET; UNKNOWN if it stands below an Fn::If."""
-        place: Any = self.properties
+        properties: Any = self.properties
         for member in members:
-            if not isinstance(place, Mapping):
+            if not isinstance(properties, Mapping):
                 return UNKNOWN
-            found = cast("Mapping[str, Any]", place)
+            found = cast("Mapping[str, Any]", properties)
             if member not in found:
                 return UNKNOWN if len(found) == 1 and _is_function(next(iter(found))) else NOT_SET
-            place = found[member]
-        return place
+            properties = found[member]
+        return properties
 
     def possible(self, *members: str) -> list[Any]:
         """Return all possible values of a property, except those known only at deployment."""
@@ -168,12 +168,12 @@ class Template:
     @cached_property
     def named(self) -> dict[str, list[Resource]]:
         """The resources to which the template gives a name, by that name."""
-        found: dict[str, list[Resource]] = {}
+        resources: dict[str, list[Resource]] = {}
         for one in self.resources.values():
             name = one.own_name()
             if isinstance(name, str):
-                found.setdefault(name, []).append(one)
-        return found
+                resources.setdefault(name, []).append(one)
+        return resources
 
     def of_type(self, *types: str) -> list[Resource]:
         """Return the resources of these types, in the template's order."""
@@ -219,10 +219,10 @@ class Template:
 
     def list_named_in(self, value: Any) -> list[Resource]:
         """Return the resources that a value names, each once; an import leads into other templates of the run."""
-        found: dict[tuple[str, str], Resource] = {}
+        resources: dict[tuple[str, str], Resource] = {}
         for one in self.naming(value, 0):
-            found.setdefault(one.key, one)
-        return list(found.values())
+            resources.setdefault(one.key, one)
+        return list(resources.values())
 
     def naming(self, value: Any, depth: int) -> Iterator[Resource]:
         """Yield the resources that a value names, with repetitions, down to a fixed depth."""

@@ -108,8 +108,8 @@ def _has_owner(key: str) -> bool:
     """Whether a key belongs to a session or a user; an unknown key counts as the account itself."""
     if CURRENT.sessions is not None and CURRENT.sessions.account_of(key) is not None:
         return True
-    found = (backend.access_keys.get(key) for _, backend in iam.backends())
-    return any(one is not None and one.user_name is not None for one in found)
+    access_keys = (backend.access_keys.get(key) for _, backend in iam.backends())
+    return any(one is not None and one.user_name is not None for one in access_keys)
 
 
 def _policy(arn: str) -> NamedPolicy | None:

@@ -24,8 +24,8 @@ def start_empty(patches: Patches) -> None:
     accounts: Any = AccountSpecificBackend
     accounts._generate_regions = _regions  # noqa: SLF001 - botocore's list lacks regions that AWS has since
     backends: Any = BackendDict
-    for each in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
-        each.clear()
+    for instance in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
+        instance.clear()
     backends._instances.clear()  # noqa: SLF001
 
 

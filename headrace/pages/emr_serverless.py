@@ -142,7 +142,7 @@ class ServerlessPages:
         ]
         attempts = table(
             ("Attempt", "State", "Begun (UTC)", "Took", "Spark", "Logs", "Details"),
-            (self._attempt_row(run, made) for made in reversed(run.attempts)),
+            (self._attempt_row(run, attempt) for attempt in reversed(run.attempts)),
         )
         folder = attempt_folder(self._folder, run, attempt)
         return page(
@@ -258,7 +258,7 @@ def _attempt(run: JobRun, request: HttpRequest) -> Attempt | None:
     number = request.query_params().get("attempt")
     if number is None:
         return run.attempt
-    return next((made for made in run.attempts if str(made.number) == number), None)
+    return next((attempt for attempt in run.attempts if str(attempt.number) == number), None)
 
 
 def _name(application: Application) -> str:

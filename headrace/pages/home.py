@@ -25,7 +25,7 @@ def routes(pages: Sequence[Listed], endpoint_url: Callable[[], str], page: Answe
     def answer(request: HttpRequest, rest: list[str]) -> HttpResponse:
         if wants_json(request):
             base = endpoint_url()
-            listed = [each for each in pages if not each.query]
+            listed = [page for page in pages if not page.query]
             return json_response({"pages": {f"{base}{each.path}": each.title for each in listed}})
         return page(request, rest)
 

@@ -42,20 +42,20 @@ def as_ours(
     Raises InvalidOption for a missing option.
     """
     known = {option.name.lower(): option for option in table if option.bundled is not None}
-    found = {name.lower(): text for name, text in given.items()}
+    texts = {name.lower(): text for name, text in given.items()}
     for name in ("kinesis.streamName", *needed):
-        if not found.get(name.lower()):
+        if not texts.get(name.lower()):
             raise InvalidOption(f"{name} is not specified: the aws-kinesis connector needs it.")
-    for name in sorted(set(found) - set(known) - _OF_SPARK):
+    for name in sorted(set(texts) - set(known) - _OF_SPARK):
         log.warning("The aws-kinesis connector has no option %s: it has no effect.", name)
-        del found[name]
-    check_values(found)
-    if "kinesis.startingposition" in found:
-        found["kinesis.startingposition"] = starting_position(found["kinesis.startingposition"])
-    _without_fan_out(found)
-    found.pop("kinesis.sink.aggregationenabled", None)
-    _at_the_local_cloud(found)
-    return _defaults(known) | found
+        del texts[name]
+    check_values(texts)
+    if "kinesis.startingposition" in texts:
+        texts["kinesis.startingposition"] = starting_position(texts["kinesis.startingposition"])
+    _without_fan_out(texts)
+    texts.pop("kinesis.sink.aggregationenabled", None)
+    _at_the_local_cloud(texts)
+    return _defaults(known) | texts
 
 
 def _without_fan_out(found: dict[str, str]) -> None:
@@ -81,7 +81,7 @@ def _at_the_local_cloud(found: dict[str, str]) -> None:
 
 def _defaults(known: Mapping[str, Option]) -> dict[str, str]:
     """Return the bundled connector's defaults."""
-    found: dict[str, str] = {}
+    defaults: dict[str, str] = {}
     for name, option in known.items():
         if option.kind != "used" or not option.bundled or option.parse is str:
             continue
@@ -89,8 +89,8 @@ def _defaults(known: Mapping[str, Option]) -> dict[str, str]:
             option.parse(option.bundled)
         except ValueError:  # a description in the table, not a value
             continue
-        found[name] = option.bundled
-    return found
+        defaults[name] = option.bundled
+    return defaults
 
 
 def check_schema(schema: StructType) -> None:

@@ -372,17 +372,17 @@ def _connected(options: Options | SinkOptions) -> tuple[Any, Any]:
 
 
 def _credentials(session: Any, options: Options | SinkOptions) -> Any:
-    found = session.get_credentials()
-    if found is None:
+    credentials = session.get_credentials()
+    if credentials is None:
         raise KinesisError(
             "There are no AWS credentials: none in the environment, the profile, or of the machine."
         )
     if options.role_arn is None:
-        return found
+        return credentials
     core = session._session  # noqa: SLF001
     fetcher = untyped(AssumeRoleCredentialFetcher)(
         partial(core.create_client, endpoint_url=options.sts_endpoint_url),
-        found,
+        credentials,
         options.role_arn,
         extra_args={"RoleSessionName": options.role_session_name},
     )

@@ -101,8 +101,8 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 def expand(records: Records) -> Records:
     """Return records with every aggregated one replaced by its user records."""
-    found = pc.starts_with(records.column("data"), pattern=MAGIC)
-    if not pc.any(found).as_py():
+    starts = pc.starts_with(records.column("data"), pattern=MAGIC)
+    if not pc.any(starts).as_py():
         return records
     rows: list[int] = []
     data: list[bytes] = []

@@ -261,8 +261,8 @@ class HdfsStore(_Remote):
         answer = self._asked("GET", name, "LISTSTATUS", (200, 404))
         if answer.status == 404:
             return []
-        found = json.loads(answer.body)["FileStatuses"]["FileStatus"]
-        return [one["pathSuffix"] for one in found if one["type"] == "DIRECTORY"]
+        file_status = json.loads(answer.body)["FileStatuses"]["FileStatus"]
+        return [one["pathSuffix"] for one in file_status if one["type"] == "DIRECTORY"]
 
     def remove(self, name: str, files: Iterable[str]) -> None:
         """Remove a folder."""
@@ -320,12 +320,12 @@ def _name_nodes(scheme: str, netloc: str) -> list[str]:
 
 def _hadoop_settings() -> dict[str, str]:
     folder = Path(os.environ.get("HADOOP_CONF_DIR") or "/etc/hadoop/conf")
-    found: dict[str, str] = {}
+    hadoop_settings: dict[str, str] = {}
     for name in ("core-site.xml", "hdfs-site.xml"):
         with suppress(OSError, ElementTree.ParseError):
             for one in ElementTree.parse(folder / name).iterfind("property"):
-                found[one.findtext("name") or ""] = one.findtext("value") or ""
-    return found
+                hadoop_settings[one.findtext("name") or ""] = one.findtext("value") or ""
+    return hadoop_settings
 
 
 def own_credentials(region: str | None) -> tuple[str, Callable[[], Keys]]:
@@ -334,12 +334,12 @@ def own_credentials(region: str | None) -> tuple[str, Callable[[], Keys]]:
     import boto3  # pyright: ignore[reportMissingTypeStubs]
 
     session = untyped(boto3.Session())
-    found = session.get_credentials()
-    if found is None:
+    credentials = session.get_credentials()
+    if credentials is None:
         raise MetadataError("There are no AWS credentials for kinesis.metadataPath.")
 
     def keys() -> Keys:
-        frozen = found.get_frozen_credentials()
+        frozen = credentials.get_frozen_credentials()
         return Keys(frozen.access_key, frozen.secret_key, frozen.token)
 
     return region or session.region_name or "us-east-1", keys

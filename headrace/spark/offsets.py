@@ -120,8 +120,8 @@ class Offset:
 
     def count(self, shard_id: str) -> int:
         """Return how many records of a shard have been read."""
-        found = self.shards.get(shard_id)
-        return 0 if found is None else found.count
+        shard = self.shards.get(shard_id)
+        return 0 if shard is None else shard.count
 
     def reaches(self, other: Offset) -> bool:
         """Return whether this offset is at or beyond `other`; it may lack shards that `other` has ended."""
@@ -134,8 +134,8 @@ class Offset:
 
     def ended(self, shard_id: str) -> bool:
         """Return whether a shard has been read to its end."""
-        found = self.shards.get(shard_id)
-        return found is not None and found.ended
+        shard = self.shards.get(shard_id)
+        return shard is not None and shard.ended
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON value for Spark to store."""

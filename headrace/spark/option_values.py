@@ -96,10 +96,10 @@ def fetch(text: str) -> int:
 
 def duration_s(text: str) -> float:
     """Parse a duration such as `500ms`, `1s` or `2min`, to seconds; a bare number is in milliseconds."""
-    found = re.fullmatch(r"(\d+) *([a-z]*)", text.strip().lower())
-    if found is None or found[2] not in _UNITS_S:
+    match = re.fullmatch(r"(\d+) *([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in _UNITS_S:
         raise ValueError("not a duration such as 1s or 500ms")
-    return int(found[1]) * _UNITS_S[found[2]]
+    return int(match[1]) * _UNITS_S[match[2]]
 
 
 def boolean(text: str) -> bool:
@@ -132,5 +132,5 @@ def unaggregated(text: str) -> bool:
 
 def region_of(endpoint_url: str) -> str | None:
     """Return the region in the URL of an AWS endpoint of Kinesis; None for another URL."""
-    found = _AWS_ENDPOINT.match(endpoint_url)
-    return found[1] if found else None
+    match = _AWS_ENDPOINT.match(endpoint_url)
+    return match[1] if match else None

@@ -250,20 +250,20 @@ class PlanMaker:
             # The answer "nothing new" must be that of now.
             self._sleep(pause_s)
         self._probed_s = self._clock_s()
-        found = threading.Event()
+        event = threading.Event()
         until_s = self._clock_s() + _PROBING_S
 
         def probe(name: str) -> None:
-            if found.is_set():
+            if event.is_set():
                 return
             if self._clock_s() > until_s or self._is_behind(name, begin, self._known[name]):
-                found.set()
+                event.set()
 
         waiting: list[Future[None]] = [self._threads.submit(probe, name) for name in names]
         wait(waiting)
         for one in waiting:
             one.result()
-        return found.is_set()
+        return event.is_set()
 
     def _is_behind(self, name: str, begin: Offset, stop: Stop) -> bool:
         """Ask a shard for one record after its position."""
@@ -359,9 +359,9 @@ class PlanMaker:
         if all(known != name for _, known, _ in self._old):
             self._old.append((offset.batch, name, self._tasks))
         before = offset.batch - self._options.min_batches_to_retain
-        found = [(name, tasks) for batch, name, tasks in self._old if batch < before]
+        too_old = [(name, tasks) for batch, name, tasks in self._old if batch < before]
         self._old = [one for one in self._old if one[0] >= before]
-        return found
+        return too_old
 
 
 def _part(plan: Plan, group: list[str]) -> Plan:

@@ -145,14 +145,14 @@ class Planner:
 
     def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
         """Return the same by task: a task reads its spans in sequence, and tasks run concurrently."""
-        found = dict(self.slices(start, end))
+        slices = dict(self.slices(start, end))
         finished = {name for name in end.shards if end.ended(name) and not start.ended(name)}
         if not finished:
-            return [[one] for one in found.items()]
+            return [[one] for one in slices.items()]
         self._list()
         return [
-            [(span, found[span]) for span in family]
-            for family in families(found, finished, self._shards)
+            [(span, slices[span]) for span in family]
+            for family in families(slices, finished, self._shards)
         ]
 
     def release(self, end: Offset) -> None:
@@ -178,17 +178,17 @@ class Planner:
             self._listed_s = now_s
 
     def _fetcher(self, shard_id: str, base: Offset) -> Fetcher:
-        found = self._fetchers.get(shard_id)
+        fetcher = self._fetchers.get(shard_id)
         count = base.count(shard_id)
-        if found is None or not found.spool.first <= count <= found.spool.end:
+        if fetcher is None or not fetcher.spool.first <= count <= fetcher.spool.end:
             self._fetchers_made += 1
             folder = self.folder.path / f"{self._fetchers_made}-{shard_id}"
-            found = Fetcher(
+            fetcher = Fetcher(
                 self._reads, self._options, shard_id, base, folder, self._until_ms, self._wall_s,
                 patient=self._one_batch,
             )  # fmt: skip
-            self._fetchers[shard_id] = found
-        return found
+            self._fetchers[shard_id] = fetcher
+        return fetcher
 
     def _fill(
         self,
@@ -248,12 +248,12 @@ class Planner:
         if per_shard is not None:
             sizes = {name: min(size, per_shard) for name, size in sizes.items()}
         allowed = shares(sizes, most)
-        found: dict[str, int] = {}
+        within_bytes: dict[str, int] = {}
         for fetcher in fetchers:
             name = fetcher.shard_id
             within = fetcher.spool.rows_within(base.count(name), allowed[name])
-            found[name] = min(rows[name], max(1, within))
-        return found
+            within_bytes[name] = min(rows[name], max(1, within))
+        return within_bytes
 
     def behind_ms(self) -> dict[str, int]:
         """Return each current shard's lag in its last answer, in milliseconds."""

@@ -57,7 +57,7 @@ class StreamProgress:
 
 def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
     """Return the streams in a query's progress (`query.lastProgress`, or a listener's parsed `event.progress.json`)."""
-    found: list[StreamProgress] = []
+    stream_progresses: list[StreamProgress] = []
     for source in cast("list[dict[str, Any]]", progress["sources"]):
         end = _value(source.get("endOffset"))
         if not {"v", "stream", "shards"} <= set(end):
@@ -71,7 +71,7 @@ def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
         read = (
             {"*": int(end["records"])} if whole else {n: int(s["count"]) for n, s in shards.items()}
         )
-        found.append(
+        stream_progresses.append(
             StreamProgress(
                 stream=str(end["stream"]),
                 rows=int(source["numInputRows"]),
@@ -83,7 +83,7 @@ def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
                 processed_per_s=_rate(source.get("processedRowsPerSecond")),
             )
         )
-    return found
+    return stream_progresses
 
 
 def _value(offset: Any) -> dict[str, Any]:

@@ -53,16 +53,16 @@ class TaskCounts(CommitMessage):
 
 def check_schema(schema: StructType) -> None:
     """Raise InvalidSchema when a frame cannot be written as records."""
-    found = {field.name: field.dataType for field in schema.fields}
+    data_types = {field.name: field.dataType for field in schema.fields}
     for name, types in (_WANTED | _POSSIBLE).items():
-        if name in found and not isinstance(found[name], types):
+        if name in data_types and not isinstance(data_types[name], types):
             wanted = " or ".join(kind.typeName().upper() for kind in types)
-            given = found[name].simpleString().upper()
+            given = data_types[name].simpleString().upper()
             raise InvalidSchema(f"The kinesis sink's column {name} must be {wanted}, not {given}.")
     for name in _WANTED:
-        if name not in found:
+        if name not in data_types:
             raise InvalidSchema(f"The kinesis sink needs a column {name}.")
-    unknown = sorted(set(found) - set(_WANTED) - set(_POSSIBLE) - _PASSED_OVER)
+    unknown = sorted(set(data_types) - set(_WANTED) - set(_POSSIBLE) - _PASSED_OVER)
     if unknown:
         raise InvalidSchema(
             f"The kinesis sink has no use for the column {unknown[0]!r}: "
@@ -108,9 +108,9 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 def _client(options: SinkOptions) -> KinesisClient:
     """Return a client that only this task uses: the kept one if it fits, else a new one."""
-    found = _kept.pop((options, _environment()), None)
-    if found is not None:
-        return found
+    client = _kept.pop((options, _environment()), None)
+    if client is not None:
+        return client
     # boto3 takes long to import, so import it only in tasks.
     from headrace.spark.client import KinesisClient
 

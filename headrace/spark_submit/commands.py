@@ -109,17 +109,17 @@ def _python_files(submission: Submission, work: Path) -> list[str]:
 
     Spark itself gives them to the driver's Python and to tasks, but not to the workers that plan a Python data source.
     """
-    found: list[str] = []
+    python_files: list[str] = []
     for item in file_items(submission, "--py-files"):
         source, name = _source(item)
         if name.endswith(".py"):
             folder = work / _MODULES
             folder.mkdir(exist_ok=True)
             _link(source, folder / name)
-            found += [] if str(folder) in found else [str(folder)]
+            python_files += [] if str(folder) in python_files else [str(folder)]
         else:
-            found.append(str(source))
-    return found
+            python_files.append(str(source))
+    return python_files
 
 
 def _source(item: str) -> tuple[Path, str]:

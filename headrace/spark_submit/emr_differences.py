@@ -42,8 +42,8 @@ def facts_of(release: Release, environment: Environment) -> list[str]:
         ("Hadoop", "hadoop-client-api", release.hadoop),
         ("Scala", "scala-library", release.scala),
     ):
-        found = [path.name for path in environment.home.glob(f"jars/{jar}-*.jar")]
-        here = found[0].removeprefix(f"{jar}-").removesuffix(".jar") if found else None
+        names = [path.name for path in environment.home.glob(f"jars/{jar}-*.jar")]
+        here = names[0].removeprefix(f"{jar}-").removesuffix(".jar") if names else None
         if here is not None and on_emr and here != on_emr:
             notes.append(f"{name} is {here}; EMR's is {on_emr}")
     return notes

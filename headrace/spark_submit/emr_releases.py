@@ -100,19 +100,19 @@ def _hint(label: str) -> str:
     """Return why the table may lack a label that AWS has; empty when the text does not look like a label."""
     if re.fullmatch(r"emr-[45]\.\d+\.\d+", label):
         return "headrace has no releases before emr-6.0.0, whose Spark runs on no Java of today"
-    found = _LABEL.fullmatch(label)
-    if found is None:
+    match = _LABEL.fullmatch(label)
+    if match is None:
         return ""
-    own = [version for known in _BY_LABEL if (version := _version(known))[0] == bool(found[1])]
+    own = [version for known in _BY_LABEL if (version := _version(known))[0] == bool(match[1])]
     if _version(label) > max(own):
         return f"headrace knows the releases that were documented by {LOOKED_UP}"
     return ""
 
 
 def _version(label: str) -> tuple[bool, int, int, int]:
-    found = _LABEL.fullmatch(label)
-    assert found is not None, label
-    return bool(found[1]), int(found[2]), int(found[3]), int(found[4] or -1)
+    match = _LABEL.fullmatch(label)
+    assert match is not None, label
+    return bool(match[1]), int(match[2]), int(match[3]), int(match[4] or -1)
 
 
 def _spark_8(

@@ -92,15 +92,15 @@ def find_cached(spark: str, python: Minor) -> Environment:
 
 def list_complete() -> list[Environment]:
     """Return the complete environments of the cache, newest Spark first."""
-    found: list[Environment] = []
+    environments: list[Environment] = []
     with contextlib.suppress(FileNotFoundError):
         for path in cache_folder().iterdir():
             name = _NAME.fullmatch(path.name)
             if name is not None:
                 environment = Environment(name[1], minor_of(name[2]), path)
-                found += [environment] if environment.whole else []
-    numbers = {e: ([int(n) for n in e.spark.split(".")], e.python) for e in found}
-    return sorted(found, key=numbers.__getitem__, reverse=True)
+                environments += [environment] if environment.whole else []
+    numbers = {e: ([int(n) for n in e.spark.split(".")], e.python) for e in environments}
+    return sorted(environments, key=numbers.__getitem__, reverse=True)
 
 
 def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
@@ -114,9 +114,9 @@ def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
     near = wanted[0] if wanted else can[-1]
     others = sorted((p for p in can if p not in wanted), key=lambda p: (abs(p[1] - near[1]), -p[1]))
     for version in (*wanted, *others):
-        found = find_python(version)
-        if found is not None:
-            return found, version
+        python = find_python(version)
+        if python is not None:
+            return python, version
     name = format_minor(wanted[0] if wanted else can[-1])
     raise JobRefused(
         f"Spark {spark} runs with Python {format_minor(can[0])} to {format_minor(can[-1])}, "

@@ -48,9 +48,9 @@ class JobWorkers(Generic[W]):
     def wake(self, key: str) -> None:
         """Wake a worker after a change, if it is not done."""
         with self._lock:
-            found = self._workers.get(key)
-        if found is not None:
-            found[1].wake()
+            worker = self._workers.get(key)
+        if worker is not None:
+            worker[1].wake()
 
     def stop(self) -> None:
         """Stop the workers and end their processes: first by SIGTERM, after STOP_GRACE_S by SIGKILL."""

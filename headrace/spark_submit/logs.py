@@ -38,9 +38,9 @@ def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str,
     }
     for name, lines in logs.items():
         for line in reversed(lines):
-            found = _EXCEPTION.match(line)
-            if found:
-                return name, found[1][:LONGEST_MESSAGE]
+            match = _EXCEPTION.match(line)
+            if match:
+                return name, match[1][:LONGEST_MESSAGE]
     if logs["stderr"]:
         return "stderr", logs["stderr"][-1].strip()[:LONGEST_MESSAGE]
     return "stderr", f"The command ended with exit code {exit_code} and wrote nothing to stderr."

@@ -101,7 +101,7 @@ def main() -> None:
     """Create the environment, then run the job; end with a sentence on stderr if the creation fails."""
     label, spark, python, wants_connector, controller, *command = sys.argv[1:]
     kept = json.loads(os.environ.pop(VARIABLE))
-    given = dict(os.environ)
+    environ = dict(os.environ)
     os.environ.clear()
     os.environ.update(kept)
     try:
@@ -120,7 +120,7 @@ def main() -> None:
     except JobRefused as error:
         _note(Path(controller), str(error))
         sys.exit(str(error))
-    os.execvpe(command[0], command, given)
+    os.execvpe(command[0], command, environ)
 
 
 def _note(controller: Path, text: str) -> None:

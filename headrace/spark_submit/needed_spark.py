@@ -47,12 +47,12 @@ def read_needed_spark(job: Path) -> Minor | None:
 
 def _minor(job: Path, value: ast.expr) -> Minor:
     text = value.value if isinstance(value, ast.Constant) else None
-    found = re.fullmatch(r"(\d+)\.(\d+)", text) if isinstance(text, str) else None
-    if found is None:
+    match = re.fullmatch(r"(\d+)\.(\d+)", text) if isinstance(text, str) else None
+    if match is None:
         raise ValueError(
             f'{job.name} declares {NAME} = {ast.unparse(value)}: say a version such as "4.0".'
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def check_release(job: Path, label: str) -> None:

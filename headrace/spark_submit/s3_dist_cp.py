@@ -98,8 +98,8 @@ class _Place:
     def __init__(self, uri: str, s3: Any, hdfs: Path) -> None:
         self._uri = uri.rstrip("/")
         self.s3 = s3
-        found = _S3.fullmatch(uri)
-        self.bucket, self.prefix = (found[1], found[2].strip("/")) if found else ("", "")
+        match = _S3.fullmatch(uri)
+        self.bucket, self.prefix = (match[1], match[2].strip("/")) if match else ("", "")
         path = _HDFS.fullmatch(uri)
         self.folder = hdfs / path[1].strip("/") if path else None
 
@@ -126,8 +126,8 @@ class _Place:
         for page in self.s3.get_paginator("list_objects_v2").paginate(
             Bucket=self.bucket, Prefix=self.prefix
         ):
-            for found in page.get("Contents", []):
-                key = str(found["Key"])
+            for content in page.get("Contents", []):
+                key = str(content["Key"])
                 name = key.removeprefix(self.prefix).removeprefix("/")
                 is_below = (
                     key == self.prefix or not self.prefix or key.startswith(f"{self.prefix}/")

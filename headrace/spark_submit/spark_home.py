@@ -37,9 +37,9 @@ def find_spark_home() -> Path:
         return Path(named)
     # Do not import it: that takes long, and only the job needs it.
     spec = importlib.util.find_spec("pyspark")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(place) / "bin" / "spark-submit").is_file():
-            return Path(place)
+    for submodule_search_location in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(submodule_search_location) / "bin" / "spark-submit").is_file():
+            return Path(submodule_search_location)
     raise JobRefused(
         f"Spark is not installed: run `{install_command('spark')}` in headrace's environment, and try again."
     )
@@ -94,7 +94,9 @@ def java_for(spark: Minor) -> tuple[Path | None, int | None]:
     if java is not None and (version is None or version in traits.javas):
         return (Path(home) if home else None), version
     others = [
-        (number, place) for place in _java_homes() if (number := _number(place)) in traits.javas
+        (number, java_home)
+        for java_home in _java_homes()
+        if (number := _number(java_home)) in traits.javas
     ]
     if others:
         number, place = min(others)
@@ -107,8 +109,8 @@ def java_for(spark: Minor) -> tuple[Path | None, int | None]:
 
 
 def _java_homes() -> list[Path]:
-    found = [place for folder in JAVA_FOLDERS for place in Path("/").glob(folder)]
-    return sorted(place for place in found if (place / "bin" / "java").is_file())
+    java_folders = [place for folder in JAVA_FOLDERS for place in Path("/").glob(folder)]
+    return sorted(place for place in java_folders if (place / "bin" / "java").is_file())
 
 
 def _number(home: Path) -> int:
@@ -128,5 +130,5 @@ def _java_version(java: str) -> int | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(match[1]) if match else None

@@ -34,7 +34,7 @@ _PYTHONS: dict[Minor, tuple[Minor, Minor]] = {
 def version_at(home: Path) -> str | None:
     """Return the version of the Spark in `home`, such as `4.0.2`; None if its jars do not show it."""
     names = (path.name for path in home.glob("jars/spark-core_*.jar"))
-    return next((found[1] for name in names if (found := _SPARK_CORE.fullmatch(name))), None)
+    return next((match[1] for name in names if (match := _SPARK_CORE.fullmatch(name))), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,10 @@ class JobSpark:
         For `/usr/bin/python3.11`, the image's Python 3.11, it is the one of an environment with Python 3.11. Raises
         JobRefused when the image has no such Python, or the job runs with another one.
         """
-        found = _IMAGE_PYTHON.fullmatch(value)
-        if found is None or self.release is None:
+        match = _IMAGE_PYTHON.fullmatch(value)
+        if match is None or self.release is None:
             return None
-        if found[1] is None or (version := (3, int(found[1]))) == _python_of(self.environment):
+        if match[1] is None or (version := (3, int(match[1]))) == _python_of(self.environment):
             return str(self.python)
         if format_minor(version) not in self.release.pythons:
             raise JobRefused(
@@ -192,8 +192,8 @@ def _list_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
     """Return the Pythons of the image; first the one that the job sets, else the default."""
     image = image_pythons(release)
     for key in _PYTHON_SETTINGS:
-        found = _IMAGE_PYTHON.fullmatch(settings.get(key, ""))
-        named = (3, int(found[1])) if found and found[1] else None
+        match = _IMAGE_PYTHON.fullmatch(settings.get(key, ""))
+        named = (3, int(match[1])) if match and match[1] else None
         if named in image:
             return [named, *(p for p in image if p != named)]
     return image

@@ -44,9 +44,9 @@ for place, setting in enumerate(settings):
 
 def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return a job's locale variables for this environment; unchanged if the machine has no UTF-8 locale."""
-    given = _read_locale(environment)
-    found = _utf8_setting(tuple(given.items()))
-    return given if found is None else dict(found)
+    locale = _read_locale(environment)
+    utf8_setting = _utf8_setting(tuple(locale.items()))
+    return locale if utf8_setting is None else dict(utf8_setting)
 
 
 def require_utf8(environment: Mapping[str, str], *paths: Path) -> None:

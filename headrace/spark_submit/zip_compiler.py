@@ -46,13 +46,13 @@ def _compile(path: Path) -> None:
     mode = path.stat().st_mode & 0o777
     folder = Path(tempfile.mkdtemp(prefix=".compiled-", dir=str(path.parent)))
     try:
-        with zipfile.ZipFile(path) as given:
-            if any(name.endswith(".pyc") for name in given.namelist()):
+        with zipfile.ZipFile(path) as zip_file:
+            if any(name.endswith(".pyc") for name in zip_file.namelist()):
                 return
             part = folder / "part.zip"
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
-                for entry in given.infolist():
-                    source = given.read(entry)
+                for entry in zip_file.infolist():
+                    source = zip_file.read(entry)
                     made.writestr(entry, source)
                     if entry.filename.endswith(".py"):
                         code = _code(source, path / entry.filename, folder)

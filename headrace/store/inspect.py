@@ -63,34 +63,38 @@ class Inspection:
 def inspect(path: Path, identity: bytes) -> Inspection:
     """Read a whole segment of the shard `identity`. Raises OSError."""
     data = path.read_bytes()
-    found = Inspection(path, int(path.stem), len(data))
+    inspection = Inspection(path, int(path.stem), len(data))
     start = frame.SEGMENT_HEADER_BYTES
     try:
         first_index, whose = frame.decode_segment_header(data[:start])
     except CorruptFrame as error:
-        found.header_problem = "the segment was emptied" if not data else str(error)
+        inspection.header_problem = "the segment was emptied" if not data else str(error)
     else:
         if whose != identity:
-            found.header_problem = "the segment belongs to another shard"
-        elif first_index != found.first_index:
-            found.header_problem = (
-                f"the segment is named {found.first_index} but starts at {first_index}"
+            inspection.header_problem = "the segment belongs to another shard"
+        elif first_index != inspection.first_index:
+            inspection.header_problem = (
+                f"the segment is named {inspection.first_index} but starts at {first_index}"
             )
-        found.is_foreign = bool(found.header_problem)
-    found.frame_ends[min(start, len(data))] = found.first_index
-    for piece in _pieces(data, start, found.first_index):
+        inspection.is_foreign = bool(inspection.header_problem)
+    inspection.frame_ends[min(start, len(data))] = inspection.first_index
+    for piece in _pieces(data, start, inspection.first_index):
         if isinstance(piece, Damage):
-            found.damage.append(piece)
+            inspection.damage.append(piece)
             continue
         offset, header = piece
         end_offset = offset + header.frame_bytes
-        found.frame_ends[end_offset] = header.end_index
-        last = found.runs[-1] if found.runs else None
+        inspection.frame_ends[end_offset] = header.end_index
+        last = inspection.runs[-1] if inspection.runs else None
         if last is not None and (last.end_offset, last.end_index) == (offset, header.first_index):
-            found.runs[-1] = FrameRun(last.offset, end_offset, last.first_index, header.end_index)
+            inspection.runs[-1] = FrameRun(
+                last.offset, end_offset, last.first_index, header.end_index
+            )
         else:
-            found.runs.append(FrameRun(offset, end_offset, header.first_index, header.end_index))
-    return found
+            inspection.runs.append(
+                FrameRun(offset, end_offset, header.first_index, header.end_index)
+            )
+    return inspection
 
 
 def _pieces(

@@ -138,17 +138,17 @@ def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[str, Any]]:
 def _build_known(
     marks: Iterable[tuple[str, Any]], losses: Iterable[tuple[str, Any]], data_dir: Path
 ) -> dict[str, KnownLog]:
-    found: dict[str, KnownLog] = {}
+    known_logs: dict[str, KnownLog] = {}
     for key, value in marks:
         # Until version 0.1 only the end was noted.
         mark: dict[str, Any] = {"end": value} if isinstance(value, int) else value
         certain = mark.get("boot", _BOOT) == _BOOT
-        found[key] = KnownLog(mark.get("start"), mark["end"], (), certain)
+        known_logs[key] = KnownLog(mark.get("start"), mark["end"], (), certain)
     for key, value in losses:
         folder = key.partition("#")[0]
-        known = found.get(folder, NOTHING_KNOWN)
-        found[folder] = replace(known, losses=(*known.losses, _loss(value, data_dir)))
-    return found
+        known = known_logs.get(folder, NOTHING_KNOWN)
+        known_logs[folder] = replace(known, losses=(*known.losses, _loss(value, data_dir)))
+    return known_logs
 
 
 def _loss_key(folder: str, loss: Loss) -> str:

@@ -363,9 +363,9 @@ class ShardLog:
         for segment in self._segments:
             if segment.last_arrival_ms < timestamp_ms:
                 continue
-            found = first_arrived_at(segment, timestamp_ms)
-            if found is not None:
-                following = found
+            first_arrived = first_arrived_at(segment, timestamp_ms)
+            if first_arrived is not None:
+                following = first_arrived
                 break
         for loss in self.losses:
             if loss.end_index == following and not loss.accepted:

@@ -39,8 +39,8 @@ def frames(
                 continue
             if len(chunk) - (offset - start) < header.frame_bytes:
                 start = offset
-                wanted = max(READ_CHUNK_BYTES, header.frame_bytes)
-                chunk = memoryview(segment.read(offset, wanted))
+                read_chunk_byte = max(READ_CHUNK_BYTES, header.frame_bytes)
+                chunk = memoryview(segment.read(offset, read_chunk_byte))
             at = offset - start + frame.FRAME_HEADER_BYTES
             payload = chunk[at : at + header.payload_bytes]
             frame.verify(header, payload)

@@ -177,8 +177,8 @@ def cloud(**options: Any) -> _Entering:
 
 @contextlib.contextmanager
 def _entered(options: dict[str, Any]) -> Generator[LocalCloud]:
-    with LocalCloud(**options) as made, entered(made):
-        yield made
+    with LocalCloud(**options) as local_cloud, entered(local_cloud):
+        yield local_cloud
 
 
 @contextlib.contextmanager

@@ -107,7 +107,7 @@ def make_function(
         else {"ZipFile": zipped(folder)}
     )
     functions = cloud.client("lambda")
-    made = functions.create_function(
+    function = functions.create_function(
         **{
             "FunctionName": name,
             "Runtime": "python3.13",
@@ -131,7 +131,7 @@ def make_function(
                 **(mapping or {}),
             }
         )
-    return TestedFunction(name, made["FunctionArn"], cloud)
+    return TestedFunction(name, function["FunctionArn"], cloud)
 
 
 def _stream_arn(cloud: CloudAccess, source: str) -> str:

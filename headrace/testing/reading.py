@@ -37,7 +37,7 @@ class Record:
 def records_of(cloud: Clients, stream: str) -> list[Record]:
     """Return every record that a stream holds, by sequence number: within a key, in the order in which they came."""
     kinesis = cloud.client("kinesis")
-    found: list[Record] = []
+    records: list[Record] = []
     for shard in list_all_shards(kinesis, StreamName=stream):
         shard_id = shard["ShardId"]
         iterator = kinesis.get_shard_iterator(
@@ -45,7 +45,7 @@ def records_of(cloud: Clients, stream: str) -> list[Record]:
         )["ShardIterator"]
         while iterator:
             page = kinesis.get_records(ShardIterator=iterator)
-            found += [
+            records += [
                 Record(
                     shard_id,
                     one["SequenceNumber"],
@@ -59,7 +59,7 @@ def records_of(cloud: Clients, stream: str) -> list[Record]:
             if not page["Records"] and not page.get("MillisBehindLatest"):
                 break
             iterator = page.get("NextShardIterator")
-    return sorted(found, key=lambda record: int(record.sequence_number))
+    return sorted(records, key=lambda record: int(record.sequence_number))
 
 
 def objects_under(cloud: Clients, bucket: str, prefix: str = "") -> dict[str, bytes]:

@@ -237,13 +237,15 @@ def _by_change_set(stacks: Any, request: dict[str, Any]) -> None:
     names = {"StackName": request["StackName"], "ChangeSetName": "headrace-test"}
     stacks.create_change_set(**request, ChangeSetName="headrace-test", ChangeSetType="CREATE")
     deadline_s = time.monotonic() + _DEPLOYED_WITHIN_S
-    while (found := stacks.describe_change_set(**names))["Status"] in (
+    while (change_set := stacks.describe_change_set(**names))["Status"] in (
         "CREATE_PENDING",
         "CREATE_IN_PROGRESS",
     ):
         _pause(deadline_s, names["StackName"])
-    if found["Status"] != "CREATE_COMPLETE":
-        raise StackFailed(f"Stack {names['StackName']} was refused: {found.get('StatusReason')}")
+    if change_set["Status"] != "CREATE_COMPLETE":
+        raise StackFailed(
+            f"Stack {names['StackName']} was refused: {change_set.get('StatusReason')}"
+        )
     stacks.execute_change_set(**names)
 
 
@@ -321,11 +323,11 @@ def _upload_assets(cloud: CloudAccess, out: Path, manifest: Path) -> None:
     for asset in files.values():
         path = out / asset["source"]["path"]
         body = zipped(path) if asset["source"].get("packaging") == "zip" else path.read_bytes()
-        for place in asset["destinations"].values():
-            bucket = _fill_placeholders(cloud, place["bucketName"])
+        for destination in asset["destinations"].values():
+            bucket = _fill_placeholders(cloud, destination["bucketName"])
             _make_bucket(cloud, bucket)
             cloud.client("s3").put_object(
-                Bucket=bucket, Key=_fill_placeholders(cloud, place["objectKey"]), Body=body
+                Bucket=bucket, Key=_fill_placeholders(cloud, destination["objectKey"]), Body=body
             )
 
 

@@ -64,14 +64,14 @@ def bind(source: str, target: str, attributes: int) -> None:
 
 def restrict(target: str, attributes: int, *, recursive: bool = True) -> None:
     """Add restrictions to a mount and, if `recursive`, to all mounts below it; those that they have stay."""
-    wanted = _MountAttributes(attr_set=attributes)
+    mount_attributes = _MountAttributes(attr_set=attributes)
     result = libc.syscall(
         _SYS_MOUNT_SETATTR,
         _AT_FDCWD,
         os.fsencode(target),
         _AT_RECURSIVE if recursive else 0,
-        ctypes.byref(wanted),
-        ctypes.sizeof(wanted),
+        ctypes.byref(mount_attributes),
+        ctypes.sizeof(mount_attributes),
     )
     check(result, f"mount_setattr {target}")
 

@@ -146,9 +146,9 @@ def app_rows(port: int) -> Iterator[tuple[str, float]]:
             body = (out / f"{name}.template.json").read_text()
             changes = {"StackName": name, "ChangeSetName": "again", "Capabilities": _ALLOWED}
             cfn.create_change_set(TemplateBody=body, **changes)
-            found = cfn.describe_change_set(StackName=name, ChangeSetName="again")
-            if found["Status"] != "FAILED":
-                raise Failed(f"{name} has unexpected changes: {found['Changes']}")
+            change_set = cfn.describe_change_set(StackName=name, ChangeSetName="again")
+            if change_set["Status"] != "FAILED":
+                raise Failed(f"{name} has unexpected changes: {change_set['Changes']}")
         yield "the same again, without a change", took_s(started_s)
 
 
@@ -177,7 +177,11 @@ def _in_order(out: Path) -> list[str]:
     """Return the names of the stacks, each after its dependencies."""
     artifacts = json.loads((out / "manifest.json").read_text())["artifacts"]
     stacks = {
-        name: [each for each in value.get("dependencies", ()) if not each.endswith(".assets")]
+        name: [
+            dependency
+            for dependency in value.get("dependencies", ())
+            if not dependency.endswith(".assets")
+        ]
         for name, value in artifacts.items()
         if value["type"] == "aws:cloudformation:stack"
     }

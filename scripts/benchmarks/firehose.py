@@ -156,8 +156,8 @@ def prepare(port: int, destination: dict[str, Any], *, of_stream: bool = False) 
     # LocalStack creates it in the background.
     deadline_s = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline_s:
-        found = firehose.describe_delivery_stream(DeliveryStreamName=STREAM)
-        if found["DeliveryStreamDescription"]["DeliveryStreamStatus"] == "ACTIVE":
+        delivery_stream = firehose.describe_delivery_stream(DeliveryStreamName=STREAM)
+        if delivery_stream["DeliveryStreamDescription"]["DeliveryStreamStatus"] == "ACTIVE":
             return s3
         time.sleep(LOOK_EVERY_S)
     raise CannotStart("the delivery stream did not become ACTIVE")

@@ -73,14 +73,14 @@ def add_mappings(port: int, source: str, count: int) -> None:
     def add_mapping(number: int) -> None:
         lambda_.create_event_source_mapping(
             FunctionName=f"{FUNCTION}-{number % SHARED_BY}",
-            EventSourceArn=arns[number // each],
+            EventSourceArn=arns[number // shared_by],
             **({"StartingPosition": "LATEST"} if source == "kinesis" else {}),
         )
 
     # An account has at most 500 shards, as on AWS.
-    each = SHARED_BY if source == "kinesis" else 1
+    shared_by = SHARED_BY if source == "kinesis" else 1
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        arns = list(pool.map(add_source, range(-(-count // each))))
+        arns = list(pool.map(add_source, range(-(-count // shared_by))))
         list(pool.map(add_mapping, range(count)))
 
 

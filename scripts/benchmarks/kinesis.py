@@ -200,7 +200,9 @@ def _needed(chosen: Sequence[Workload]) -> list[Workload]:
         wanted.append("PutRecords 500 x 100 B")
     if any(name.startswith("GetRecords drain, 1 K") for name in names):
         wanted.append("PutRecords 500 x 1 KiB")
-    return [each for each in WORKLOADS if each.name in wanted and each.name not in names]
+    return [
+        workload for workload in WORKLOADS if workload.name in wanted and workload.name not in names
+    ]
 
 
 def _write(
@@ -238,7 +240,7 @@ def measure(
 
     A failure is a result too: {"error": sentence}.
     """
-    results: Results = {each.name: {} for each in workloads}
+    results: Results = {workload.name: {} for workload in workloads}
     server_cpu, load_cpu = processors()
     if load_cpu >= 0:
         os.sched_setaffinity(0, {load_cpu})
@@ -246,7 +248,7 @@ def measure(
         bar = progress.add_task("", total=rounds * len(targets) * len(workloads))
         for _ in range(rounds):
             for target in targets:
-                mine = [each for each in workloads if _has(target, each)]
+                mine = [workload for workload in workloads if _has(target, workload)]
                 together = [each for each in mine if each is not RESIDENT]
                 groups = [together, [each for each in mine if each is RESIDENT]]
                 for group in filter(None, groups):
@@ -270,13 +272,15 @@ def _run(
     try:
         with running(target, server_cpu) as server:
             load = Load(server.port, seconds, server.rss_mb)
-            for each in workloads:
+            for workload in workloads:
                 try:
-                    found.append((each, dict(each.run(load))))
+                    found.append((workload, dict(workload.run(load))))
                 except Exception as error:  # noqa: BLE001 - any answer of a peer is its result
-                    found.append((each, {"error": _sentence(error)}))
+                    found.append((workload, {"error": _sentence(error)}))
     except CannotStart as error:
-        found.extend((each, {"error": _sentence(error)}) for each in workloads[len(found) :])
+        found.extend(
+            (workload, {"error": _sentence(error)}) for workload in workloads[len(found) :]
+        )
     return found
 
 

@@ -68,8 +68,8 @@ class Target:
         self.kinesis.create_stream(StreamName=name, ShardCount=1)
 
         def summary() -> Any:
-            found = self.kinesis.describe_stream_summary(StreamName=name)
-            return found["StreamDescriptionSummary"]
+            stream_summary = self.kinesis.describe_stream_summary(StreamName=name)
+            return stream_summary["StreamDescriptionSummary"]
 
         wait(lambda: summary()["StreamStatus"] == "ACTIVE", f"{self.name}: stream {name}")
         return summary()["StreamARN"]

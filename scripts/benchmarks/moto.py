@@ -161,12 +161,12 @@ def run_all(target: str, seconds: float, say: Callable[[str], None]) -> dict[str
         client.make()
         for number in range(LEASES):
             put_item(client, number)
-        found: dict[str, Figures] = {}
+        figures: dict[str, Figures] = {}
         for workload in WORKLOADS:
             say(f"{target}: {workload.name}")
-            found[workload.name] = measure(client, workload, seconds)
+            figures[workload.name] = measure(client, workload, seconds)
         client.connection.close()
-        return found
+        return figures
 
 
 def restart(writes: int, say: Callable[[str], None]) -> Figures:

@@ -193,8 +193,8 @@ def deploy(port: int, out: Path) -> float:
     )
 
     def ended() -> str | None:
-        found = cloudformation.describe_stacks(StackName="bench")["Stacks"][0]["StackStatus"]
-        return None if found.endswith("_IN_PROGRESS") else str(found)
+        stack_status = cloudformation.describe_stacks(StackName="bench")["Stacks"][0]["StackStatus"]
+        return None if stack_status.endswith("_IN_PROGRESS") else str(stack_status)
 
     status = wait(ended, "the stack")
     took_s = time.perf_counter() - began

@@ -264,7 +264,7 @@ def run_all(
 ) -> dict[str, Figures]:
     """Run every workload against a target. Raises CannotStart."""
     first_cpu, _ = processors()
-    found: dict[str, Figures] = {}
+    figures: dict[str, Figures] = {}
 
     def connect(server: Running) -> AnyQueue:
         connection = Connection(server.port)
@@ -275,18 +275,18 @@ def run_all(
         say(f"{target}: {WOKEN}")
         warm_up(queue, server.port)
         # A peer's long poll may look for messages once a second only.
-        found[WOKEN] = wake(queue, server.port, 200 if target == report.US else 20)
+        figures[WOKEN] = wake(queue, server.port, 200 if target == report.US else 20)
         say(f"{target}: {DRAINED}")
-        found[DRAINED] = drain(queue, server.port, records, seconds)
+        figures[DRAINED] = drain(queue, server.port, records, seconds)
         queue.connection.close()
     # Another server: what the drain has left behind is not the backlog's.
     with running(target, first_cpu) as server:
         queue = connect(server)
         say(f"{target}: {BACKLOG}")
         warm_up(queue, server.port)
-        found[BACKLOG] = backlog(queue, server, backlog_records)
+        figures[BACKLOG] = backlog(queue, server, backlog_records)
         queue.connection.close()
-    return found
+    return figures
 
 
 def _all_or_errors(target: str, *arguments: Any) -> dict[str, Figures]:

@@ -225,12 +225,12 @@ def rss_mb(pid: int) -> float:
 
 
 def _family(pid: int) -> list[int]:
-    found = [pid]
-    for each in found:
+    family = [pid]
+    for each in family:
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{each}/task").iterdir():
-                found.extend(map(int, (task / "children").read_text().split()))
-    return found
+                family.extend(map(int, (task / "children").read_text().split()))
+    return family
 
 
 def _rss_bytes(pid: int) -> int:

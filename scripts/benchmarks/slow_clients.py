@@ -39,10 +39,10 @@ PING = bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) + bytes(8)
 
 
 def _open(port: int, count: int, first: bytes = b"") -> list[socket.socket]:
-    made = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
-    for each in made:
+    connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    for each in connections:
         each.sendall(first)
-    return made
+    return connections
 
 
 def idle(port: int, ready: Event, stop: Event, _: Any) -> None:
@@ -98,10 +98,13 @@ def pings(port: int, ready: Event, stop: Event, _: Any) -> None:
     """HTTP/2 pings, as many as go out, on a new connection each time one is cut off."""
     ready.set()
     while not stop.is_set():
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as made:
-            made.sendall(PREFACE)
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection(("127.0.0.1", port)) as connection,
+        ):
+            connection.sendall(PREFACE)
             while not stop.is_set():
-                made.sendall(PING * 1000)
+                connection.sendall(PING * 1000)
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def _fill(server: Running) -> tuple[str, list[str]]:
     ]
     connection.close()
     iterator = load.iterators(NAME, "TRIM_HORIZON")[0]
-    return iterator, [each["Consumer"]["ConsumerARN"] for each in consumers]
+    return iterator, [consumer["Consumer"]["ConsumerARN"] for consumer in consumers]
 
 
 def measure(requests: int) -> list[Measured]:

@@ -61,7 +61,7 @@ class Load:
             raise RuntimeError("what should be read could not be put")
         connection = Connection(self.port)
         shards = connection.ask("ListShards", {"StreamName": name})["Shards"]
-        found = [
+        shard_iterators = [
             connection.ask(
                 "GetShardIterator",
                 {"StreamName": name, "ShardId": shard["ShardId"], "ShardIteratorType": kind},
@@ -69,7 +69,7 @@ class Load:
             for shard in shards
         ]
         connection.close()
-        return found
+        return shard_iterators
 
 
 def put_bodies(name: str, data_bytes: int, count: int = BODIES) -> list[bytes]:

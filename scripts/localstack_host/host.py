@@ -123,8 +123,8 @@ def health(endpoint_url: str) -> dict[str, Any] | None:
     """Return a LocalStack's health, or None if nothing answers."""
     try:
         with urllib.request.urlopen(f"{endpoint_url}/_localstack/health", timeout=5) as page:
-            found: dict[str, Any] = json.load(page)
-            return found
+            document: dict[str, Any] = json.load(page)
+            return document
     except (OSError, ValueError, urllib.error.URLError):
         return None
 

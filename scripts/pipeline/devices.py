@@ -174,7 +174,7 @@ def _arrived(run: Run, rows: pd.DataFrame, progress: Progress) -> tuple[int, int
     """Wait until every reading is in the stream; return how many are there, and how many came again."""
     task = progress.add_task("IoT rule: readings in Kinesis", total=len(rows))
     kinesis, stream = run.client("kinesis"), run.output("devices", "TelemetryStreamName")
-    found: Counter[tuple[str, int]] = Counter()
+    counter: Counter[tuple[str, int]] = Counter()
     iterators = {
         shard["ShardId"]: kinesis.get_shard_iterator(
             StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
@@ -182,19 +182,19 @@ def _arrived(run: Run, rows: pd.DataFrame, progress: Progress) -> tuple[int, int
         for shard in kinesis.list_shards(StreamName=stream)["Shards"]
     }
     deadline = time.monotonic() + STAGE_WITHIN_S
-    while len(found) < len(rows):
+    while len(counter) < len(rows):
         for shard_id, iterator in iterators.items():
             answer = kinesis.get_records(ShardIterator=iterator)
             iterators[shard_id] = answer["NextShardIterator"]
             for record in answer["Records"]:
                 event = json.loads(record["Data"])
-                found[event["device"], event["seq"]] += 1
-        progress.update(task, completed=len(found))
+                counter[event["device"], event["seq"]] += 1
+        progress.update(task, completed=len(counter))
         if time.monotonic() > deadline:
-            raise StageError(f"Only {len(found):,} of {len(rows):,} readings are in {stream}.")
+            raise StageError(f"Only {len(counter):,} of {len(rows):,} readings are in {stream}.")
         time.sleep(LOOK_EVERY_S)
     wanted = set(zip(rows["device"], rows["seq"], strict=True))
-    return len(wanted & set(found)), found.total() - len(found)
+    return len(wanted & set(counter)), counter.total() - len(counter)
 
 
 def _alerted(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
@@ -202,27 +202,28 @@ def _alerted(run: Run, rows: pd.DataFrame, progress: Progress) -> None:
     expected = simulated.expected_alerts(rows)
     task = progress.add_task("Lambda: alerts by SNS", total=len(expected))
     sqs, url = run.client("sqs"), run.output("devices", "AlertsQueueUrl")
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     deadline = time.monotonic() + STAGE_WITHIN_S
     quiet_until = time.monotonic() + QUIET_S
-    while not expected <= set(found) and time.monotonic() < min(deadline, quiet_until):
+    while not expected <= set(counter) and time.monotonic() < min(deadline, quiet_until):
         answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
         messages = answer.get("Messages", [])
         for message in messages:
-            found[json.loads(message["Body"])["id"]] += 1
+            counter[json.loads(message["Body"])["id"]] += 1
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
         if messages:
             quiet_until = time.monotonic() + QUIET_S
-        progress.update(task, completed=len(found))
+        progress.update(task, completed=len(counter))
     for kind, words in (("silent", "silent devices"), ("overheating", "overheating devices")):
         wanted, got = (
-            {each for each in ids if each.startswith(f"{kind}#")} for ids in (expected, set(found))
+            {each for each in ids if each.startswith(f"{kind}#")}
+            for ids in (expected, set(counter))
         )
         detail = (
             f"{len(wanted - got)} missing, {len(got - wanted)} too many" if wanted != got else ""
         )
         run.checks.append(Check("Lambda", words, len(wanted), len(got & wanted), detail))
-    run.checks.append(Check("Lambda", "alerts that pandas lacks", 0, len(set(found) - expected)))
+    run.checks.append(Check("Lambda", "alerts that pandas lacks", 0, len(set(counter) - expected)))
     run.checks.append(Check("Lambda", "failure reports", 0, _waiting(run, "FailureQueueUrl")))
 
 
@@ -234,20 +235,20 @@ def _run_job(run: Run, words: str, progress: Progress) -> None:
 
 def _sessions(run: Run, expected: pd.DataFrame) -> pd.DataFrame:
     """Compare the job's sessions with pandas; return them."""
-    found = read_results(run, ["device", "session_start"])
-    run.checks.append(Check("Spark", "sessions", len(expected), len(found)))
+    sessions = read_results(run, ["device", "session_start"])
+    run.checks.append(Check("Spark", "sessions", len(expected), len(sessions)))
     run.checks.append(
         Check(
             "Spark",
             "readings in them",
             int(expected["readings"].sum()),
-            int(found["readings"].sum()),
+            int(sessions["readings"].sum()),
         )
     )
     run.checks.append(
-        Check("Spark", "sessions that differ from pandas", 0, _differing(expected, found))
+        Check("Spark", "sessions that differ from pandas", 0, _differing(expected, sessions))
     )
-    return found
+    return sessions
 
 
 def _differing(expected: pd.DataFrame, found: pd.DataFrame) -> int:

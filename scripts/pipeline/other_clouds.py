@@ -243,15 +243,21 @@ def submit_here(run: Run, events: list[dict[str, Any]], progress: Progress) -> p
     ]
     if not frames:
         raise StageError("The Spark job left no Parquet.")
-    found = reference.sort_windows(pd.concat(frames, ignore_index=True))
+    windows = reference.sort_windows(pd.concat(frames, ignore_index=True))
     expected = reference.hourly_departures(events)
     run.checks.append(
         Check(
-            "Spark", "hourly windows", len(expected), len(found), "by spark-submit on this machine"
+            "Spark",
+            "hourly windows",
+            len(expected),
+            len(windows),
+            "by spark-submit on this machine",
         )
     )
-    run.checks.append(Check("Spark", "departures", total(expected), total(found)))
+    run.checks.append(Check("Spark", "departures", total(expected), total(windows)))
     run.checks.append(
-        Check("Spark", "windows that differ from pandas", 0, reference.differences(expected, found))
+        Check(
+            "Spark", "windows that differ from pandas", 0, reference.differences(expected, windows)
+        )
     )
-    return found
+    return windows

@@ -293,13 +293,13 @@ def wait_for_step(run: Run, step_id: str, words: str, progress: Progress) -> Non
 def spark(run: Run, step_id: str, events: list[dict[str, Any]], progress: Progress) -> pd.DataFrame:
     """Wait for the step, and compare its windows with pandas."""
     wait_for_step(run, step_id, "Spark: departures by hour", progress)
-    found = reference.sort_windows(read_results(run, reference.WINDOW_KEY))
+    windows = reference.sort_windows(read_results(run, reference.WINDOW_KEY))
     expected = reference.hourly_departures(events)
-    run.checks.append(Check("Spark", "hourly windows", len(expected), len(found)))
-    run.checks.append(Check("Spark", "departures", total(expected), total(found)))
-    differing = reference.differences(expected, found)
+    run.checks.append(Check("Spark", "hourly windows", len(expected), len(windows)))
+    run.checks.append(Check("Spark", "departures", total(expected), total(windows)))
+    differing = reference.differences(expected, windows)
     run.checks.append(Check("Spark", "windows that differ from pandas", 0, differing))
-    return found
+    return windows
 
 
 def total(windows: pd.DataFrame) -> int:

@@ -51,7 +51,7 @@ class HeavyHitters:
 
     def estimate(self, name: str) -> int:
         """Return an estimate of how often `name` came; it is never too low."""
-        return min(self._table[place] for place in cells(name))
+        return min(self._table[cell] for cell in cells(name))
 
     def candidates(self) -> list[tuple[str, int]]:
         """Return the names with the highest estimates, and these, highest first; at most CANDIDATES."""
@@ -98,8 +98,8 @@ def candidates_of(batches: Iterable[Any]) -> Iterator[Any]:
         for pair in batch.column(0).value_counts().to_pylist():
             if pair["values"] is not None:
                 counted.add(pair["values"], pair["counts"])
-    found = counted.candidates()
-    if found:
-        names, estimates = zip(*found)
+    candidates = counted.candidates()
+    if candidates:
+        names, estimates = zip(*candidates)
         columns = [pa.array(names, pa.string()), pa.array(estimates, pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, names=["name", "estimate"])

@@ -100,14 +100,14 @@ def sketches_of(batches: Iterable[Any]) -> Iterator[Any]:
     """Return each name and its sketch from a partition's Arrow batches (name, whole number). For mapInArrow."""
     import pyarrow as pa
 
-    found: dict[str, Quantiles] = {}
+    quantiles: dict[str, Quantiles] = {}
     for batch in batches:
         for name, value in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist()):
-            found.setdefault(name, Quantiles()).add((value,))
-    if found:
+            quantiles.setdefault(name, Quantiles()).add((value,))
+    if quantiles:
         columns = [
-            pa.array(list(found), pa.string()),
-            pa.array([sketch.pack() for sketch in found.values()], pa.binary()),
+            pa.array(list(quantiles), pa.string()),
+            pa.array([sketch.pack() for sketch in quantiles.values()], pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(columns, names=["name", "sketch"])
 

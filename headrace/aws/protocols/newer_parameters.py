@@ -22,14 +22,14 @@ from headrace.core.ports import FidelityLevel
 
 def with_newer(service: str, operations: Iterable[str], table: FidelityTable) -> FidelityTable:
     """Return a service's table of parameters with those that only the installed botocore has, as ignored."""
-    found: dict[str, Mapping[str, FidelityLevel]] = dict(table)
+    fidelity_levels: dict[str, Mapping[str, FidelityLevel]] = dict(table)
     for operation in operations:
         newer: dict[str, FidelityLevel] = dict.fromkeys(
             newer_parameters(service, operation), "ignored"
         )
         if newer:
-            found[operation] = {**newer, **table.get(operation, {})}
-    return found
+            fidelity_levels[operation] = {**newer, **table.get(operation, {})}
+    return fidelity_levels
 
 
 @functools.cache

@@ -54,11 +54,11 @@ class Strictness:
         given: list[str] = []
         members = cast("Any", operation_model(self._service, operation)).input_shape.members
         for name in self._ignored.get(operation, ()):
-            place: dict[str, str] = members[name].serialization if name in members else {}
-            sent = place.get("name", name)
-            if place.get("location") == "header" and headers.get(sent.lower()):
+            serialization: dict[str, str] = members[name].serialization if name in members else {}
+            sent = serialization.get("name", name)
+            if serialization.get("location") == "header" and headers.get(sent.lower()):
                 given.append(name)
-            if place.get("location") == "querystring" and query.get(sent):
+            if serialization.get("location") == "querystring" and query.get(sent):
                 given.append(name)
         self._refuse(operation, given)
 

@@ -157,7 +157,7 @@ def _new_identity(host: str) -> str:
         decipher_only=False,
     )
     alternatives: list[x509.GeneralName] = [x509.DNSName(each) for each in sorted(names)]
-    alternatives += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted(addresses)]
+    alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in sorted(addresses)]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -80,7 +80,7 @@ def secrets_of(data_dir: Path, ids: Ids) -> Secrets:
     if kept is not None:
         path.chmod(_OWNER_ONLY)
         return kept
-    made = Secrets(
+    secrets = Secrets(
         access_key_id=_KEY_PREFIX + ids.alnum_upper(_KEY_CHARACTERS - len(_KEY_PREFIX)),
         secret_access_key=base64.b64encode(ids.bytes(30)).decode(),
         internal_secret=ids.hex(64),
@@ -91,9 +91,9 @@ def secrets_of(data_dir: Path, ids: Ids) -> Secrets:
     # Created with mode 600, so that nobody else can read it at any moment.
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(asdict(made), file)
+        json.dump(asdict(secrets), file)
     partial.replace(path)
-    return made
+    return secrets
 
 
 def read_secrets(data_dir: Path) -> Secrets | None:
@@ -184,10 +184,12 @@ class KeyRing:
         account = self._sessions.account_of(key_id)
         if account is None:
             return None
-        found = self._sessions.credentials(key_id, token or "")
-        if found is None:
+        credentials = self._sessions.credentials(key_id, token or "")
+        if credentials is None:
             raise WrongToken(key_id)
-        return AccessKey(key_id, found.secret_access_key, token, account, found.expires_ms)
+        return AccessKey(
+            key_id, credentials.secret_access_key, token, account, credentials.expires_ms
+        )
 
     def _find_here(self, key_id: str) -> AccessKey | None:
         known = self._keys.get(key_id)

@@ -91,11 +91,11 @@ class PartitionedBufferTooSmall(StreamingRule):
                 continue
             hints = (("SizeInMBs", _LEAST_MIB, "MiB"), ("IntervalInSeconds", _LEAST_S, "s"))
             for member, least, unit in hints:
-                given = delivery.number(_S3, "BufferingHints", member)
-                if given is not None and given < least:
+                buffering_hints = delivery.number(_S3, "BufferingHints", member)
+                if buffering_hints is not None and buffering_hints < least:
                     yield Finding(
                         delivery,
-                        f"{delivery.name} partitions dynamically with {member} {given};"
+                        f"{delivery.name} partitions dynamically with {member} {buffering_hints};"
                         f" Firehose takes at least {least} {unit}",
                         (_S3, "BufferingHints", member),
                     )
@@ -148,11 +148,15 @@ class ConvertedBufferTooSmall(StreamingRule):
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the buffers that are too small."""
         for delivery in template.of_type(DELIVERY):
-            given = delivery.number(_S3, "BufferingHints", "SizeInMBs")
-            if _is_converted(delivery) and given is not None and given < _LEAST_MIB:
+            buffering_hints = delivery.number(_S3, "BufferingHints", "SizeInMBs")
+            if (
+                _is_converted(delivery)
+                and buffering_hints is not None
+                and buffering_hints < _LEAST_MIB
+            ):
                 yield Finding(
                     delivery,
-                    f"{delivery.name} converts its records with SizeInMBs {given};"
+                    f"{delivery.name} converts its records with SizeInMBs {buffering_hints};"
                     f" Firehose takes at least {_LEAST_MIB}",
                     (_S3, "BufferingHints", "SizeInMBs"),
                 )
@@ -180,13 +184,13 @@ class ErrorPrefixWithoutType(StreamingRule):
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the prefixes that Firehose refuses."""
         for delivery in template.of_type(DELIVERY):
-            for place in _buckets_of(delivery):
-                prefix = _text(delivery, *place, "Prefix")
-                errors = _text(delivery, *place, "ErrorOutputPrefix")
+            for bucket in _buckets_of(delivery):
+                prefix = _text(delivery, *bucket, "Prefix")
+                errors = _text(delivery, *bucket, "ErrorOutputPrefix")
                 reason = self._find_refusal(prefix, errors)
                 if reason is not None:
                     yield Finding(
-                        delivery, f"{delivery.name}: {reason}", (*place, "ErrorOutputPrefix")
+                        delivery, f"{delivery.name}: {reason}", (*bucket, "ErrorOutputPrefix")
                     )
 
     def _find_refusal(self, prefix: str | None, errors: str | None) -> str | None:

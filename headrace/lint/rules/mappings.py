@@ -253,7 +253,11 @@ Mapping{number}:
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the streams that more than five mappings poll."""
         pollers: dict[tuple[str, str], list[Resource]] = {}
-        for one in (each for other in template.around() for each in stream_mappings(other)):
+        for one in (
+            stream_mapping
+            for other in template.around()
+            for stream_mapping in stream_mappings(other)
+        ):
             source = source_of(one)
             if source is not None and source.type == "AWS::Kinesis::Stream":
                 pollers.setdefault(source.key, []).append(one)

@@ -230,7 +230,7 @@ class RoleAllowsUnused(StreamingRule):
 
     def _list_used(self, functions: list[Resource], template: Template) -> set[tuple[str, str]]:
         mine = {one.key for one in functions}
-        named = [one for each in functions for one in each.neighbours]
+        named = [one for function in functions for one in function.neighbours]
         for other in template.around():
             for one in other.resources.values():
                 if not one.type.startswith("AWS::Lambda::"):

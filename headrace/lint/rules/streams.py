@@ -87,7 +87,7 @@ Mapping:
         for other in template.around():
             for one in other.resources.values():
                 if not _only_writes(one):
-                    read.update(found.key for found in one.neighbours)
+                    read.update(neighbour.key for neighbour in one.neighbours)
             for role in other.of_type("AWS::IAM::Role"):
                 for statement in permissions_of(role).statements:
                     if any(statement.allows(action) for action in _READS):

@@ -53,8 +53,12 @@ def _key_of_table(account: str, region: str, resource: str) -> str:
 
     name = resource.removeprefix("table/").partition("/")[0]
     table: Any = dynamodb_backends[account][region].tables.get(name)
-    given: Any = (None if table is None else table.sse_specification) or {}
-    return str(given.get("KMSMasterKeyId") or "") if given.get("Enabled") else ""
+    sse_specification: Any = (None if table is None else table.sse_specification) or {}
+    return (
+        str(sse_specification.get("KMSMasterKeyId") or "")
+        if sse_specification.get("Enabled")
+        else ""
+    )
 
 
 def grants_on(key: str) -> Iterator[Grant]:

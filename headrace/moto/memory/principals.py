@@ -41,8 +41,8 @@ def exists_for(account: str) -> Callable[[str], bool]:
     def exists(name: str) -> bool:
         if _UNIQUE_ID.fullmatch(name):
             return name in _leaving or _has_id(name)
-        found = _HOLDER.fullmatch(name)
-        if found is None or found[1] != account or _OF_SERVICES in name:
+        match = _HOLDER.fullmatch(name)
+        if match is None or match[1] != account or _OF_SERVICES in name:
             return True
         holder = iam.holder_of_arn(name)
         return holder is not None and str(holder.arn) == name

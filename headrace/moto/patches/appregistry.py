@@ -35,7 +35,7 @@ def add_missing_calls(urls: Any) -> None:
 
     @functools.wraps(create)
     def create_application(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        if any(each.name == name for each in self.applications.values()):
+        if any(application.name == name for application in self.applications.values()):
             raise JsonRESTError("ConflictException", f"Application {name} already exists")
         return create(self, name, *args, **named)
 
@@ -96,7 +96,7 @@ def add_attribute_groups(urls: Any) -> None:
 
     def list_attribute_groups(self: Any) -> str:
         return json.dumps(
-            {"attributeGroups": [_described(each) for each in _groups(self).values()]}
+            {"attributeGroups": [_described(group) for group in _groups(self).values()]}
         )
 
     def update_attribute_group(self: Any) -> str:

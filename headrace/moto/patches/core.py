@@ -55,10 +55,10 @@ def _name_action(call_action: Any) -> Any:
 
 
 def _request_id(headers: dict[str, Any] | None = None) -> str:
-    made = base64.b32encode(os.urandom(33))[:52].decode()
+    request_id = base64.b32encode(os.urandom(33))[:52].decode()
     if isinstance(headers, dict):
-        headers["x-amzn-requestid"] = made
-    return made
+        headers["x-amzn-requestid"] = request_id
+    return request_id
 
 
 class _Keys:

@@ -65,7 +65,10 @@ def _endpoints(backend: Any) -> None:
         *args: Any,
         **named: Any,
     ) -> Any:
-        names = {each.prefix_list_name for each in self.managed_prefix_lists.values()}
+        names = {
+            managed_prefix_list.prefix_list_name
+            for managed_prefix_list in self.managed_prefix_lists.values()
+        }
         if (endpoint_type or "Gateway") == "Gateway" and service_name not in names:
             raise EC2ClientError(
                 "InvalidServiceName", f"The Vpc Endpoint Service '{service_name}' does not exist"

@@ -237,8 +237,8 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     from werkzeug.exceptions import HTTPException
 
     url, _, query = entry.url.partition("?")
-    found = method_for(url)
-    assert found is not None
+    method = method_for(url)
+    assert method is not None
     # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
     path = url.partition("://")[2].partition("/")[2]
     request = moto_request(
@@ -246,7 +246,7 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     )
     mock_random.seed(entry.seed)
     try:
-        status, headers, body = found[1](request, request.raw_url, request.headers)
+        status, headers, body = method[1](request, request.raw_url, request.headers)
     except HTTPException as error:
         status = error.code or 500
         headers, body = dict(error.get_headers()), error.get_body()

@@ -98,11 +98,11 @@ def backends_of(package: str) -> dict[Where, Any]:
 
     found: dict[Where, Any] = {}
     backends: Any = BackendDict
-    for each in list(backends._instances):  # noqa: SLF001 - moto has no other list of them
-        kind = each.backend
+    for instance in list(backends._instances):  # noqa: SLF001 - moto has no other list of them
+        kind = instance.backend
         if package_of(kind) != package:
             continue
-        for account, regions in list(each.items()):
+        for account, regions in list(instance.items()):
             for region, backend in list(regions.items()):
                 found[kind.__module__, kind.__qualname__, account, region] = backend
     return found
@@ -113,7 +113,7 @@ def all_packages() -> set[str]:
     from moto.core.base_backend import BackendDict
 
     backends: Any = BackendDict
-    return {package_of(each.backend) for each in list(backends._instances) if each}  # noqa: SLF001
+    return {package_of(instance.backend) for instance in list(backends._instances) if instance}  # noqa: SLF001
 
 
 @stored_as("backend")
@@ -131,9 +131,9 @@ def backend_dict(module: str, qualified_name: str) -> Any:
     from moto.core.base_backend import BackendDict
 
     with IMPORTING:
-        found = importlib.import_module(module)
+        import_module = importlib.import_module(module)
     # A copy: another thread's import may add names to the module.
-    for value in list(vars(found).values()):
+    for value in list(vars(import_module).values()):
         if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
             return value
     raise LookupError(f"moto has no backends {module}.{qualified_name}")

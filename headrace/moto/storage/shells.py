@@ -44,10 +44,10 @@ def _shell_type(base: type, *, hashes: bool = True) -> Any:
     members: dict[str, Any] = {"__setattr__": _set_nothing, "is_shell": True}
     if not hashes:
         members["__hash__"] = None
-    made: Any = type(base)("Shell", (base,), members)
-    if getattr(made, "__abstractmethods__", None):
-        made.__abstractmethods__ = frozenset()
-    return made
+    shell_type: Any = type(base)("Shell", (base,), members)
+    if getattr(shell_type, "__abstractmethods__", None):
+        shell_type.__abstractmethods__ = frozenset()
+    return shell_type
 
 
 def _base_of(kind: type) -> type:
@@ -172,7 +172,7 @@ def shell_of(kind: type, *arguments: Any) -> Any:
         return values[0].__new__(kind, *given)
     base = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
     if base is not None:
-        factory = [_factory(each) for each in arguments] if base is defaultdict else []
+        factory = [_factory(argument) for argument in arguments] if base is defaultdict else []
         if arguments and not factory and arguments not in (([],), ((),)):
             raise pickle.UnpicklingError(f"{kind} takes no arguments in moto's state")
         return shells().add(_shell_type(base)(*factory), kind)

@@ -138,8 +138,8 @@ class MotoStorage:
             log.warning("%s was stored by moto %s; this is %s", service, version, self._moto)
         data = zlib.decompress(state) if is_compressed else bytes(state)
         where, rows = load_service(data)
-        self._stored[service] = _Stored(_digest(data), frozenset(each.id for each in rows))
-        self._load_rows({each.id: each for each in rows})
+        self._stored[service] = _Stored(_digest(data), frozenset(row.id for row in rows))
+        self._load_rows({row.id: row for row in rows})
         return where
 
     def _load_rows(self, found: Mapping[int, Rows]) -> None:
@@ -195,9 +195,9 @@ class MotoStorage:
         to be loaded anew.
         """
         services, rows = CHANGES.take(with_services=with_services)
-        services |= {each.service for each in rows if not self._is_live(each)}
+        services |= {row.service for row in rows if not self._is_live(row)}
         # A journalled service has no stored rows: they would contain the effects of requests that run again.
-        services |= {each.service for each in rows} & self._journalled
+        services |= {row.service for row in rows} & self._journalled
         if not services and not rows:
             return
         before, self._stored = self._stored, dict(self._stored)
@@ -223,14 +223,14 @@ class MotoStorage:
         self.must_load_again = True
         if is_journalled:
             return
-        names = services | {each.service for each in rows if each.service}
+        names = services | {row.service for row in rows if row.service}
         names = names.union(*(some for some in TOGETHER if some & names)) - set(CHANGES.deferred)
         try:
             for name in sorted(names):
                 is_stored = name in self._stored
                 load = functools.partial(self._load_snapshot, name) if is_stored else tuple[Where]
                 take_back(name, load)
-            always = {each.id: each for each in rows if each.id in self._always}
+            always = {row.id: row for row in rows if row.id in self._always}
             for each in always.values():
                 each.clear()
             self._load_rows(always)

@@ -73,8 +73,8 @@ class Entries:
         if count >= MOST_RESOURCES or len(self.by_key) >= MOST_ENTRIES:
             return self._of_many(access, now_ms)
         self._resources[access.action] = count + 1
-        made = self.by_key[key] = Entry(self.identity, access, first_ms=now_ms)
-        return made
+        entry = self.by_key[key] = Entry(self.identity, access, first_ms=now_ms)
+        return entry
 
     def restore(self, entry: Entry) -> None:
         """Add an entry from the report file."""
@@ -87,17 +87,17 @@ class Entries:
     def _of_many(self, access: Access, now_ms: int) -> Entry:
         folder = folder_of(access.resource) if len(self.by_key) < 2 * MOST_ENTRIES else "*"
         key = (access.action, folder, None)
-        found = self.by_key.get(key)
-        if found is None:
+        entry = self.by_key.get(key)
+        if entry is None:
             shown = Access(access.action, folder, access.account)
-            found = Entry(self.identity, shown, first_ms=now_ms, samples={})
-            self.by_key[key] = found
-        assert found.samples is not None
-        if access in found.samples or len(found.samples) < MOST_SAMPLES:
-            found.samples[access] = found.samples.get(access, 0) + 1
+            entry = Entry(self.identity, shown, first_ms=now_ms, samples={})
+            self.by_key[key] = entry
+        assert entry.samples is not None
+        if access in entry.samples or len(entry.samples) < MOST_SAMPLES:
+            entry.samples[access] = entry.samples.get(access, 0) + 1
         else:
-            found.not_judged += 1
-        return found
+            entry.not_judged += 1
+        return entry
 
 
 def folder_of(resource: str) -> str:

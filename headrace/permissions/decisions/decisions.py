@@ -191,12 +191,12 @@ class Decisions:
 
     def _caller(self, identity: Identity) -> Caller:
         with self.lock:
-            found = self._callers.get(identity)
-            if found is None:
+            caller = self._callers.get(identity)
+            if caller is None:
                 if len(self._callers) >= MOST_CALLERS:
                     del self._callers[next(iter(self._callers))]
-                found = self._callers[identity] = Caller(self, identity)
-            return found
+                caller = self._callers[identity] = Caller(self, identity)
+            return caller
 
     def denial(
         self, acting: CallerIdentity, action: str, resource: str, context: Context | None = None

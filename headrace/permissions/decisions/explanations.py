@@ -41,25 +41,25 @@ def why(decisions: Decisions, arn: str, action: str, resource: str) -> dict[str,
     if resource != "*" and resource.count(":") < 5:
         raise InvalidQuestion(f"A resource is an ARN or *, not {resource!r}.")
     access = Access.to(action, resource or "*")
-    found = decisions.subject_of(identity, access)
-    if found is None:
+    subject = decisions.subject_of(identity, access)
+    if subject is None:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}.")
-    access = at(access, found[1], decisions.clock.now_ms(), identity)[0]
-    access = with_tags(access, found[1], decisions.tags_of)[0]
-    explanation = explain(found[0], access, found[1])
+    access = at(access, subject[1], decisions.clock.now_ms(), identity)[0]
+    access = with_tags(access, subject[1], decisions.tags_of)[0]
+    explanation = explain(subject[0], access, subject[1])
     return {
         "allowed": explanation.decision.allowed,
         "lines": [*explanation.lines(), *_unknown_action_lines(action)],
         "statements": [
             {
-                "layer": each.layer,
-                "policy": each.policy,
-                "statement": each.number,
-                "sid": each.sid,
-                "verdict": each.verdict,
-                "reason": each.reason,
+                "layer": statement.layer,
+                "policy": statement.policy,
+                "statement": statement.number,
+                "sid": statement.sid,
+                "verdict": statement.verdict,
+                "reason": statement.reason,
             }
-            for each in explanation.statements
+            for statement in explanation.statements
         ],
     }
 
@@ -85,11 +85,11 @@ def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dic
     arn = role if role.startswith("arn:") else f"arn:aws:iam::{account}:role/{role}"
     identity = _parse_identity(arn)
     entries = [entry for entry in decisions.entries() if entry.identity.arn == identity.arn]
-    found = decisions.subject_of(identity, Access("sts:GetCallerIdentity"))
-    if found is None and not entries:
+    subject = decisions.subject_of(identity, Access("sts:GetCallerIdentity"))
+    if subject is None and not entries:
         raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
     accesses = [entry.access for entry in entries]
-    principal, policies = found or (None, Policies())
+    principal, policies = subject or (None, Policies())
     unused = () if principal is None else find_unused_statements(principal, accesses, policies)
     return {
         "policy": least_policy(accesses, identity.account, region),

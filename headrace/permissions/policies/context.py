@@ -19,11 +19,11 @@ def values_of(principal: Principal, access: Access) -> Values:
 
     The access has the keys that depend on the time or the connection (aws:CurrentTime, aws:SourceIp).
     """
-    given = access.context
+    context = access.context
     derived: dict[str, tuple[str, ...]] = {}
 
     def values(key: str) -> tuple[str, ...]:
-        found = given.get(key)
+        found = context.get(key)
         if found is not None:
             return found
         if not derived:

@@ -220,11 +220,11 @@ def _is_date(text: str) -> bool:
         return True
     if text.isascii() and text.isdigit():
         return int(text) < 1 << 63
-    found = _DATE.fullmatch(text.lower())
-    if found is None:
+    match = _DATE.fullmatch(text.lower())
+    if match is None:
         return False
-    year, month, day, hour, minute, second, zone = (int(part or 0) for part in found.groups())
-    is_day = (found[2] is None or 1 <= month <= 12) and (found[3] is None or 1 <= day <= 31)
+    year, month, day, hour, minute, second, zone = (int(part or 0) for part in match.groups())
+    is_day = (match[2] is None or 1 <= month <= 12) and (match[3] is None or 1 <= day <= 31)
     is_time = hour <= 23 and minute <= 59 and second <= 59 and zone <= 23
     return -292275054 <= year <= 292278993 and is_day and is_time
 

@@ -69,7 +69,7 @@ def find_unused_statements(
     for access in _distinct(accesses):
         for match in evaluate(principal, access, policies).matched:
             used[match.policy, match.index].add(access.action.lower())
-    found: list[Unused] = []
+    unuseds: list[Unused] = []
     for policy in policies.identity:
         for statement in policy.document.statements:
             if statement.effect == "Deny":
@@ -77,10 +77,10 @@ def find_unused_statements(
             actions = used.get((policy, statement.index), set())
             idle = _idle(statement.actions.sources, actions) if not statement.not_actions else ()
             if idle or not actions:
-                found.append(
+                unuseds.append(
                     Unused(policy.name, statement.index + 1, statement.sid, idle, not actions)
                 )
-    return tuple(found)
+    return tuple(unuseds)
 
 
 def _distinct(accesses: Iterable[Access]) -> list[Access]:
@@ -167,5 +167,5 @@ def _sid(actions: tuple[str, ...], taken: dict[str, int]) -> str:
 
 
 def _verb(action: str) -> str:
-    found = _WORD.match(action.partition(":")[2])
-    return found[0] if found else ""
+    match = _WORD.match(action.partition(":")[2])
+    return match[0] if match else ""

@@ -94,8 +94,8 @@ def glue_permissions(request: Request) -> RequiredPermissions:
 
 
 def _database(request: Request, kinds: tuple[str, ...]) -> str:
-    given = request.text("DatabaseName") or _member(request, "DatabaseInput", "Name")
-    return given or (
+    database_name = request.text("DatabaseName") or _member(request, "DatabaseInput", "Name")
+    return database_name or (
         "" if "table" in kinds and "TableName" in request.parameters else request.text("Name")
     )
 

@@ -109,29 +109,31 @@ def _list_tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...
 
 def tags_of(request: Request) -> dict[str, str]:
     """Return the tags in a request, in any form, without CloudFormation's system tags, which need no permission."""
-    given = _tags_of(request.parameters)
-    return {key: value for key, value in given.items() if not is_system(key)}
+    tags = _tags_of(request.parameters)
+    return {key: value for key, value in tags.items() if not is_system(key)}
 
 
 def only_system_tags(request: Request) -> bool:
     """Whether a request only sets CloudFormation's system tags."""
     if not request.operation.startswith(_TAGS_ONLY):
         return False
-    given = _tags_of(request.parameters)
+    tags = _tags_of(request.parameters)
     tagging: Any = request.parameters.get("Tagging")
     if isinstance(tagging, Mapping):
         of_bucket = cast("Mapping[str, Any]", tagging)
-        given = _tags_of({"Tags": of_bucket.get("TagSet")})
-    return bool(given) and all(map(is_system, given))
+        tags = _tags_of({"Tags": of_bucket.get("TagSet")})
+    return bool(tags) and all(map(is_system, tags))
 
 
 def _tags_of(parameters: Mapping[str, Any]) -> dict[str, str]:
     for name in ("Tags", "tags", "TagList", "tagList"):
-        given: Any = parameters.get(name)
-        if isinstance(given, Mapping):
-            return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
-        if isinstance(given, list):
-            listed = cast("list[Any]", given)
+        parameter: Any = parameters.get(name)
+        if isinstance(parameter, Mapping):
+            return {
+                str(key): str(value) for key, value in cast("Mapping[Any, Any]", parameter).items()
+            }
+        if isinstance(parameter, list):
+            listed = cast("list[Any]", parameter)
             return dict(_pair(cast("Any", tag)) for tag in listed if isinstance(tag, Mapping))
     return {}
 

@@ -221,12 +221,15 @@ def kms_permissions(request: Request) -> RequiredPermissions:
 
 
 def _encryption_context(request: Request) -> dict[str, tuple[str, ...]]:
-    given = cast("Mapping[str, str]", request.parameters.get("EncryptionContext") or {})
+    encryption_context = cast(
+        "Mapping[str, str]", request.parameters.get("EncryptionContext") or {}
+    )
     context: dict[str, tuple[str, ...]] = {
-        f"kms:encryptioncontext:{key.lower()}": (value,) for key, value in given.items()
+        f"kms:encryptioncontext:{key.lower()}": (value,)
+        for key, value in encryption_context.items()
     }
-    if given:
-        context["kms:encryptioncontextkeys"] = tuple(given)
+    if encryption_context:
+        context["kms:encryptioncontextkeys"] = tuple(encryption_context)
     return context
 
 
@@ -316,13 +319,17 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
 
 def secrets_permissions(request: Request) -> RequiredPermissions:
     """A secret's ARN ends in six random letters; when they are unknown, `??????` stands for them."""
-    given = request.text("SecretId") or (
+    secret_id = request.text("SecretId") or (
         request.text("Name") if request.operation == "CreateSecret" else ""
     )
-    if not given:
+    if not secret_id:
         return None
-    arn = given if given.startswith("arn:") else request.find("secretsmanager", "secret", given)
-    resource = arn or request.arn("secretsmanager", f"secret:{given}-??????")
+    arn = (
+        secret_id
+        if secret_id.startswith("arn:")
+        else request.find("secretsmanager", "secret", secret_id)
+    )
+    resource = arn or request.arn("secretsmanager", f"secret:{secret_id}-??????")
     return (RequiredPermission(f"secretsmanager:{request.operation}", (resource,)),)
 
 

@@ -64,8 +64,8 @@ def prefix_of(service: str) -> Prefix | None:
 @functools.cache
 def prefix_named(name: str) -> Prefix | None:
     """Return the prefix `name` of actions; None when the table does not have it."""
-    found = _read()["prefixes"].get(name)
-    if found is None:
+    prefix = _read()["prefixes"].get(name)
+    if prefix is None:
         return None
     actions = {
         action.lower(): Action(
@@ -73,9 +73,9 @@ def prefix_named(name: str) -> Prefix | None:
             tuple(kind for kind in kinds if not kind.startswith("?")),
             tuple(kind[1:] for kind in kinds if kind.startswith("?")),
         )
-        for action, kinds in found["actions"].items()
+        for action, kinds in prefix["actions"].items()
     }
-    resources = {kind: _resource_type(kind, form) for kind, form in found["resources"].items()}
+    resources = {kind: _resource_type(kind, form) for kind, form in prefix["resources"].items()}
     return Prefix(name, actions, resources)
 
 
@@ -86,8 +86,8 @@ def services() -> tuple[str, ...]:
 
 @functools.cache
 def _read() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_TABLE.read_text())
-    return found
+    read: dict[str, Any] = json.loads(_TABLE.read_text())
+    return read
 
 
 def _resource_type(name: str, form: str) -> ResourceType:

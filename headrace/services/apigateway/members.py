@@ -111,13 +111,13 @@ def _with_defaults(add: Any) -> Any:
     def add_integration(
         self: Any, method_type: str, integration_type: str, *args: Any, **named: Any
     ) -> Any:
-        made = add(self, method_type, integration_type, *args, **named)
-        made.cache_namespace = made.cache_namespace or self.id
-        made.timeout_in_millis = int(made.timeout_in_millis or _TIMEOUT_MS)
-        made.passthrough_behaviour = made.passthrough_behaviour or "WHEN_NO_MATCH"
+        integration = add(self, method_type, integration_type, *args, **named)
+        integration.cache_namespace = integration.cache_namespace or self.id
+        integration.timeout_in_millis = int(integration.timeout_in_millis or _TIMEOUT_MS)
+        integration.passthrough_behaviour = integration.passthrough_behaviour or "WHEN_NO_MATCH"
         if integration_type in ("HTTP", "HTTP_PROXY"):
-            made.connection_type = made.connection_type or "INTERNET"
-        return made
+            integration.connection_type = integration.connection_type or "INTERNET"
+        return integration
 
     return add_integration
 
@@ -127,9 +127,9 @@ def _with_cache_keys(put: Any) -> Any:
     def put_integration(self: Any) -> Any:
         status, headers, _ = put(self)
         _, _, api_id, _, resource_id, _, method, *_ = self.path.split("/")
-        made = self.backend.get_integration(api_id, resource_id, method)
-        made.cache_key_parameters = list(self._get_param("cacheKeyParameters") or [])
-        return status, headers, json.dumps(made.to_json())
+        integration = self.backend.get_integration(api_id, resource_id, method)
+        integration.cache_key_parameters = list(self._get_param("cacheKeyParameters") or [])
+        return status, headers, json.dumps(integration.to_json())
 
     return put_integration
 

@@ -299,7 +299,7 @@ class _Import:
         return kind, authorizer
 
     def _request_models(self, operation: Operation) -> dict[str, str]:
-        bodies = [each for each in operation.parameters if each.get("in") == "body"]
+        bodies = [parameter for parameter in operation.parameters if parameter.get("in") == "body"]
         if bodies:
             kinds = operation.members.get("consumes") or self._definition.members.get("consumes")
             schema = bodies[0].get("schema")
@@ -367,9 +367,11 @@ class _Import:
 
 def _request_parameters(operation: Operation) -> dict[str, bool]:
     return {
-        f"method.request.{_PLACES[str(each['in'])]}.{each.get('name')}": bool(each.get("required"))
-        for each in operation.parameters
-        if each.get("in") in _PLACES
+        f"method.request.{_PLACES[str(parameter['in'])]}.{parameter.get('name')}": bool(
+            parameter.get("required")
+        )
+        for parameter in operation.parameters
+        if parameter.get("in") in _PLACES
     }
 
 

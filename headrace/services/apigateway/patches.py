@@ -29,10 +29,21 @@ def patch(module: Any) -> None:
 
     @functools.wraps(apply)
     def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
-        of_pools = [each for each in patch_operations if each["path"] == "/providerARNs"]
+        of_pools = [
+            patch_operation
+            for patch_operation in patch_operations
+            if patch_operation["path"] == "/providerARNs"
+        ]
         for each in of_pools:
             self.provider_arns = _change_values(self.provider_arns or [], each["op"], each["value"])
-        return apply(self, [each for each in patch_operations if each not in of_pools])
+        return apply(
+            self,
+            [
+                patch_operation
+                for patch_operation in patch_operations
+                if patch_operation not in of_pools
+            ],
+        )
 
     module.Authorizer.apply_operations = apply_operations
     plan = module.UsagePlan.apply_patch_operations
@@ -40,17 +51,27 @@ def patch(module: Any) -> None:
     @functools.wraps(plan)
     def apply_patch_operations(self: Any, patch_operations: list[dict[str, Any]]) -> None:
         # moto compares whole stages, including their throttling.
-        gone = [each["value"] for each in patch_operations if _takes_a_stage(each)]
-        self.api_stages = [
-            each for each in self.api_stages if f"{each['apiId']}:{each['stage']}" not in gone
+        gone = [
+            patch_operation["value"]
+            for patch_operation in patch_operations
+            if _takes_a_stage(patch_operation)
         ]
-        others = [each for each in patch_operations if not _takes_a_stage(each)]
+        self.api_stages = [
+            api_stage
+            for api_stage in self.api_stages
+            if f"{api_stage['apiId']}:{api_stage['stage']}" not in gone
+        ]
+        others = [
+            patch_operation
+            for patch_operation in patch_operations
+            if not _takes_a_stage(patch_operation)
+        ]
         plan(self, [each for each in others if not each["path"].startswith(_OF_STAGE)])
-        for each in self.api_stages:
-            each.setdefault("throttle", {})
-        for each in others:
-            if each["path"].startswith(_OF_STAGE):
-                _throttle(self.api_stages, each)
+        for api_stage in self.api_stages:
+            api_stage.setdefault("throttle", {})
+        for api_stage in others:
+            if api_stage["path"].startswith(_OF_STAGE):
+                _throttle(self.api_stages, api_stage)
         for name in ("limit", "offset"):
             if isinstance(self.quota.get(name), str):
                 self.quota[name] = int(self.quota[name])
@@ -83,8 +104,12 @@ def _change_values(values: list[str], operation: str, value: str) -> list[str]:
 
 
 def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
-    for each in patch_operations:
-        operation, path, value = each["op"], each["path"], each.get("value") or ""
+    for patch_operation in patch_operations:
+        operation, path, value = (
+            patch_operation["op"],
+            patch_operation["path"],
+            patch_operation.get("value") or "",
+        )
         if path in _TEXTS:
             setattr(api, _TEXTS[path], value)
         elif path == "/policy":
@@ -107,7 +132,11 @@ def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
 
 def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None:
     if operation == "replace":
-        others = [each for each in api.binaryMediaTypes if each != named]
+        others = [
+            binary_media_type
+            for binary_media_type in api.binaryMediaTypes
+            if binary_media_type != named
+        ]
         # As in moto: a replacement without a name replaces all.
         api.binaryMediaTypes = [value] if named == value else [*others, value]
     else:

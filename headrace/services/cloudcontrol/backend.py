@@ -96,9 +96,9 @@ class CloudControl:
     def listed(self, call: Call, kind: str) -> dict[str, KnownResource | None]:
         """Return a type's resources by identifier, in order; None for those that another API made. Raises AwsError."""
         known = {resource.identifier: resource for resource in self.resources(call, kind)}
-        place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
+        resource_place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
         try:
-            others = self.types.list_identifiers(place, kind)
+            others = self.types.list_identifiers(resource_place, kind)
         except ResourceRefused as error:
             raise errors.invalid(str(error)) from error
         return {identifier: known.get(identifier) for identifier in sorted({*known, *others})}
@@ -131,9 +131,9 @@ class CloudControl:
         self, call: Call, kind: str, identifier: str, known: KnownResource | None
     ) -> KnownResource | None:
         """Return a resource as its service has it now; None: it is gone. Raises AwsError."""
-        place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
+        resource_place = ResourcePlace(call.account, call.region, threading.Event(), lambda _: None)
         try:
-            return self.types.read(place, kind, identifier, known)
+            return self.types.read(resource_place, kind, identifier, known)
         except ResourceRefused as error:
             raise errors.invalid(str(error)) from error
 
@@ -182,8 +182,8 @@ class CloudControl:
         if not client_token:
             return None
         place = (call.account, call.region, client_token)
-        found = self._store.requests()
-        return next((r for r in found if (r.account, r.region, r.client_token) == place), None)
+        requests = self._store.requests()
+        return next((r for r in requests if (r.account, r.region, r.client_token) == place), None)
 
     def _refuse_second(self, call: Call, kind: str, identifier: str) -> None:
         place = (call.account, call.region, kind, identifier)
@@ -198,9 +198,9 @@ class CloudControl:
             self._store.put(request)
 
         stop = self._stops[request.token]
-        place = ResourcePlace(request.account, request.region, stop, note)
+        resource_place = ResourcePlace(request.account, request.region, stop, note)
         try:
-            resource = work(place)
+            resource = work(resource_place)
         except ResourceCancelled as error:
             self._end(request, state.CANCELLED, str(error))
         except ResourceRefused as error:

@@ -113,7 +113,7 @@ def _metrics(alarm: Any) -> list[dict[str, Any]]:
         "metric": {
             "namespace": alarm.namespace,
             "name": alarm.metric_name,
-            "dimensions": {each.name: each.value for each in alarm.dimensions},
+            "dimensions": {dimension.name: dimension.value for dimension in alarm.dimensions},
         },
         "period": alarm.period,
         "stat": alarm.statistic or alarm.extended_statistic,
@@ -157,7 +157,9 @@ def _message(alarm: Any, before: dict[str, Any], account: str, region: str) -> d
             "StatisticType": "Statistic" if alarm.statistic else "ExtendedStatistic",
             "Statistic": str(alarm.statistic or alarm.extended_statistic or "").upper(),
             "Unit": alarm.unit,
-            "Dimensions": [{"value": each.value, "name": each.name} for each in alarm.dimensions],
+            "Dimensions": [
+                {"value": dimension.value, "name": dimension.name} for dimension in alarm.dimensions
+            ],
             "Period": alarm.period,
             "EvaluationPeriods": alarm.evaluation_periods,
             "ComparisonOperator": alarm.comparison_operator,

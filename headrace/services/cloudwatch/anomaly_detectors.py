@@ -91,5 +91,7 @@ def _identity(detector: dict[str, Any]) -> str:
     if math:
         return json.dumps(math, sort_keys=True)
     single = detector["SingleMetricAnomalyDetector"]
-    dimensions = sorted(json.dumps(each, sort_keys=True) for each in single.get("Dimensions") or ())
+    dimensions = sorted(
+        json.dumps(dimension, sort_keys=True) for dimension in single.get("Dimensions") or ()
+    )
     return json.dumps({**single, "Dimensions": dimensions}, sort_keys=True)

@@ -176,7 +176,7 @@ class MetricData:
 
 
 def _series(datum: Any) -> tuple[Any, ...]:
-    dimensions = tuple(sorted((each.name, each.value) for each in datum.dimensions))
+    dimensions = tuple(sorted((dimension.name, dimension.value) for dimension in datum.dimensions))
     return datum.namespace, datum.name, dimensions
 
 

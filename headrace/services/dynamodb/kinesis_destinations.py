@@ -40,8 +40,8 @@ def patch() -> None:
 
 def destinations_of(table: Any) -> dict[str, str]:
     """Return a table's destinations: stream ARN -> precision of times ('' for AWS's default)."""
-    found: dict[str, str] = getattr(table, "kinesis_destinations", {})
-    return found
+    destinations: dict[str, str] = getattr(table, "kinesis_destinations", {})
+    return destinations
 
 
 # --- operations -----------------------------------------------------------------------------------

@@ -295,11 +295,13 @@ def _answer_updating(update_table: Any) -> Any:
 
 def _encrypt(table: Any, request: dict[str, Any]) -> None:
     """Change a table's encryption, which moto ignores."""
-    given = dict(request["SSESpecification"])
-    if given.get("Enabled") and "KMSMasterKeyId" not in given:
+    ssespecification = dict(request["SSESpecification"])
+    if ssespecification.get("Enabled") and "KMSMasterKeyId" not in ssespecification:
         region = table.table_arn.split(":")[3]
-        given["KMSMasterKeyId"] = table._get_default_encryption_key(table.account_id, region)
-    table.sse_specification = given
+        ssespecification["KMSMasterKeyId"] = table._get_default_encryption_key(
+            table.account_id, region
+        )
+    table.sse_specification = ssespecification
 
 
 # --- requests -------------------------------------------------------------------------------------

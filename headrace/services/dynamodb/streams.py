@@ -142,8 +142,8 @@ def _update_table_streams(backend: Any, table: Any, specification: dict[str, Any
     """Switch a stream on or off; moto never switches a second one on."""
     from moto.dynamodb.exceptions import StreamAlreadyEnabledException
 
-    wanted = specification.get("StreamEnabled") or specification.get("StreamViewType")
-    if wanted and (table.stream_specification or {}).get("StreamEnabled"):
+    stream_enabled = specification.get("StreamEnabled") or specification.get("StreamViewType")
+    if stream_enabled and (table.stream_specification or {}).get("StreamEnabled"):
         raise StreamAlreadyEnabledException
     table.set_stream_specification(specification)
 
@@ -173,17 +173,17 @@ def _add(shard: Any, old: Any, new: Any) -> None:
     name = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
     number = shard.starting_sequence_number + rows.next
     record_of: Any = StreamRecord
-    made = record_of(shard.table, specification["StreamViewType"], name, old, new, number)
+    record = record_of(shard.table, specification["StreamViewType"], name, old, new, number)
     now_ms = CURRENT.clock.now_ms()
-    made.record["awsRegion"] = shard.table.region_name
+    record.record["awsRegion"] = shard.table.region_name
     # Observed in AWS's answers that LocalStack recorded; moto says 1.0.
-    made.record["eventVersion"] = "1.1"
-    change = made.record["dynamodb"]
+    record.record["eventVersion"] = "1.1"
+    change = record.record["dynamodb"]
     change["ApproximateCreationDateTime"] = None
     images: list[Any] = [i for i, part in ((old, "OldImage"), (new, "NewImage")) if part in change]
     whole: Any = new if old is None else old
     change["SizeBytes"] = _key_bytes(shard.table, whole) + sum(image.size() for image in images)
-    rows.add(made.record, now_ms)
+    rows.add(record.record, now_ms)
     if CURRENT.stream_changed is not None:
         CURRENT.stream_changed(f"{shard.table.table_arn}/stream/{shard.table.latest_stream_label}")
 

@@ -60,15 +60,20 @@ class AppUis:
         """Return the URL of one application's history, or of all applications'; None for an unknown application."""
         if application_id is None:
             return f"{self._endpoint_url()}{HISTORY_PATH}"
-        found = self._application(cluster_id, application_id)
-        return None if found is None else f"{self._endpoint_url()}{history_path(found[1])}"
+        application = self._application(cluster_id, application_id)
+        return (
+            None if application is None else f"{self._endpoint_url()}{history_path(application[1])}"
+        )
 
     def live(self, cluster_id: str, application_id: str) -> str | None:
         """Return the URL of a running application's UI; None when it does not run."""
-        found = self._application(cluster_id, application_id)
-        if found is None or found[0].state not in (StepState.RUNNING, StepState.CANCEL_PENDING):
+        application = self._application(cluster_id, application_id)
+        if application is None or application[0].state not in (
+            StepState.RUNNING,
+            StepState.CANCEL_PENDING,
+        ):
             return None
-        return live_url(self._step_folder(found[0]))
+        return live_url(self._step_folder(application[0]))
 
     def status(self, cluster_id: str) -> str:
         """Return the URL of the cluster's status page."""

@@ -147,8 +147,8 @@ class JobRun:
     def timeout_minutes(self) -> int:
         """After how many minutes it is cancelled; 0 for no timeout."""
         default = 0 if self.streaming else DEFAULT_TIMEOUT_MINUTES
-        given = self.request.get("executionTimeoutMinutes")
-        return default if given is None else int(given)
+        execution_timeout_minutes = self.request.get("executionTimeoutMinutes")
+        return default if execution_timeout_minutes is None else int(execution_timeout_minutes)
 
     @property
     def most_attempts(self) -> int | None:

@@ -43,12 +43,12 @@ def _policy(bus: Any) -> str | None:
 
 
 def _document(bus: Any) -> dict[str, Any]:
-    found: Any = getattr(bus, "policy_document", None)
-    if found is None:
+    document: Any = getattr(bus, "policy_document", None)
+    if document is None:
         # An older headrace stored moto's statements.
         kept = [statement.describe() for statement in bus._statements.values()]
-        found = {"Version": VERSION, "Statement": kept}
-    return found
+        document = {"Version": VERSION, "Statement": kept}
+    return document
 
 
 def _put_permission(handler: Any) -> str:

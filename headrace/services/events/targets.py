@@ -119,19 +119,23 @@ def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any)
 
 
 def _to_warehouse(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
-    given = target.get("RedshiftDataParameters") or {}
+    redshift_data_parameters = target.get("RedshiftDataParameters") or {}
     data = input_of(target, event, rule)
     is_workgroup = parts[2] == "redshift-serverless"
     named = "WorkgroupName" if is_workgroup else "ClusterIdentifier"
-    sqls = given.get("Sqls")
+    sqls = redshift_data_parameters.get("Sqls")
     params = {
         named: target["Arn"] if is_workgroup else parts[5].rpartition(":")[2],
-        "Database": given.get("Database"),
-        "DbUser": given.get("DbUser"),
-        "SecretArn": given.get("SecretManagerArn"),
-        "StatementName": given.get("StatementName"),
-        "WithEvent": given.get("WithEvent"),
-        **({"Sqls": sqls} if sqls else {"Sql": given.get("Sql") or data.decode()}),
+        "Database": redshift_data_parameters.get("Database"),
+        "DbUser": redshift_data_parameters.get("DbUser"),
+        "SecretArn": redshift_data_parameters.get("SecretManagerArn"),
+        "StatementName": redshift_data_parameters.get("StatementName"),
+        "WithEvent": redshift_data_parameters.get("WithEvent"),
+        **(
+            {"Sqls": sqls}
+            if sqls
+            else {"Sql": redshift_data_parameters.get("Sql") or data.decode()}
+        ),
     }
     params = {name: value for name, value in params.items() if value is not None}
     operation = "BatchExecuteStatement" if sqls else "ExecuteStatement"

@@ -81,7 +81,7 @@ def with_defaults(destination: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lambda_with_defaults(processor: Mapping[str, Any], role: str) -> dict[str, Any]:
-    given = {
+    parameter_values = {
         one["ParameterName"]: one["ParameterValue"] for one in get_list(processor, "Parameters")
     }
     defaults = {
@@ -91,7 +91,9 @@ def _lambda_with_defaults(processor: Mapping[str, Any], role: str) -> dict[str, 
         "BufferSizeInMBs": f"{LAMBDA_BUFFER_MIB:g}",
         "BufferIntervalInSeconds": str(LAMBDA_INTERVAL_S),
     }
-    values = {name: given.get(name, value) for name, value in defaults.items()} | given
+    values = {
+        name: parameter_values.get(name, value) for name, value in defaults.items()
+    } | parameter_values
     return {
         **processor,
         "Parameters": [

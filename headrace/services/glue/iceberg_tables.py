@@ -207,11 +207,13 @@ def table_input_of(given: Mapping[str, Any], account: str, region: str) -> dict[
     if table.get("PartitionKeys"):
         raise _invalid("Cannot create partitions in an iceberg table")
     storage = dict(table.get("StorageDescriptor") or {})
-    wanted = get_mapping(iceberg, "CreateIcebergTableInput")
-    location = str(wanted.get("Location") or storage.get("Location") or "").rstrip("/")
+    create_iceberg_table_input = get_mapping(iceberg, "CreateIcebergTableInput")
+    location = str(
+        create_iceberg_table_input.get("Location") or storage.get("Location") or ""
+    ).rstrip("/")
     if not location.startswith("s3://"):
         raise _invalid("An Iceberg table needs a location in S3.")
-    metadata = _metadata(wanted, storage, location, int(version))
+    metadata = _metadata(create_iceberg_table_input, storage, location, int(version))
     at = new_metadata_path(location)
     put_metadata(at, metadata, account, region)
     storage["Location"] = location

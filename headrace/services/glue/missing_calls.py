@@ -46,13 +46,13 @@ def allow_updates(module: Any) -> None:
     def update_trigger(self: Any) -> ActionResult:
         # Documented: TriggerUpdate replaces the whole trigger.
         trigger = self.glue_backend.get_trigger(self._get_param("Name"))
-        given = self._get_param("TriggerUpdate")
-        predicate = given.get("Predicate")
+        trigger_update = self._get_param("TriggerUpdate")
+        predicate = trigger_update.get("Predicate")
         trigger.predicate = module.Predicate(predicate) if predicate else None
-        trigger.actions = [module.Action(each) for each in given.get("Actions") or []]
-        trigger.schedule = given.get("Schedule")
-        trigger.description = given.get("Description")
-        trigger.event_batching_condition = given.get("EventBatchingCondition")
+        trigger.actions = [module.Action(action) for action in trigger_update.get("Actions") or []]
+        trigger.schedule = trigger_update.get("Schedule")
+        trigger.description = trigger_update.get("Description")
+        trigger.event_batching_condition = trigger_update.get("EventBatchingCondition")
         return ActionResult({"Trigger": trigger.as_dict()})
 
     def update_connection(self: Any) -> EmptyResult:

@@ -44,14 +44,14 @@ def patch_responses(module: Any) -> None:
         from moto.core.responses import EmptyResult
         from moto.glue.exceptions import TableAlreadyExistsException
 
-        given = self.parameters
-        if not (given.get("OpenTableFormatInput") or {}).get("IcebergInput"):
+        parameters = self.parameters
+        if not (parameters.get("OpenTableFormatInput") or {}).get("IcebergInput"):
             return create(self)
-        backend, database = self.glue_backend, given["DatabaseName"]
-        if iceberg_tables.name_of(given) in backend.get_database(database).tables:
+        backend, database = self.glue_backend, parameters["DatabaseName"]
+        if iceberg_tables.name_of(parameters) in backend.get_database(database).tables:
             raise TableAlreadyExistsException
-        table = iceberg_tables.table_input_of(given, self.current_account, self.region)
-        backend.create_table(database, table["Name"], table, given["OpenTableFormatInput"])
+        table = iceberg_tables.table_input_of(parameters, self.current_account, self.region)
+        backend.create_table(database, table["Name"], table, parameters["OpenTableFormatInput"])
         return EmptyResult()
 
     @functools.wraps(update)

@@ -95,11 +95,11 @@ def _holder(arn: str) -> Any:
         raise BadSimulation(
             f"Invalid Entity Arn: {arn} does not clearly define entity type and name."
         )
-    found = iam.holder_of_arn(arn)
-    if found is None:
+    holder = iam.holder_of_arn(arn)
+    if holder is None:
         name = path.rpartition("/")[2]
         raise AwsError("NoSuchEntity", f"The {kind} with name {name} cannot be found.", 404)
-    return found
+    return holder
 
 
 def _list_attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:

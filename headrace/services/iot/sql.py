@@ -92,18 +92,18 @@ class Statement:
             return None
         if len(self.items) == 1 and self.items[0][1] is None:
             return message.payload
-        made: dict[str, Any] = {}
+        build: dict[str, Any] = {}
         for name, expression in self.items:
             if expression is None:
                 payload: Any = message.payload
                 if not isinstance(payload, dict):
                     raise IotSqlError("`*` beside other attributes needs a JSON object")
-                made.update(cast("dict[str, Any]", payload))
+                build.update(cast("dict[str, Any]", payload))
                 continue
             value = expression(message)
             if value is not _UNDEFINED:
-                made[name] = value
-        return made
+                build[name] = value
+        return build
 
 
 @functools.lru_cache(maxsize=128)
@@ -186,9 +186,9 @@ class _Parser:
         return Statement(topic_filter, tuple(items), where)
 
     def whole_expression(self) -> _Expression:
-        found = self._either()
+        either = self._either()
         self._end()
-        return found
+        return either
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -330,7 +330,7 @@ class _Parser:
         function = _FUNCTIONS.get(name.lower())
         if function is None:
             raise IotSqlError(f"headrace's IoT SQL has no function {name}")
-        return lambda message: function(message, [each(message) for each in arguments])
+        return lambda message: function(message, [argument(message) for argument in arguments])
 
 
 def _constant(value: Any) -> _Expression:

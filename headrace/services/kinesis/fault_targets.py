@@ -47,11 +47,11 @@ def fault_target(
 
 def shards_by_stream(kinesis: Kinesis) -> dict[str, set[str]]:
     """Return the ids of all open and closed shards of every account and region, by stream name."""
-    found: dict[str, set[str]] = {}
+    shards: dict[str, set[str]] = {}
     with kinesis.lock:
         for stream in kinesis.streams.values():
-            found.setdefault(stream.name, set()).update(s.shard_id for s in stream.shards)
-    return found
+            shards.setdefault(stream.name, set()).update(s.shard_id for s in stream.shards)
+    return shards
 
 
 def _stream_name(params: Mapping[str, Any]) -> str:

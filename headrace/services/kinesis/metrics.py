@@ -45,8 +45,8 @@ class MinuteMetrics:
         for stream in list(kinesis.streams.values()):
             counted = with_derived(stream.counters.take())
             if kinesis.metrics is not None and counted:
-                found = metrics_of(stream, counted, minute_ms)
-                kinesis.metrics.put(found, account=stream.account, region=stream.region)
+                metrics = metrics_of(stream, counted, minute_ms)
+                kinesis.metrics.put(metrics, account=stream.account, region=stream.region)
             arrived, records = (_total(counted, n) for n in ("IncomingBytes", "IncomingRecords"))
             self._growth.note_minute(stream, arrived, records, now_ms)
         self._growth.forget_deleted()

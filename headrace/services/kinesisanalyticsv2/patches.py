@@ -88,25 +88,25 @@ def vpc(network: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge(described: dict[str, Any], update: dict[str, Any], at: str = "") -> dict[str, Any]:
-    found = dict(described)
+    merge = dict(described)
     for member, value in update.items():
         name = member.removesuffix("Update")
         section = _SECTIONS.get((at, member), f"{name}Description")
         if isinstance(value, dict):
             inner = cast("dict[str, Any]", value)
-            merged = _merge(found.get(section, {}), inner, member)
+            merged = _merge(merge.get(section, {}), inner, member)
             if merged.get("ConfigurationType") == "DEFAULT":
                 merged |= _DEFAULTS.get(section, {})
             if section == "ParallelismConfigurationDescription" and "Parallelism" in merged:
                 merged["CurrentParallelism"] = merged["Parallelism"]
-            found[section] = merged
+            merge[section] = merged
         elif isinstance(value, list):
-            found[section] = [_artifact(each) for each in cast("list[dict[str, Any]]", value)]
+            merge[section] = [_artifact(each) for each in cast("list[dict[str, Any]]", value)]
         elif member == "ZipFileContentUpdate":
-            found |= _code(str(value))
+            merge |= _code(str(value))
         else:
-            found[name] = value
-    return found
+            merge[name] = value
+    return merge
 
 
 def _artifact(artifact: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _code(content: str) -> dict[str, Any]:
 
 def _with_network(networks: list[dict[str, Any]], update: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the VPC configurations after an update of one."""
-    if update["VpcConfigurationId"] not in {each["VpcConfigurationId"] for each in networks}:
+    if update["VpcConfigurationId"] not in {network["VpcConfigurationId"] for network in networks}:
         raise AwsError(
             "ResourceNotFoundException",
             f"VPC configuration {update['VpcConfigurationId']} does not exist",
@@ -137,8 +137,10 @@ def _with_network(networks: list[dict[str, Any]], update: dict[str, Any]) -> lis
         if f"{name.removesuffix('s')}Updates" in update
     }
     return [
-        {**each, **changed} if each["VpcConfigurationId"] == update["VpcConfigurationId"] else each
-        for each in networks
+        {**network, **changed}
+        if network["VpcConfigurationId"] == update["VpcConfigurationId"]
+        else network
+        for network in networks
     ]
 
 
@@ -308,8 +310,8 @@ def _untag_resource(self: Any) -> str:
 def _find_tagged_arn(self: Any) -> str:
     """Return the ARN of the application whose tags change."""
     arn = str(self._get_param("ResourceARN"))
-    for each in self.kinesisanalyticsv2_backend.applications.values():
-        if each.application_arn == arn:
+    for application in self.kinesisanalyticsv2_backend.applications.values():
+        if application.application_arn == arn:
             return arn
     raise AwsError("ResourceNotFoundException", f"Application {arn} does not exist")
 

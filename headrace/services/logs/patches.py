@@ -328,7 +328,10 @@ def _destination(arn: str) -> Any:
     parts = arn.split(":", 6)
     backends: Any = logs_backends
     backend = backends[parts[4]][parts[3]]
-    return next((each for each in backend.destinations.values() if each.arn == arn), None)
+    return next(
+        (destination for destination in backend.destinations.values() if destination.arn == arn),
+        None,
+    )
 
 
 def _send_to_subscriber(
@@ -344,14 +347,16 @@ def _send_to_subscriber(
     group = stream.log_group
     role_arn = str(getattr(group.subscription_filters[filter_name], "role_arn", "") or "")
     if service == "logs":
-        found = _destination(destination_arn)
-        if found is None:
+        destination = _destination(destination_arn)
+        if destination is None:
             log.warning("%s: the subscription's %s does not exist", group.arn, destination_arn)
             return
         # A destination delivers to its own target with its own role.
-        destination_arn, role_arn = str(found.target_arn), str(found.role_arn or "")
+        destination_arn, role_arn = str(destination.target_arn), str(destination.role_arn or "")
         service = destination_arn.split(":")[2]
-    wanted = EventMessageFilter(group.subscription_filters[filter_name].filter_pattern)
+    event_message_filter = EventMessageFilter(
+        group.subscription_filters[filter_name].filter_pattern
+    )
     payload = {
         "messageType": "DATA_MESSAGE",
         "owner": stream.account_id,
@@ -361,7 +366,7 @@ def _send_to_subscriber(
         "logEvents": [
             {**event, "id": str(event["id"])}
             for event in log_events
-            if wanted.matches(event["message"])
+            if event_message_filter.matches(event["message"])
         ],
     }
     if not payload["logEvents"] or CURRENT.control is None:

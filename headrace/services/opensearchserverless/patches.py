@@ -126,12 +126,12 @@ def add_access_policies(module: Any) -> None:
         return "{}"
 
     def list_access_policies(self: Any) -> str:
-        wanted = json.loads(self.body).get("resource") or []
+        resource = json.loads(self.body).get("resource") or []
         summaries = [
             {name: value for name, value in policy.items() if name != "policy"}
             for policy in _access_policies(self).values()
-            if not wanted
-            or set(wanted)
+            if not resource
+            or set(resource)
             & {
                 name
                 for part in policy["policy"]

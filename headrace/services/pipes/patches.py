@@ -37,10 +37,12 @@ def patch(module: Any) -> None:
 
     @functools.wraps(update)
     def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        given = named.get("source_parameters")
-        _check_filters(given)
-        if given is not None and name in self.pipes:
-            named["source_parameters"] = _with_fixed(self.pipes[name].source_parameters, given)
+        source_parameters = named.get("source_parameters")
+        _check_filters(source_parameters)
+        if source_parameters is not None and name in self.pipes:
+            named["source_parameters"] = _with_fixed(
+                self.pipes[name].source_parameters, source_parameters
+            )
         return update(self, name, *args, **named)
 
     module.EventBridgePipesBackend.create_pipe = create_pipe
@@ -60,11 +62,11 @@ def _check_filters(source_parameters: dict[str, Any] | None) -> None:
 
 
 def _with_fixed(before: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
-    found = dict(given)
+    with_fixed = dict(given)
     for source, parameters in (before or {}).items():
         if not isinstance(parameters, dict):
             continue
         kept = {name: parameters[name] for name in _FIXED & set(parameters)}
         if kept:
-            found[source] = {**found.get(source, {}), **kept}
-    return found
+            with_fixed[source] = {**with_fixed.get(source, {}), **kept}
+    return with_fixed

@@ -151,19 +151,19 @@ class Pipes:
         if not self._parts.state.is_loaded():
             return math.inf
         with MOTO_LOCK:
-            found = dict(_pipes())
+            pipes = dict(_pipes())
         for arn, (pipe, handle, worker) in list(self._running.items()):
-            if found.get(arn) != pipe:
+            if pipes.get(arn) != pipe:
                 handle.stop()
                 worker.close()
                 del self._running[arn]
-        for arn, pipe in found.items():
+        for arn, pipe in pipes.items():
             if pipe is not None and arn not in self._running:
                 worker = PipeWorker(pipe, self._parts)
                 handle = self._parts.supervisor.start(worker)
                 worker.wake = handle.wake
                 self._running[arn] = pipe, handle, worker
-        self._parts.positions.keep_only(set(found))
+        self._parts.positions.keep_only(set(pipes))
         return math.inf
 
 
@@ -177,21 +177,21 @@ def _pipes() -> Iterator[tuple[str, Pipe | None]]:
 
     for regions in list(cast("Any", pipes_backends).values()):
         for backend in list(regions.values()):
-            for each in list(backend.pipes.values()):
-                if each.desired_state != "RUNNING":
-                    yield str(each.arn), None
+            for pipe in list(backend.pipes.values()):
+                if pipe.desired_state != "RUNNING":
+                    yield str(pipe.arn), None
                     continue
                 yield (
-                    str(each.arn),
+                    str(pipe.arn),
                     Pipe(
-                        arn=str(each.arn),
-                        source=str(each.source),
-                        target=str(each.target),
-                        role_arn=str(each.role_arn),
-                        enrichment=str(each.enrichment or ""),
-                        source_parameters=dict(each.source_parameters or {}),
-                        target_parameters=dict(each.target_parameters or {}),
-                        enrichment_parameters=dict(each.enrichment_parameters or {}),
+                        arn=str(pipe.arn),
+                        source=str(pipe.source),
+                        target=str(pipe.target),
+                        role_arn=str(pipe.role_arn),
+                        enrichment=str(pipe.enrichment or ""),
+                        source_parameters=dict(pipe.source_parameters or {}),
+                        target_parameters=dict(pipe.target_parameters or {}),
+                        enrichment_parameters=dict(pipe.enrichment_parameters or {}),
                     ),
                 )
 
@@ -327,7 +327,8 @@ class PipeWorker:
         )
         if read.records:
             events = [
-                event_of_record(each, shard.shard_id, pipe.source, kind) for each in read.records
+                event_of_record(record, shard.shard_id, pipe.source, kind)
+                for record in read.records
             ]
             self._try(events, settings, shard.shard_id)
             last = read.records[-1].sequence_number

@@ -47,8 +47,8 @@ class Statements:
     def all(self) -> list[Statement]:
         """Return all statements, newest first."""
         with self._lock:
-            found = list(self._by_id.values())
-        return sorted(found, key=lambda s: (s.created_ms, s.id), reverse=True)
+            by_ids = list(self._by_id.values())
+        return sorted(by_ids, key=lambda s: (s.created_ms, s.id), reverse=True)
 
     def put_result(self, part_id: str, kept: StoredResult) -> None:
         """Store a result."""

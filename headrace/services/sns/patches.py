@@ -76,9 +76,9 @@ def _topic_attributes(get_topic_attributes: Any) -> Any:
     def attributes_of(self: Any) -> Any:
         answer = get_topic_attributes(self)
         attributes = answer.result["Attributes"]
-        given = attributes.pop("DeliveryPolicy")
-        policy = _without_nulls(json.loads(given)) if given else {}
-        if given:
+        delivery_policy = attributes.pop("DeliveryPolicy")
+        policy = _without_nulls(json.loads(delivery_policy)) if delivery_policy else {}
+        if delivery_policy:
             attributes["DeliveryPolicy"] = _compact(_joined({"http": _OVERRIDES}, policy))
         attributes["EffectiveDeliveryPolicy"] = _compact(_joined(_DELIVERY_POLICY, policy))
         version = getattr(self.backend.get_topic(attributes["TopicArn"]), "signature_version", None)

@@ -217,31 +217,33 @@ def _sources_allowed(text: str) -> Collection[str] | None:
 
 def _check_new(response: Any) -> None:
     _check_bounds(response)
-    given = response._get_param("Attributes") or {}
-    _check_kind(given, is_fifo=str(given.get("FifoQueue")).lower() == "true")
+    attributes = response._get_param("Attributes") or {}
+    _check_kind(attributes, is_fifo=str(attributes.get("FifoQueue")).lower() == "true")
     backend, name = response.sqs_backend, response._get_param("QueueName")
-    if str(name).endswith(".fifo") and str(given.get("FifoQueue")).lower() != "true":
+    if str(name).endswith(".fifo") and str(attributes.get("FifoQueue")).lower() != "true":
         # The name of a standard queue has no dot (documented: API_CreateQueue).
         raise _invalid(
             "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
         )
-    _check_redrive(response, given, make_arn("sqs", backend.region_name, backend.account_id, name))
+    _check_redrive(
+        response, attributes, make_arn("sqs", backend.region_name, backend.account_id, name)
+    )
 
 
 def _check_changes(response: Any) -> None:
     _check_bounds(response)
-    given = response._get_param("Attributes") or {}
-    if not given:
+    attributes = response._get_param("Attributes") or {}
+    if not attributes:
         # As users report it of AWS: with the query protocol's name of the member.
         raise refuse("MissingParameter", "The request must contain the parameter Attribute.Name.")
     queue = response.sqs_backend.get_queue(response._get_queue_name())
-    _check_kind(given, is_fifo=queue.fifo_queue)
-    _check_redrive(response, given, queue.queue_arn)
-    if "FifoQueue" not in given:
+    _check_kind(attributes, is_fifo=queue.fifo_queue)
+    _check_redrive(response, attributes, queue.queue_arn)
+    if "FifoQueue" not in attributes:
         return
     if not queue.fifo_queue:
         raise refuse("InvalidAttributeName", "Unknown Attribute FifoQueue.")
-    if str(given["FifoQueue"]).lower() != "true":
+    if str(attributes["FifoQueue"]).lower() != "true":
         sentence = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
         raise refuse("InvalidAttributeValue", sentence)
 

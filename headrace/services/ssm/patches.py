@@ -121,11 +121,11 @@ def empty_parameters(account: str, region: str, rows_id: int) -> Any:
     """Return a backend's parameters, whose rows are still to be loaded."""
     from moto.ssm.models import ParameterDict
 
-    made: Any = ParameterDict(account, region)
+    parameter_dict: Any = ParameterDict(account, region)
     rows = pickles.rows_with_id(ParameterRows, rows_id)
     assert isinstance(rows, ParameterRows)
-    made.kept, rows.parameters = rows, made
-    return made
+    parameter_dict.kept, rows.parameters = rows, parameter_dict
+    return parameter_dict
 
 
 def _bound_put(put: Any) -> Any:
@@ -133,12 +133,14 @@ def _bound_put(put: Any) -> Any:
 
     @functools.wraps(put)
     def put_parameter(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        given = signature.bind(self, name, *args, **named).arguments
+        arguments = signature.bind(self, name, *args, **named).arguments
         parameters = self._parameters
         versions = dict.get(parameters, parameters.normalize_name(name)) or ()
-        tier = _tier(given, versions[-1].tier if versions else None, self.default_parameter_tier)
-        given["tier"] = tier
-        return put(**given)
+        tier = _tier(
+            arguments, versions[-1].tier if versions else None, self.default_parameter_tier
+        )
+        arguments["tier"] = tier
+        return put(**arguments)
 
     return put_parameter
 

@@ -21,8 +21,10 @@ def _once(create: Any) -> Any:
     """Return an existing activity with this name (documented: idempotent); moto refuses the second request."""
 
     def create_activity(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        found = next((each for each in self.activities.values() if each.name == name), None)
-        return found or create(self, name, *args, **named)
+        activity = next(
+            (activity for activity in self.activities.values() if activity.name == name), None
+        )
+        return activity or create(self, name, *args, **named)
 
     return create_activity
 

@@ -27,7 +27,14 @@ def _create_checked(create: Any) -> Any:
     ) -> Any:
         machine_arn = _machine_of(routing_configuration)
         _check_versions(self, machine_arn, routing_configuration)
-        machine = next((each for each in self.state_machines if each.arn == machine_arn), None)
+        machine = next(
+            (
+                state_machine
+                for state_machine in self.state_machines
+                if state_machine.arn == machine_arn
+            ),
+            None,
+        )
         known = machine.aliases.get(name) if machine is not None else None
         if known is None:
             return create(self, name, routing_configuration, description)
@@ -99,7 +106,14 @@ def _machine_of(routes: list[dict[str, Any]]) -> str:
 
 
 def _check_versions(backend: Any, machine_arn: str, routes: list[dict[str, Any]]) -> None:
-    machine = next((each for each in backend.state_machines if each.arn == machine_arn), None)
+    machine = next(
+        (
+            state_machine
+            for state_machine in backend.state_machines
+            if state_machine.arn == machine_arn
+        ),
+        None,
+    )
     for route in routes:
         arn = str(route["stateMachineVersionArn"])
         if machine is None or int(arn.rpartition(":")[2]) not in machine.versions:

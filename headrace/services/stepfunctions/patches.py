@@ -99,7 +99,14 @@ def _of_version(start: Any) -> Any:
 
     def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
         machine_arn, _, qualifier = state_machine_arn.rpartition(":")
-        machine = next((each for each in self.state_machines if each.arn == machine_arn), None)
+        machine = next(
+            (
+                state_machine
+                for state_machine in self.state_machines
+                if state_machine.arn == machine_arn
+            ),
+            None,
+        )
         if machine is None:
             return start(self, state_machine_arn, name, execution_input)
         version = _version_of(machine, state_machine_arn, qualifier)
@@ -133,11 +140,11 @@ def _publish_version(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
     machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
-    wanted = self._get_param("revisionId")
-    if wanted and wanted != getattr(machine, "revision_id", ""):
+    revision_id = self._get_param("revisionId")
+    if revision_id and revision_id != getattr(machine, "revision_id", ""):
         raise AwsError(
             "ConflictException",
-            f"Failed to publish the State Machine version for revision {wanted}. The current State"
+            f"Failed to publish the State Machine version for revision {revision_id}. The current State"
             f" Machine revision is {getattr(machine, 'revision_id', '') or 'INITIAL'}.",
         )
     last = machine.latest_version
@@ -147,8 +154,10 @@ def _publish_version(self: Any) -> Any:
     )
     if not is_same:
         machine.publish(self._get_param("description"))
-    made = machine.latest_version
-    return ActionResult({"stateMachineVersionArn": made.arn, "creationDate": made.creation_date})
+    latest_version = machine.latest_version
+    return ActionResult(
+        {"stateMachineVersionArn": latest_version.arn, "creationDate": latest_version.creation_date}
+    )
 
 
 def _list_versions(self: Any) -> Any:
@@ -169,7 +178,12 @@ def _delete_version(self: Any) -> Any:
     arn = str(self._get_param("stateMachineVersionArn"))
     machine_arn, _, number = arn.rpartition(":")
     machine = next(
-        (each for each in self.stepfunction_backend.state_machines if each.arn == machine_arn), None
+        (
+            state_machine
+            for state_machine in self.stepfunction_backend.state_machines
+            if state_machine.arn == machine_arn
+        ),
+        None,
     )
     if machine is None or not number.isdecimal():
         return EmptyResult()
@@ -250,8 +264,8 @@ def _describe(describe: Any) -> Any:
 
 def _list(list_executions: Any) -> Any:
     def settle_and_list(self: Any, state_machine_arn: str, *args: Any, **named: Any) -> Any:
-        for each in self.describe_state_machine(state_machine_arn).executions:
-            settle(each, CURRENT.executions)
+        for execution in self.describe_state_machine(state_machine_arn).executions:
+            settle(execution, CURRENT.executions)
         return list_executions(self, state_machine_arn, *args, **named)
 
     return settle_and_list

@@ -92,14 +92,14 @@ def _map_state(state: dict[str, Any], change: Callable[[Expression], str]) -> di
 
 def expressions_of(state: dict[str, Any]) -> list[Expression]:
     """Return the expressions of a JSONata state, without those of nested states."""
-    found: list[Expression] = []
+    expressions: list[Expression] = []
 
     def note(expression: Expression) -> str:
-        found.append(expression)
+        expressions.append(expression)
         return ""
 
     _map_state(state, note)
-    return found
+    return expressions
 
 
 # --- for the interpreter ------------------------------------------------------------------------------
@@ -120,24 +120,24 @@ def _mark_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
 
 def _mark_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     own = language_of(state, language)
-    found = {**state, "QueryLanguage": own}
+    map_state = {**state, "QueryLanguage": own}
     for name in _TEMPLATES if own == JSONPATH else ():
-        if name in found and not isinstance(found[name], dict):
-            found[name] = {WRAPPED: found[name]}
-    _fit_map(found)
+        if name in map_state and not isinstance(map_state[name], dict):
+            map_state[name] = {WRAPPED: map_state[name]}
+    _fit_map(map_state)
     if own == JSONATA:
         if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:
             # Documented: a Map iterates over its input by default.
-            found["Items"] = "{% $states.input %}"
-        found = _map_state(found, _mark)
-    for name in _MACHINES & found.keys():
-        inner: Any = found[name]
-        found[name] = (
+            map_state["Items"] = "{% $states.input %}"
+        map_state = _map_state(map_state, _mark)
+    for name in _MACHINES & map_state.keys():
+        inner: Any = map_state[name]
+        map_state[name] = (
             [_mark_machine(each, language) for each in inner]
             if name == "Branches"
             else _mark_machine(inner, language)
         )
-    return found
+    return map_state
 
 
 def _fit_map(state: dict[str, Any]) -> None:

@@ -120,14 +120,14 @@ def _answer(
     retriers: list[dict[str, Any]],
 ) -> dict[str, Any]:
     entered = [
-        each["stateEnteredEventDetails"] for each in events if "stateEnteredEventDetails" in each
+        event["stateEnteredEventDetails"] for event in events if "stateEnteredEventDetails" in event
     ]
     place = next((n for n, each in enumerate(entered) if each["name"] == name), len(entered))
     after = entered[place + 1] if len(entered) > place + 1 else None
     failures = [
         details
-        for each in events
-        for key, details in each.items()
+        for event in events
+        for key, details in event.items()
         if key.endswith("EventDetails") and isinstance(details, dict) and "error" in details
     ]
     error = failures[-1].get("error") if failures else outcome.error
@@ -153,7 +153,10 @@ def _answer(
 
 def _is_retried(error: str, retriers: list[dict[str, Any]]) -> bool:
     names = {
-        name for each in retriers if each.get("MaxAttempts", 3) for name in each["ErrorEquals"]
+        name
+        for retrier in retriers
+        if retrier.get("MaxAttempts", 3)
+        for name in retrier["ErrorEquals"]
     }
     is_task = "States.TaskFailed" in names and error != "States.Timeout"
     return error in names or "States.ALL" in names or is_task

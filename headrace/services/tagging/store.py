@@ -160,17 +160,17 @@ def _delivery_streams(place: RegionServices) -> Iterator[TaggedResource]:
 
 
 def _clusters(place: RegionServices) -> Iterator[TaggedResource]:
-    for found in place.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
-        cluster = place.call("emr", "DescribeCluster", ClusterId=found["Id"])["Cluster"]
-        yield TaggedResource(found["ClusterArn"], _tags(cluster["Tags"]))
+    for page in place.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
+        cluster = place.call("emr", "DescribeCluster", ClusterId=page["Id"])["Cluster"]
+        yield TaggedResource(page["ClusterArn"], _tags(cluster["Tags"]))
 
 
 def _applications(place: RegionServices) -> Iterator[TaggedResource]:
     token = "nextToken"
-    for found in place.pages("emr-serverless", "ListApplications", "applications", token):
-        if found["state"] != "TERMINATED":
-            answer = place.call("emr-serverless", "ListTagsForResource", resourceArn=found["arn"])
-            yield TaggedResource(found["arn"], get_mapping(answer, "tags"))
+    for page in place.pages("emr-serverless", "ListApplications", "applications", token):
+        if page["state"] != "TERMINATED":
+            answer = place.call("emr-serverless", "ListTagsForResource", resourceArn=page["arn"])
+            yield TaggedResource(page["arn"], get_mapping(answer, "tags"))
 
 
 def _stacks(place: RegionServices) -> Iterator[TaggedResource]:

@@ -121,11 +121,11 @@ class _KeptClients(boto3.Session):
 @functools.cache
 def get_session(account: str, region: str) -> boto3.Session:
     """Return an account's session for all simulations of this process: they share one address."""
-    made: Any = environment.session(
+    session: Any = environment.session(
         f"http://127.0.0.1:{NO_PORT}",
         kind=_KeptClients,
         aws_access_key_id=account,
         aws_secret_access_key=environment.SECRET,
         region_name=region,
     )
-    return made
+    return session

@@ -86,7 +86,9 @@ def authorize_http(
     if authorizer.get("authorizerType") != "REQUEST":
         raise Refused(501, _NOT_VERIFIED)
     sources = cast("list[str]", authorizer.get("identitySource") or [])
-    values = [_identity(each.replace("$request.", "method.request."), asked) for each in sources]
+    values = [
+        _identity(source.replace("$request.", "method.request."), asked) for source in sources
+    ]
     if any(not value for value in values):
         raise Refused(401, UNAUTHORIZED)
     event = {
@@ -151,15 +153,15 @@ def _invoke(
 def _allows(answer: Mapping[str, Any], method_arn: str) -> bool:
     """Whether the policy in an authorizer's answer allows a method: an explicit deny wins."""
     policy = members(answer.get("policyDocument"))
-    found = False
+    allows = False
     for statement in _each(policy.get("Statement")):
         fits = any(
             glob_matches(str(pattern), method_arn) for pattern in _each(statement.get("Resource"))
         )
         if fits and statement.get("Effect") == "Deny":
             return False
-        found = found or (fits and statement.get("Effect") == "Allow")
-    return found
+        allows = allows or (fits and statement.get("Effect") == "Allow")
+    return allows
 
 
 def _each(value: Any) -> list[Any]:

@@ -132,7 +132,9 @@ def _parse_structured(value: Mapping[str, Any], *, decodes: bool) -> HttpRespons
     taken = {name.lower() for name in many}
     headers = [(str(name), str(each)) for name, values in many.items() for each in values]
     headers += [(str(name), str(each)) for name, each in one.items() if name.lower() not in taken]
-    headers += [("Set-Cookie", str(each)) for each in cast("list[Any]", value.get("cookies") or [])]
+    headers += [
+        ("Set-Cookie", str(cooky)) for cooky in cast("list[Any]", value.get("cookies") or [])
+    ]
     return answer(int(value["statusCode"]), headers, data)
 
 

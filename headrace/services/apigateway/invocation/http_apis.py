@@ -89,7 +89,9 @@ class HttpApiRequest:
             made = refusal(503, "Service Unavailable")
         if cors:
             made.headers = [
-                each for each in made.headers if not each[0].lower().startswith("access-control-")
+                header
+                for header in made.headers
+                if not header[0].lower().startswith("access-control-")
             ]
         made.headers += cors
         return made
@@ -101,7 +103,9 @@ class HttpApiRequest:
     def _cors(self) -> list[tuple[str, str]]:
         """Return the CORS headers for the request's origin; none unless the configuration allows it."""
         cors, origin = self._api.cors, self._request.headers.get("origin", "")
-        allowed = [str(each) for each in cast("list[Any]", cors.get("allowOrigins") or [])]
+        allowed = [
+            str(allow_origin) for allow_origin in cast("list[Any]", cors.get("allowOrigins") or [])
+        ]
         if not origin or not any(glob_matches(each, origin) for each in allowed):
             return []
         has_credentials = cors.get("allowCredentials") in (True, "true")
@@ -225,12 +229,12 @@ class HttpApiRequest:
             result = self._functions.invoke(function, json.dumps(event).encode())
         except FunctionNotFound as error:
             raise Refused(500, "Internal Server Error") from error
-        made = None
+        invoke = None
         if not result.function_error:
-            made = parse_proxy_result(result.payload, needs_status=version == "1.0")
-        if made is None:
+            invoke = parse_proxy_result(result.payload, needs_status=version == "1.0")
+        if invoke is None:
             raise Refused(500, "Internal Server Error")
-        return made
+        return invoke
 
     def _event(self, key: str, parameters: dict[str, str], version: str) -> dict[str, Any]:
         request, query = self._request, query_of(self._request)
@@ -253,7 +257,7 @@ class HttpApiRequest:
                 "routeKey": key,
                 "rawPath": self._path,
                 "rawQueryString": request.query,
-                "cookies": [each for each in cookies if each] or None,
+                "cookies": [cooky for cooky in cookies if cooky] or None,
                 "headers": headers,
                 "queryStringParameters": {n: ",".join(v) for n, v in query.items()} or None,
                 "requestContext": context,

@@ -274,14 +274,14 @@ class RestRequest:
         # Documented: a Base64 body becomes bytes if the first type that the client accepts is a binary one
         # (docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-payload-encodings-workflow.html).
         decodes = self._is_binary("accept")
-        made = (
+        proxy = (
             None
             if result.function_error
             else parse_proxy_result(result.payload, needs_status=True, decodes=decodes)
         )
-        if made is None:
+        if proxy is None:
             raise Refused(502, "Internal server error", "InternalServerErrorException")
-        return made
+        return proxy
 
     def _integrate(
         self,
@@ -310,10 +310,10 @@ class RestRequest:
                 f"headrace's APIs have no integration of type {kind}",
                 "NotImplementedException",
             )
-        made = mappings.response(integration, answered, outcome, seen)
-        if made is None:
+        response = mappings.response(integration, answered, outcome, seen)
+        if response is None:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
-        return answer(*made)
+        return answer(*response)
 
     def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
         """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""

@@ -118,17 +118,17 @@ def _call_by_query(
     account: str,
     acting: CallerIdentity | None,
 ) -> IntegrationAnswer:
-    given = dict(sent.query)
+    query = dict(sent.query)
     if "json" not in sent.headers.get("content-type", ""):
-        given.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
-    operation = sent.target if sent.kind == "action" else given.get("Action", "")
+        query.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
+    operation = sent.target if sent.kind == "action" else query.get("Action", "")
     _check_operation(service, operation)
     if service == "sqs" and sent.kind == "path" and sent.target.strip("/"):
-        given.setdefault("QueueUrl", f"http://localhost/{sent.target.strip('/')}")
-    given.pop("Action", None)
-    given.pop("Version", None)
+        query.setdefault("QueueUrl", f"http://localhost/{sent.target.strip('/')}")
+    query.pop("Action", None)
+    query.pop("Version", None)
     shape: Any = service_model(service).operation_model(operation).input_shape
-    params = _members(shape, _tree(given)) if shape is not None else {}
+    params = _members(shape, _tree(query)) if shape is not None else {}
     output = control.call(
         service, operation, params, account=account, region=sent.region, acting=acting
     )
@@ -178,7 +178,7 @@ def _convert(shape: Any, value: Any) -> Any:
         inner = tree.get("member", tree.get("entry", tree))
         entries = [inner[number] for number in sorted(inner, key=_place)]
         if kind == "list":
-            return [_convert(shape.member, each) for each in entries]
+            return [_convert(shape.member, entry) for entry in entries]
         pairs = [
             (_find_member(e, "Name", "key"), _find_member(e, "Value", "value")) for e in entries
         ]

@@ -137,8 +137,8 @@ class ExpressionReader(ABC):
             return self._unary()
         self._deeper()
         left = self._expression(level + 1)
-        while (found := self._operator(level)) is not None:
-            left = (found, left, self._expression(level + 1))
+        while (operator := self._operator(level)) is not None:
+            left = (operator, left, self._expression(level + 1))
         self._depth -= 1
         return left
 
@@ -181,10 +181,10 @@ class ExpressionReader(ABC):
         text = self._text
         char = text[self._at : self._at + 1]
         if char == "$":
-            found = self._reference()
-            if found is None:
+            reference = self._reference()
+            if reference is None:
                 raise TemplateError(f"a reference is expected at character {self._at}")
-            return ("reference", found[0])
+            return ("reference", reference[0])
         if char in ("'", '"'):
             return self._string(char)
         if char == "[":

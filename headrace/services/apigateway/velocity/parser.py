@@ -62,8 +62,8 @@ class Parser(ExpressionReader):
         return nodes, ""
 
     def _next_special(self) -> int:
-        found = _SPECIAL.search(self._text, self._at + 1)
-        return len(self._text) if found is None else found.start()
+        match = _SPECIAL.search(self._text, self._at + 1)
+        return len(self._text) if match is None else match.start()
 
     def _directive_name(self) -> str:
         """Read a directive's name, or a whole comment; return '' for a lone `#`, and `comment` after a comment."""
@@ -171,11 +171,11 @@ class Parser(ExpressionReader):
 
     def _reference_node(self) -> Node:
         start = self._at
-        found = self._reference()
-        if found is None:
+        reference = self._reference()
+        if reference is None:
             self._at = start + 1
             return ("text", "$")
-        chain, is_quiet = found
+        chain, is_quiet = reference
         return ("reference", chain, is_quiet, self._text[start : self._at])
 
     def _template_in(self, content: str) -> list[Node]:

@@ -22,16 +22,16 @@ def get_block_public_access_configuration(
     emr: Emr, call: Call, request: shapes.GetBlockPublicAccessConfigurationInput
 ) -> shapes.GetBlockPublicAccessConfigurationOutput:
     """Return the account's setting. Source: API_GetBlockPublicAccessConfiguration."""
-    found = emr.store.public_access(call.account, call.region) or {
+    public_access = emr.store.public_access(call.account, call.region) or {
         "configuration": _DEFAULT,
         "created_ms": 0,
         "created_by": make_arn("iam", "", call.account, "root"),
     }
     return {
-        "BlockPublicAccessConfiguration": found["configuration"],
+        "BlockPublicAccessConfiguration": public_access["configuration"],
         "BlockPublicAccessConfigurationMetadata": {
-            "CreationDateTime": moment(found["created_ms"]),
-            "CreatedByArn": found["created_by"],
+            "CreationDateTime": moment(public_access["created_ms"]),
+            "CreatedByArn": public_access["created_by"],
         },
     }
 

@@ -34,13 +34,13 @@ def list_release_labels(
     """Return the labels of EMR on EC2, newest first, filtered by prefix and application."""
     filters = request.get("Filters") or {}
     prefix, application = filters.get("Prefix", ""), filters.get("Application", "")
-    found = [
+    labels = [
         release.label
         for release in releases(EMR)
         if release.label.startswith(prefix) and (not application or _has(release, application))
     ]
     most = request.get("MaxResults", RELEASE_LABELS_PER_PAGE)
-    shown, token = page(found, request.get("NextToken"), most)
+    shown, token = page(labels, request.get("NextToken"), most)
     return present({"ReleaseLabels": shown, "NextToken": token})
 
 

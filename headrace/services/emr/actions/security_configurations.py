@@ -15,10 +15,10 @@ from headrace.services.emr.state import SecurityConfiguration
 
 
 def _find(emr: Emr, call: Call, name: str) -> SecurityConfiguration:
-    found = emr.store.security_configurations(call.account, call.region).get(name)
-    if found is None:
+    security_configuration = emr.store.security_configurations(call.account, call.region).get(name)
+    if security_configuration is None:
         raise invalid_request(f"Security configuration with name '{name}' does not exist.")
-    return found
+    return security_configuration
 
 
 @operation("CreateSecurityConfiguration")
@@ -61,8 +61,8 @@ def list_security_configurations(
     emr: Emr, call: Call, request: shapes.ListSecurityConfigurationsInput
 ) -> shapes.ListSecurityConfigurationsOutput:
     """Return the names of all security configurations."""
-    found = emr.store.security_configurations(call.account, call.region)
-    shown, marker = page(found.items(), request.get("Marker"), CLUSTERS_PER_PAGE)
+    security_configurations = emr.store.security_configurations(call.account, call.region)
+    shown, marker = page(security_configurations.items(), request.get("Marker"), CLUSTERS_PER_PAGE)
     names = [{"Name": n, "CreationDateTime": moment(v["created_ms"])} for n, v in shown]
     return present({"SecurityConfigurations": names, "Marker": marker})
 

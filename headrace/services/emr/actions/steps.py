@@ -132,12 +132,12 @@ def list_steps(emr: Emr, call: Call, request: shapes.ListStepsInput) -> shapes.L
         for step_id in ids or ():
             if emr.store.step(cluster.id, step_id) is None:
                 raise unknown_step(step_id)
-        found = [
+        step_summaries = [
             step_summary(step)
             for step in reversed(emr.store.steps(cluster.id))
             if step.state in states and (not ids or step.id in ids)
         ]
-    shown, marker = page(found, request.get("Marker"), STEPS_PER_PAGE)
+    shown, marker = page(step_summaries, request.get("Marker"), STEPS_PER_PAGE)
     return present({"Steps": shown, "Marker": marker})
 
 
@@ -152,11 +152,11 @@ def cancel_steps(
     number = signal.SIGKILL if option == "TERMINATE_PROCESS" else signal.SIGTERM
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-        found = [emr.store.step(cluster.id, step_id) for step_id in request["StepIds"]]
-        for step_id, step in zip(request["StepIds"], found, strict=True):
+        steps = [emr.store.step(cluster.id, step_id) for step_id in request["StepIds"]]
+        for step_id, step in zip(request["StepIds"], steps, strict=True):
             if step is None:
                 raise unknown_step(step_id)
-        infos = [_cancel(emr, call, cluster, step, number) for step in found if step is not None]
+        infos = [_cancel(emr, call, cluster, step, number) for step in steps if step is not None]
     emr.wake(cluster.id)
     return {"CancelStepsInfoList": infos}
 

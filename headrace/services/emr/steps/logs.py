@@ -90,10 +90,10 @@ class StepLogs:
     def report_start(self) -> None:
         """In cluster mode, write to the client's report that the driver runs."""
         if self._report is not None:
-            place = self._driver_location
+            driver_location = self._driver_location
             log = str(self.folder)
-            if place is not None:
-                log = f"s3://{place[0]}/{place[1]}{{stdout,stderr}}.gz"
+            if driver_location is not None:
+                log = f"s3://{driver_location[0]}/{driver_location[1]}{{stdout,stderr}}.gz"
             self._report.begin(self._step.started_ms or 0, log)
 
     def write_refusal(self, message: str) -> None:

@@ -89,8 +89,10 @@ def get_application(
     emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest
 ) -> shapes.GetApplicationResponse:
     """Return an application."""
-    found = emr.application(request["applicationId"], account=call.account, region=call.region)
-    return {"application": _full(found)}
+    application = emr.application(
+        request["applicationId"], account=call.account, region=call.region
+    )
+    return {"application": _full(application)}
 
 
 @operation("ListApplications")
@@ -99,13 +101,13 @@ def list_applications(
 ) -> shapes.ListApplicationsResponse:
     """List applications, newest first."""
     states = request.get("states") or []
-    found = [
+    applications = [
         application
         for application in reversed(emr.store.applications())
         if (application.account, application.region) == (call.account, call.region)
         and (not states or application.state in states)
     ]
-    shown, following = page(found, request.get("nextToken"), request.get("maxResults"))
+    shown, following = page(applications, request.get("nextToken"), request.get("maxResults"))
     names = ("name", "arn", "releaseLabel", "type", "state", "stateDetails", "createdAt")
     wanted = (*names, "updatedAt", "architecture")
     summaries: list[dict[str, Any]] = []

@@ -280,8 +280,8 @@ def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool
     """
     if is_chained and duration_s > HOUR_S:
         raise AwsError("ValidationError", _CHAINED)
-    found = iam.holder_of(account, "role", role)
-    if found is not None and duration_s > int(found.max_session_duration or HOUR_S):
+    holder = iam.holder_of(account, "role", role)
+    if holder is not None and duration_s > int(holder.max_session_duration or HOUR_S):
         raise AwsError("ValidationError", _TOO_LONG)
 
 
@@ -298,25 +298,25 @@ def _tags(asked: _Request) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]
     keys = {key.lower() for key in tags}
     if len(keys) != len(given):
         raise AwsError("InvalidParameterValue", _DUPLICATE)
-    wanted = tuple(cast("Sequence[str]", asked.params.get("TransitiveTagKeys") or ()))
+    transitive_tag_keys = tuple(cast("Sequence[str]", asked.params.get("TransitiveTagKeys") or ()))
     caller = asked.session
     inherited = {key.lower() for key in (() if caller is None else caller.transitive)}
     if keys & inherited:
         raise AwsError("InvalidParameterValue", _CONFLICT)
-    if not {key.lower() for key in wanted} <= keys:
+    if not {key.lower() for key in transitive_tag_keys} <= keys:
         raise AwsError("InvalidParameterValue", _NOT_REQUESTED)
     of_caller = {} if caller is None else dict(caller.tags)
     kept = [(key, value) for key, value in of_caller.items() if key.lower() in inherited]
-    return (*kept, *tags.items()), (*sorted(inherited), *wanted)
+    return (*kept, *tags.items()), (*sorted(inherited), *transitive_tag_keys)
 
 
 def _source_identity(asked: _Request) -> str:
     """Return the session's source identity; once set, it applies to all sessions of the chain. Raises AwsError."""
-    given = asked.text("SourceIdentity")
+    source_identity = asked.text("SourceIdentity")
     first = "" if asked.session is None else asked.session.source_identity
-    if first and given and given != first:
+    if first and source_identity and source_identity != first:
         raise AwsError("AccessDenied", _ALREADY_SET, 403)  # the code is assumed
-    return first or given
+    return first or source_identity
 
 
 def _policies(asked: _Request, account: str) -> tuple[str, tuple[str, ...]]:

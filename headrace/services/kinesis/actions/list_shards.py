@@ -75,23 +75,23 @@ def _number(shard_id: str) -> int:
 
 
 def _filter(request: ListShardsInput) -> TokenFilter:
-    given = request.get("ShardFilter")
-    if given is None:
+    shard_filter = request.get("ShardFilter")
+    if shard_filter is None:
         return {"Type": "FROM_TRIM_HORIZON"}
-    kind = given["Type"]
+    kind = shard_filter["Type"]
     value: TokenFilter = {"Type": kind}
     if kind == "AFTER_SHARD_ID":
-        if "ShardId" not in given:
+        if "ShardId" not in shard_filter:
             raise invalid_argument(
                 "ShardId must be provided when ShardFilter type is AFTER_SHARD_ID."
             )
-        value["ShardId"] = given["ShardId"]
+        value["ShardId"] = shard_filter["ShardId"]
     elif kind in ("AT_TIMESTAMP", "FROM_TIMESTAMP"):
-        if "Timestamp" not in given:
+        if "Timestamp" not in shard_filter:
             raise invalid_argument(f"Timestamp must be provided when ShardFilter type is {kind}.")
-        value["Timestamp"] = int(given["Timestamp"].timestamp() * 1000)
+        value["Timestamp"] = int(shard_filter["Timestamp"].timestamp() * 1000)
     for name in ("ShardId", "Timestamp"):
-        if name in given and name not in value:
+        if name in shard_filter and name not in value:
             raise invalid_argument(f"{name} must not be provided when ShardFilter type is {kind}.")
     return value
 

@@ -106,13 +106,16 @@ class NamesCreation(TypedDict):
 
 def check_creation(stream: Stream, request: NamesCreation) -> None:
     """Raise ResourceNotFoundException unless StreamCreationTimestamp is the creation time of this stream."""
-    given = request.get("StreamCreationTimestamp")
+    stream_creation_timestamp = request.get("StreamCreationTimestamp")
     # Responses show a stream's creation time in whole seconds.
-    if given is not None and int(given.timestamp()) != stream.created_ms // 1000:
+    if (
+        stream_creation_timestamp is not None
+        and int(stream_creation_timestamp.timestamp()) != stream.created_ms // 1000
+    ):
         raise AwsError(
             "ResourceNotFoundException",
             f"Stream {stream.name} under account {stream.account} with creation timestamp"
-            f" {int(given.timestamp())} not found.",
+            f" {int(stream_creation_timestamp.timestamp())} not found.",
         )
 
 

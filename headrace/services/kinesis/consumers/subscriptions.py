@@ -270,17 +270,17 @@ class Subscriptions:
 
         Raises ResourceInUseException when the earlier subscription is younger.
         """
-        made = Subscription(self, stream, shard, consumer, index, cbor=cbor, now_ms=now_ms)
+        subscription = Subscription(self, stream, shard, consumer, index, cbor=cbor, now_ms=now_ms)
         with self._lock:
-            before = self._active.get(made.key)
+            before = self._active.get(subscription.key)
             if before is not None and not before.ended:
                 if now_ms - before.opened_ms < SUBSCRIPTION_EXCLUSIVE_MS:
                     raise in_use(another_active(stream, shard, consumer))
                 before.superseded = True
-            self._active[made.key] = made
+            self._active[subscription.key] = subscription
         if before is not None:
             self.registry.wake(stream)
-        return made
+        return subscription
 
     def closed(self, subscription: Subscription) -> None:
         """Remove a subscription from the active ones, unless another has already replaced it."""

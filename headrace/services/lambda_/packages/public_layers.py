@@ -47,9 +47,9 @@ class PublicLayers:
     def find_folder(self, arn: str) -> Package | None:
         """Return the folder that the user gave for a layer version, or for all of its layer's versions."""
         layer = arn.rpartition(":")[0]
-        for given in self._folders:
-            if any(glob_matches(given.arn, name) for name in (arn, layer)):
-                return open_folder(str(given.folder))
+        for folder in self._folders:
+            if any(glob_matches(folder.arn, name) for name in (arn, layer)):
+                return open_folder(str(folder.folder))
         return None
 
     def find_powertools(self, arn: str) -> Package | None:

@@ -77,7 +77,7 @@ class Names:
         """Return the indexes of names and patterns, which do not match aliases. Raises SearchError for an alias."""
         every = self._store.indexes(domain)
         aliases = {alias.name for alias in self._store.aliases(domain)}
-        found: dict[str, Index] = {}
+        indexes: dict[str, Index] = {}
         for name in names.split(","):
             if name in aliases:
                 raise bad_argument(
@@ -90,8 +90,8 @@ class Names:
             excuse = options.allow_no_indices if is_pattern else options.ignore_unavailable
             if not matched and not excuse:
                 raise no_index(name)
-            found |= matched
-        return [found[name] for name in sorted(found)]
+            indexes |= matched
+        return [indexes[name] for name in sorted(indexes)]
 
     def one(self, domain: str, name: str) -> Index:
         """Return the index of a name or of an alias with one index. Raises SearchError."""

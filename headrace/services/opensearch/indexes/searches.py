@@ -56,10 +56,10 @@ class SearchApi:
         body = {**body, **_members_in(query)}
         indexes = self._names.find_matching(domain, names or "_all", NameOptions.of(query))
         if "scroll" in query:
-            found = self._scrolls.start(domain, indexes, body, query["scroll"])
+            match = self._scrolls.start(domain, indexes, body, query["scroll"])
         else:
-            found = self._searcher.search(indexes, body, self._clock.now_ms(), size)
-        return _answer(len(indexes), found)
+            match = self._searcher.search(indexes, body, self._clock.now_ms(), size)
+        return _answer(len(indexes), match)
 
     def next_page(self, domain: str, scroll_id: str, keep_alive: str) -> dict[str, Any]:
         """Return a scroll's next page. Raises SearchError."""

@@ -194,10 +194,10 @@ Path = list[str | int]
 def parse_paths(data: bytes) -> list[Path]:
     """Parse a JSONPaths file. Raises WarehouseError."""
     try:
-        given = json.loads(data)["jsonpaths"]
-        if not isinstance(given, list):
+        jsonpaths = json.loads(data)["jsonpaths"]
+        if not isinstance(jsonpaths, list):
             raise TypeError
-        return [_path(str(path)) for path in cast("list[Any]", given)]
+        return [_path(str(path)) for path in cast("list[Any]", jsonpaths)]
     except (ValueError, KeyError, TypeError) as error:
         raise WarehouseError(
             "IncorrectJsonPathsFile", "ERROR: Invalid JSONPath format: Member is not an object."

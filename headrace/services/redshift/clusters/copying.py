@@ -97,12 +97,12 @@ class Loader:
     def _targets(self, copy: Copy, oid: int) -> list[Target]:
         rows = self.connection.execute(_COLUMNS, [oid]).fetchall()
         known = {str(row[0]): _target(row) for row in rows}
-        wanted = copy.columns or [
+        columns = copy.columns or [
             name
             for name, target in known.items()
             if not target.is_identity or copy.has("explicit_ids")
         ]
-        for name in wanted:
+        for name in columns:
             if name not in known:
                 raise WarehouseError(
                     "ColumnNotFound",
@@ -110,7 +110,7 @@ class Loader:
                 )
         for name, target in known.items():
             if (
-                name not in wanted
+                name not in columns
                 and target.not_null
                 and not (target.has_default or target.is_identity)
             ):
@@ -118,7 +118,7 @@ class Loader:
                     "MissingColumn",
                     f"ERROR: Column '{name}' is NOT NULL, has no default and is not in the column list",
                 )
-        return [known[name] for name in wanted]
+        return [known[name] for name in columns]
 
     # --- S3 -----------------------------------------------------------------------------------
 
@@ -268,8 +268,8 @@ class _Sender:
         with self._connection.cursor() as cursor:
             statement = cast("Any", f"copy {self._table} ({names}) from stdin")
             with cursor.copy(statement) as into:
-                for made in self._rows:
-                    into.write_row(made)
+                for row in self._rows:
+                    into.write_row(row)
 
 
 def _target(row: Sequence[Any]) -> Target:

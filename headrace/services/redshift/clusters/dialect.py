@@ -104,8 +104,8 @@ def _columns(found: Sequence[Token]) -> str:
         words = [token.value for token in part]
         if part and part[0].kind == "word" and words[0] in _CONSTRAINTS and "primary" in words:
             keys |= {t.value for t in part[words.index("primary") :] if t.kind in ("word", "name")}
-    made = [_column(part, keys) for part in parts]
-    return ", ".join(text for text in made if text)
+    columns = [_column(part, keys) for part in parts]
+    return ", ".join(text for text in columns if text)
 
 
 def _column(part: Sequence[Token], keys: set[str]) -> str:
@@ -323,8 +323,8 @@ def _alter_table(tokens: list[Token]) -> list[Token] | None:
         at += 1
     if at + 2 >= len(found):
         return tokens
-    made = create_table(tokens_of(f"create table t ({_join_spaced(found[at + 1 :])})"))
-    body = drop_spaces(made)
+    table = create_table(tokens_of(f"create table t ({_join_spaced(found[at + 1 :])})"))
+    body = drop_spaces(table)
     inner = body[4:-1]
     return tokens_of(f"{_join_spaced(found[: at + 1])} {_join_spaced(inner)}")
 

@@ -131,7 +131,7 @@ class WarehouseHome:
             binaries()
 
     def _load_specs(self) -> list[ClusterSpec]:
-        found: list[ClusterSpec] = []
+        cluster_specs: list[ClusterSpec] = []
         for file in sorted(self._folder.glob("[cw]*-*/spec.json")):
             given: dict[str, Any] = json.loads(file.read_text())
             spec = ClusterSpec(**cast("Any", {**given, "roles": tuple(given["roles"])}))
@@ -140,8 +140,8 @@ class WarehouseHome:
                     "redshift: %s describes another cluster, %s; it is ignored", file, spec.key
                 )
                 continue
-            found.append(spec)
-        return found
+            cluster_specs.append(spec)
+        return cluster_specs
 
     # --- which server -------------------------------------------------------------------------
 

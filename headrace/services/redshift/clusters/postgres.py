@@ -235,7 +235,7 @@ class PostgresServer:
             f"unix_socket_directories={self.socket_folder}",
             f"port={port}",
         ]
-        where = ["-D", str(self._data), *(part for each in settings for part in ("-c", each))]
+        where = ["-D", str(self._data), *(part for setting in settings for part in ("-c", setting))]
         command = self._command(programs / "postgres", where)
         with (self.folder / "log").open("ab") as output:
             logged_bytes = output.tell()

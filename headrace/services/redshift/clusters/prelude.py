@@ -111,6 +111,9 @@ OF_CLUSTERS = "\n".join(
         f"grant usage, create on schema headrace to {SCHEMA};",
         *(f"alter {each} owner to {SCHEMA};" for each in _OWNED),
         f"revoke create on schema headrace from {SCHEMA};",
-        *(f"revoke all on function pg_catalog.{each} from public;" for each in _LARGE_OBJECTS),
+        *(
+            f"revoke all on function pg_catalog.{large_object} from public;"
+            for large_object in _LARGE_OBJECTS
+        ),
     ]
 )

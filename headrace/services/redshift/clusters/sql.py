@@ -29,13 +29,13 @@ class Token:
 
 def tokens_of(sql: str) -> list[Token]:
     """Return the tokens of SQL; an unclosed token extends to the end. The time is linear in the length."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     at = 0
     while at < len(sql):
         token = _next(sql, at)
-        found.append(token)
+        tokens.append(token)
         at += len(token.raw)
-    return found
+    return tokens
 
 
 def _next(sql: str, at: int) -> Token:
@@ -123,16 +123,16 @@ def drop_spaces(tokens: Sequence[Token]) -> list[Token]:
 
 def statements_of(sql: str) -> list[str]:
     """Return the statements between semicolons, without empty ones."""
-    found: list[str] = []
+    statements: list[str] = []
     parts: list[Token] = []
     for token in [*tokens_of(sql), Token("sign", ";", ";")]:
         if token.kind == "sign" and token.value == ";":
             if drop_spaces(parts):
-                found.append("".join(part.raw for part in parts).strip())
+                statements.append("".join(part.raw for part in parts).strip())
             parts = []
         else:
             parts.append(token)
-    return found
+    return statements
 
 
 def join_tokens(tokens: Sequence[Token]) -> str:

@@ -149,12 +149,12 @@ def list_statements(
 ) -> shapes.ListStatementsResponse:
     """Return the statements of the last day, newest first. Source: API_ListStatements."""
     # Without a status, AWS lists finished statements (documented: API_ListStatements).
-    wanted = request.get("Status", "FINISHED")
+    status = request.get("Status", "FINISHED")
     found = [
         s
         for s in data.store.all()
         if (s.account, s.region) == (call.account, call.region)
-        and wanted in ("ALL", s.status)
+        and status in ("ALL", s.status)
         and s.name.startswith(request.get("StatementName", ""))
         and request.get("Database", s.database) == s.database
         and _is_of(s, request)

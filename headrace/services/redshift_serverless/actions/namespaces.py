@@ -18,8 +18,8 @@ def create_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.CreateNamespaceRequest
 ) -> shapes.CreateNamespaceResponse:
     """Create a namespace; it is AVAILABLE at once. Source: API_CreateNamespace."""
-    made = serverless.create_namespace(call, request)
-    return {"namespace": _describe(made)}
+    namespace = serverless.create_namespace(call, request)
+    return {"namespace": _describe(namespace)}
 
 
 @operation("GetNamespace")
@@ -45,8 +45,8 @@ def update_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.UpdateNamespaceRequest
 ) -> shapes.UpdateNamespaceResponse:
     """Change the administrator or the roles. Source: API_UpdateNamespace."""
-    made = serverless.update_namespace(call, request)
-    return {"namespace": _describe(made)}
+    namespace = serverless.update_namespace(call, request)
+    return {"namespace": _describe(namespace)}
 
 
 @operation("DeleteNamespace")

@@ -17,8 +17,8 @@ def create_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.CreateWorkgroupRequest
 ) -> shapes.CreateWorkgroupResponse:
     """Create a workgroup, AVAILABLE at once; its PostgreSQL starts in the background. Source: API_CreateWorkgroup."""
-    made = serverless.create_workgroup(call, request)
-    return {"workgroup": _describe(serverless, call, made)}
+    workgroup = serverless.create_workgroup(call, request)
+    return {"workgroup": _describe(serverless, call, workgroup)}
 
 
 @operation("GetWorkgroup")
@@ -26,8 +26,8 @@ def get_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.GetWorkgroupRequest
 ) -> shapes.GetWorkgroupResponse:
     """Return a workgroup. Source: API_GetWorkgroup."""
-    found = serverless.workgroup(call, request["workgroupName"])
-    return {"workgroup": _describe(serverless, call, found)}
+    workgroup = serverless.workgroup(call, request["workgroupName"])
+    return {"workgroup": _describe(serverless, call, workgroup)}
 
 
 @operation("ListWorkgroups")
@@ -45,8 +45,8 @@ def update_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.UpdateWorkgroupRequest
 ) -> shapes.UpdateWorkgroupResponse:
     """Change a workgroup's settings, which headrace only shows. Source: API_UpdateWorkgroup."""
-    made = serverless.update_workgroup(call, request)
-    return {"workgroup": _describe(serverless, call, made)}
+    workgroup = serverless.update_workgroup(call, request)
+    return {"workgroup": _describe(serverless, call, workgroup)}
 
 
 @operation("DeleteWorkgroup")

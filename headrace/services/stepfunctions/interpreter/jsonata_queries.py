@@ -95,20 +95,20 @@ def _type_of(value: Any) -> str:
 
 
 def _variables(environment: Any, expression: Expression) -> dict[str, Any]:
-    place = expression.location
-    is_output = place.partition("/")[0] == "Output" or "]/Output" in place
+    location = expression.location
+    is_output = location.partition("/")[0] == "Output" or "]/Output" in location
     before: dict[str, Any] | None = getattr(environment, "before_assign", None)
     seen = before if is_output and before is not None else read_variables(environment)
     text = expression.text
-    found = {name: value for name, value in seen.items() if f"${name}" in text}
+    variables = {name: value for name, value in seen.items() if f"${name}" in text}
     if "$states" in text:
         data = environment.states._states_data
         states = {"input": data["input"], "context": data["context"]}
         for name in ("result", "errorOutput"):
             if data.get(name) is not None:
                 states[name] = data[name]
-        found["states"] = states
-    return found
+        variables["states"] = states
+    return variables
 
 
 def caller_of(environment: Any) -> str:

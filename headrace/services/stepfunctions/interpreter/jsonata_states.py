@@ -302,10 +302,10 @@ def _apply_default(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], No
 def _instant(text: Any) -> datetime | None:
     """Return the instant of an ISO 8601 text; None for another text, or without an offset."""
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
         return None
-    return found if found.tzinfo is not None else None
+    return moment if moment.tzinfo is not None else None
 
 
 def _wait_seconds(self: Any, env: Any) -> int:

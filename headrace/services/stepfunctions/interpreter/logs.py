@@ -91,8 +91,8 @@ def log_of(
     """Return the log of an execution; None when its machine has no logging."""
     if not config or config.get("level", "OFF") == "OFF":
         return None
-    for each in config.get("destinations") or []:
-        group = str((each.get("cloudWatchLogsLogGroup") or {}).get("logGroupArn", ""))
+    for destination in config.get("destinations") or []:
+        group = str((destination.get("cloudWatchLogsLogGroup") or {}).get("logGroupArn", ""))
         if group.count(":") >= 6:
             return ExecutionLog(arn, machine_name, started, config, group)
     return None

@@ -121,13 +121,13 @@ def _tolerate_failures(run: Callable[..., None]) -> Callable[..., None]:
         if not env.is_running():
             return
         iterations: list[Iteration] = env.stack.pop()
-        failed = sum(not each.has_succeeded for each in iterations)
+        failed = sum(not iteration.has_succeeded for iteration in iterations)
         if _is_too_much(failed, len(iterations), eval_input.map_run_record):
             raise map_failure(
                 env, THRESHOLD_ERROR, "The specified tolerated failure threshold was exceeded"
             )
         env.iterations = iterations
-        env.stack.append([each.output for each in iterations if each.has_succeeded])
+        env.stack.append([iteration.output for iteration in iterations if iteration.has_succeeded])
 
     return run_tolerantly
 

@@ -338,7 +338,14 @@ def _normalise_response(
     service = self._get_boto_service_name(boto_service_name)
     action = self._get_boto_service_action(service_action_name)
     model = service_model(service)
-    operation = next((each for each in model.operation_names if xform_name(each) == action), None)
+    operation = next(
+        (
+            operation_name
+            for operation_name in model.operation_names
+            if xform_name(operation_name) == action
+        ),
+        None,
+    )
     shape: Any = None if operation is None else model.operation_model(operation).output_shape
     if shape is not None and isinstance(response, dict):
         self._from_boto_response(response, shape)

@@ -348,8 +348,8 @@ def _http_task() -> Any:
         ) -> None:
             account = str(state_credentials.role_arn).split(":")[4]
             call = _call_of(normalised_parameters, self.resource.service_name, account)
-            given = normalised_parameters.get("RequestBody")
-            body = b"" if given is None else json.dumps(given).encode()
+            request_body = normalised_parameters.get("RequestBody")
+            body = b"" if request_body is None else json.dumps(request_body).encode()
             status, headers, answer = make_exchange(call, body)
             if status >= 300:
                 raise AwsError("HTTP", answer.decode(errors="replace"), status)

@@ -126,11 +126,11 @@ def _functions() -> dict[str, Any]:
         "random": (_random, "<n?:n>", 1),
         "uuid": (lambda: str(uuid.uuid4()), "<:s>", 0),
     }
-    found: dict[str, Any] = {
+    jfunctions: dict[str, Any] = {
         name: Jsonata.JFunction(cast("Any", _Call(function, count)), signature)
         for name, (function, signature, count) in signatures.items()
     }
-    return {**found, "eval": None}
+    return {**jfunctions, "eval": None}
 
 
 _FUNCTIONS = _functions()

@@ -57,8 +57,8 @@ def get_tag_values(
 ) -> shapes.GetTagValuesOutput:
     """Return all values of a tag key. Source: API_GetTagValues."""
     wanted = request["Key"]
-    found = tagging.resources(call)
-    values = {resource.tags[wanted] for resource in found if wanted in resource.tags}
+    resources = tagging.resources(call)
+    values = {resource.tags[wanted] for resource in resources if wanted in resource.tags}
     shown, token = _page(values, request.get("PaginationToken"))
     return {"PaginationToken": token, "TagValues": shown}
 

@@ -235,11 +235,11 @@ def _stream_of_queue(given: dict[str, Any]) -> dict[str, Any]:
 
 def _queue_attributes(properties: Properties) -> dict[str, Any]:
     """Return the attributes of a template with its numbers as numbers."""
-    given = get_mapping(properties, "QueueAttributes")
+    queue_attributes = get_mapping(properties, "QueueAttributes")
     attributes: dict[str, Any] = {}
-    if "VisibilityTimeoutSeconds" in given:
-        attributes["VisibilityTimeoutSeconds"] = int(given["VisibilityTimeoutSeconds"])
-    dead_letters = get_mapping(given, "DeadLetterConfiguration")
+    if "VisibilityTimeoutSeconds" in queue_attributes:
+        attributes["VisibilityTimeoutSeconds"] = int(queue_attributes["VisibilityTimeoutSeconds"])
+    dead_letters = get_mapping(queue_attributes, "DeadLetterConfiguration")
     if dead_letters:
         count = {"MaxReceiveCount": int(dead_letters["MaxReceiveCount"])}
         attributes["DeadLetterConfiguration"] = {

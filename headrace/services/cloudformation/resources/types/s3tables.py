@@ -20,8 +20,8 @@ _TABLE: dict[str, Source] = {**_BUCKET, "namespace": "Namespace", "name": "Table
 @declare_sources("IcebergMetadata")
 def _build_metadata(values: Values) -> dict[str, Any] | None:
     """Return CreateTable's metadata; the names of its schema are AWS's API's, not the template's."""
-    given: dict[str, Any] | None = values.get("IcebergMetadata")
-    if not given:
+    iceberg_metadata: dict[str, Any] | None = values.get("IcebergMetadata")
+    if not iceberg_metadata:
         return None
     names: dict[str, tuple[str, dict[str, str]]] = {
         "IcebergSchema": ("schema", {"SchemaFieldList": "fields"}),
@@ -32,10 +32,10 @@ def _build_metadata(values: Values) -> dict[str, Any] | None:
         "IcebergPartitionSpec": ("partitionSpec", {}),
         "IcebergSortOrder": ("writeOrder", {}),
     }
-    metadata: dict[str, Any] = {"properties": given.get("TableProperties") or {}}
+    metadata: dict[str, Any] = {"properties": iceberg_metadata.get("TableProperties") or {}}
     for name, (member, renamed) in names.items():
-        if name in given:
-            metadata[member] = _rename(given[name], renamed)
+        if name in iceberg_metadata:
+            metadata[member] = _rename(iceberg_metadata[name], renamed)
     return {"iceberg": {name: value for name, value in metadata.items() if value}}
 
 

@@ -33,8 +33,10 @@ def _kind(
     """Return a type whose id is a form of `uuid`, `name` and the properties; attributes are forms of the id, too."""
 
     def result(context: Context, identifier: str, values: Properties) -> ResourceResult:
-        made = {name: _fill(form, context, values, identifier) for name, form in attributes.items()}
-        return ResourceResult(identifier, made)
+        fills = {
+            name: _fill(form, context, values, identifier) for name, form in attributes.items()
+        }
+        return ResourceResult(identifier, fills)
 
     def create(context: Context, values: Properties) -> ResourceResult:
         return result(context, _fill(physical_id, context, values), values)
