@@ -102,7 +102,12 @@ def test_the_largest_body_is_unpacked():
 
 @pytest.mark.parametrize(
     "packed",
-    [b"no gzip", gzip.compress(b"x" * 100, mtime=0)[:-9], gzip.compress(b"x", mtime=0) + b"rest", b"\x1f"],
+    [
+        b"no gzip",
+        gzip.compress(b"x" * 100, mtime=0)[:-9],
+        gzip.compress(b"x", mtime=0) + b"rest",
+        b"\x1f",
+    ],
     # Not the bytes, which have the time in them: tests on several processes must have the same names.
     ids=["none", "cut", "rest", "one byte"],
 )
