@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.services.iot.mqtt import broker as broker_module
 from headrace.services.iot.mqtt import sessions, store
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
@@ -116,6 +117,46 @@ def test_what_cannot_be_stored_is_not_acknowledged(
         assert listener is not None
         assert listener.waiting_bytes == 0
     assert "is not stored" in caplog.text
+
+
+def test_a_client_that_is_lost_while_nothing_can_be_stored_leaves(tmp_path: Path):
+    clock = HandClock()
+    options = {"mqtt": True, "mqtt_port": 0, "mqtt_tls_port": 0, "clock": clock}
+    with InProcessCloud(tmp_path / "data", **options) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        with TestDevice(cloud, "watcher") as watcher:
+            watcher.subscribe("wills/+")
+            lost = TestDevice(cloud, "lost", will=("wills/lost", "gone"))
+            change = broker._change
+
+            def fail(_: object) -> None:
+                broker._change = change
+                raise OSError(28, "No space left on device")
+
+            broker._change = fail
+            lost.break_off()
+            wait_until(
+                lambda: "lost" not in names(cloud, connected=True),
+                within_s=WITHIN_S,
+                what="the end of the connection",
+            )
+            clock.advance(2)
+            assert watcher.wait_for(1) == [("wills/lost", b"gone", False)]
+            wait_until(lambda: "lost" not in names(cloud), within_s=WITHIN_S, what="the end")
+
+
+def test_a_session_is_taken_up_again_when_there_may_be_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(broker_module, "_MOST_SESSIONS", 1)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        TestDevice(cloud, "first", version=5, is_clean=False, expiry_s=600).close()
+        other = TestDevice(cloud, "second", version=5, is_refused=True)
+        assert other.refusal == 0x89
+        with TestDevice(cloud, "first", version=5, is_clean=False, expiry_s=600) as again:
+            assert again.is_present
 
 
 def test_filters_match_as_mqtt_says():
