@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.services.iot import rules
 from headrace.services.iot.mqtt import broker as broker_module
 from headrace.services.iot.mqtt import sessions, store
 from headrace.services.iot.mqtt.packets import Publish
@@ -117,6 +118,34 @@ def test_what_cannot_be_stored_is_not_acknowledged(
         assert listener is not None
         assert listener.waiting_bytes == 0
     assert "is not stored" in caplog.text
+
+
+def test_a_defect_disconnects_only_the_client_that_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    publish = rules.publish
+
+    def fail(account: str, region: str, topic: str, payload: bytes, **more: object) -> None:
+        if topic == "defect":
+            raise ZeroDivisionError("a defect")
+        publish(account, region, topic, payload, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rules, "publish", fail)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        bad = TestDevice(cloud, "bad", version=5)
+        with TestDevice(cloud, "good", version=5) as good:
+            has_room, broker._has_room = broker._has_room, lambda: False
+            unanswered = bad.paho.publish("defect", "x", 1)
+            held = good.paho.publish("t", "x", 1)
+            wait_until(lambda: len(broker._work) == 2, within_s=WITHIN_S, what="both in one round")
+            broker._has_room = has_room
+            assert bad.wait_for_end() == 0x80
+            wait_until(lambda: held.mid in good.acknowledged, within_s=WITHIN_S, what="PUBACK")
+            assert not good.ends
+        assert unanswered.mid not in bad.acknowledged
+    assert "a defect" in caplog.text
 
 
 def test_a_client_that_is_lost_while_nothing_can_be_stored_leaves(tmp_path: Path):

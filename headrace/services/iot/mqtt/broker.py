@@ -190,6 +190,12 @@ class Broker:
         except MqttError as error:
             log.warning("the MQTT client %s is disconnected: %s", _name(client), error.sentence)
             self._end(client, error.code, error.sentence)
+        except OSError:
+            raise  # What must last cannot be stored: the round is given up.
+        except Exception:
+            # A defect that one client's packet meets is no matter of the others in the round.
+            log.exception("the MQTT client %s is disconnected", _name(client))
+            self._end(client, packets.UNSPECIFIED, "This cannot be carried out")
 
     def _answer(self, client: Client) -> Answers:
         return self._answers.setdefault(client, Answers())
