@@ -8,6 +8,7 @@ import pytest
 
 from headrace.services.iot import rules
 from headrace.services.iot.mqtt import broker as broker_module
+from headrace.services.iot.mqtt import listener as listener_module
 from headrace.services.iot.mqtt import sessions, store
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
@@ -146,6 +147,24 @@ def test_a_defect_disconnects_only_the_client_that_meets_it(
             assert not good.ends
         assert unanswered.mid not in bad.acknowledged
     assert "a defect" in caplog.text
+
+
+def test_who_waited_for_others_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener_module, "_MOST_BYTES_OF_ALL", 10)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        with TestDevice(cloud, "first") as first, TestDevice(cloud, "second") as second:
+            has_room, broker._has_room = broker._has_room, lambda: False
+            for count, device in enumerate((first, second), 1):
+                device.paho.publish("t", b"x" * 20, 1)
+                wait_until(
+                    lambda count=count: len(broker._work) == count, within_s=WITHIN_S, what="it"
+                )
+            # The first one's answer comes while the second one's bytes still count.
+            broker._has_room = has_room
+            for device in (second, first):
+                device.publish("t", "x")
 
 
 def test_a_client_that_is_lost_while_nothing_can_be_stored_leaves(tmp_path: Path):
