@@ -167,6 +167,23 @@ def test_who_waited_for_others_is_read_again(tmp_path: Path, monkeypatch: pytest
                 device.publish("t", "x")
 
 
+def test_a_client_that_does_not_read_is_not_read(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        listener = cloud.cloud.mqtt.listener
+        assert listener is not None
+        with TestDevice(cloud, "idle") as device:
+            (connection,) = listener.clients
+            # As asyncio does when the client leaves too many answers unread.
+            listener.loop.call_soon_threadsafe(connection.pause_writing)
+            wait_until(
+                lambda: not connection._transport.is_reading(), within_s=WITHIN_S, what="the pause"
+            )
+            info = device.paho.publish("t", "x", 1)
+            listener.loop.call_soon_threadsafe(connection.resume_writing)
+            wait_until(lambda: info.mid in device.acknowledged, within_s=WITHIN_S, what="PUBACK")
+
+
 def test_a_client_that_is_lost_while_nothing_can_be_stored_leaves(tmp_path: Path):
     clock = HandClock()
     options = {"mqtt": True, "mqtt_port": 0, "mqtt_tls_port": 0, "clock": clock}

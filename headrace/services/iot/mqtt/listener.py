@@ -253,6 +253,8 @@ class MqttConnection(asyncio.Protocol):
             len(self._sizes) >= MOST_IN_FLIGHT
             or self._waiting_bytes >= _MOST_BYTES
             or self._listener.is_full
+            # Answers to a client that does not read them would pile up.
+            or self.is_congested
         )
 
     def _with_topic(self, packet: Publish) -> Publish:
@@ -323,7 +325,7 @@ class MqttConnection(asyncio.Protocol):
         """Read the socket again, unless too much waits; with nothing of its own that waits, the listener reads on."""
         if not self._is_full:
             self._transport.resume_reading()
-        elif not self._sizes:
+        elif not self._sizes and not self.is_congested:
             self._listener.held_back.add(self)
 
     def close(self, last: bytes = b"") -> None:
@@ -339,10 +341,14 @@ class MqttConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self.is_congested = True
+        self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self.is_congested = False
+        # It reads, so it is alive, though what it said was not read.
+        self._heard_s = self._listener.loop.time()
+        self.read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
