@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,6 +81,25 @@ def test_what_waits_for_one_client_is_bounded(caplog: pytest.LogCaptureFixture):
     assert [record.message for record in caplog.records] == [
         "messages for the MQTT client a/r/c are dropped: too many wait"
     ]
+
+
+def test_what_a_client_does_not_acknowledge_counts():
+    receiver = SimpleNamespace(version=4, is_congested=False, receive_maximum=100)
+    session = Session(("a", "r"), "c", 60, receiver=receiver)
+    message = Publish("t", b"x" * (sessions.MOST_WAITING_BYTES // 2), 1)
+    for _ in range(2):
+        assert session.add(Queued(message, 0))
+    assert len(session.take(0)[0]) == 2
+    assert not session.add(Queued(message, 0))
+    session.land()
+    assert not session.add(Queued(message, 0))
+    first, _ = session.take(0)[0]
+    session.acknowledge(first.packet_id)
+    assert session.add(Queued(message, 0))
+    session.acknowledge(first.packet_id)
+    assert session.of_all.size_bytes == session.waiting_bytes == sessions.MOST_WAITING_BYTES
+    session.clear()
+    assert session.of_all.size_bytes == 0
 
 
 def test_what_is_retained_is_bounded(
