@@ -242,12 +242,14 @@ def _and_others(count: int) -> str:
 
 def batches(records: Iterable[dict[str, Any] | None]) -> Iterator[list[dict[str, Any]]]:
     """Group records into PutRecords requests by AWS's limits of count and bytes; None ends a group early."""
+    from headrace.client.receipts import size_of
+
     batch: list[dict[str, Any]] = []
     size_bytes = 0
     for record in records:
         record_bytes = 0
         if record is not None:
-            record_bytes = len(record["Data"]) + len(record["PartitionKey"].encode())
+            record_bytes = size_of(record["Data"], record["PartitionKey"])
         is_full = len(batch) == RECORDS_PER_PUT or size_bytes + record_bytes > BYTES_PER_PUT
         if batch and (record is None or is_full):
             yield batch

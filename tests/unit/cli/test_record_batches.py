@@ -161,5 +161,8 @@ def test_a_batch_ends_at_awss_limits_or_early() -> None:
     large = records(b"x" * 3_000_000, b"x" * 3_000_000, b"x")
     assert [len(batch) for batch in batches(large)] == [1, 2]
     first, second, third = records(b"a", b"b", b"c")
+    # What no stream takes is the putter's to refuse.
+    not_text = [{"Data": b"x", "PartitionKey": "\udcff"}]
+    assert list(batches(not_text)) == [not_text]
     groups = list(batches([None, first, second, None, None, third]))
     assert [len(batch) for batch in groups] == [2, 1]
