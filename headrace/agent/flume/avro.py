@@ -268,7 +268,7 @@ class AvroSink:
             host, port = self._address
             raise SinkFailed(f"{host} port {port}: {error or type(error).__name__}") from error
         self.channel.commit(taken)
-        self.counts.events += len(taken.events)
+        self.counts.add(taken.events)
         return True
 
     def _request(self, events: bytes) -> None:

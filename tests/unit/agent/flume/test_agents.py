@@ -195,6 +195,7 @@ def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
             f"{text}a.sinks.k.type = avro\na.sinks.k.hostname = 127.0.0.1\na.sinks.k.port = {port}\n"
         )
         assert agent.sinks["k"].counts.events == 250
+        assert agent.sinks["k"].counts.bytes_ == sum(len(str(n)) for n in range(250))
         wait_until(lambda: len(lines_in(out)) == 250, what="all events arrive")
         assert min(lines_in(out)) == "{key=value} 0"
     finally:
