@@ -145,23 +145,16 @@ class Netcat:
             *lines, rest = (rest + data).split(b"\n")
             if not data and rest:
                 lines, rest = [*lines, rest], b""
-            whole = [line for line in lines if len(line) < self._longest]
-            is_too_long = len(whole) < len(lines) or len(rest) >= self._longest
-            if is_too_long:
-                # As Flume: what came before it is taken, and the client is left.
-                whole = lines[
-                    : next(
-                        (n for n, line in enumerate(lines) if len(line) >= self._longest),
-                        len(lines),
-                    )
-                ]
-            self._put(client, [Event(NO_HEADERS, line) for line in whole])
-            if is_too_long:
+            # As Flume: what came before a line that is too long is taken, and the client is left.
+            sizes = map(len, [*lines, rest])
+            too_long = next((n for n, size in enumerate(sizes) if size >= self._longest), None)
+            self._put(client, [Event(NO_HEADERS, line) for line in lines[:too_long]])
+            if too_long is not None:
                 client.sendall(
                     b"FAILED: Event exceeds the maximum length (%d chars, including newline)\n"
                     % self._longest
                 )
-            if is_too_long or not data:
+            if too_long is not None or not data:
                 return
 
     def _put(self, client: socket.socket, events: list[Event]) -> None:
