@@ -82,6 +82,12 @@ class TcpServer:
             except TimeoutError:
                 self._room.release()
                 continue
+            except OSError as error:
+                # Too many open files, or a client that has left already: the next ones are taken.
+                self._room.release()
+                _LOG.error("port %d: a client could not be taken: %s", port, error)
+                stop.wait(_LOOK_S)
+                continue
             thread = threading.Thread(target=self._run_client, args=(client, port), daemon=True)
             threads[:] = [one for one in threads if one.is_alive()]
             threads.append(thread)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
 import socket
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.properties import parse_properties
+from headrace.agent.flume.sources.sockets import TcpServer
 from headrace.agent.flume.sources.syslog import kept_fields, read_message
 from headrace.client import PutError, PutsFailed
 from tests.support.server import wait_until
@@ -169,6 +172,30 @@ def test_netcat_answers_and_http_takes_json(flume: Flume, tmp_path: Path) -> Non
         wait_until(lambda: sorted(lines_in(out)) == expected, what="all four arrive")
     finally:
         end()
+
+
+def test_a_port_goes_on_after_a_client_that_could_not_be_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+    accept = socket.socket.accept
+
+    def accept_the_second(listener: socket.socket) -> tuple[socket.socket, Any]:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_the_second)
+    stop = threading.Event()
+    server = TcpServer("127.0.0.1", [0], lambda client, _: client.sendall(b"taken"))
+    serving = threading.Thread(target=server.run, args=(stop,))
+    serving.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.ports[0]), timeout=30) as client:
+            assert client.recv(100) == b"taken"
+    finally:
+        stop.set()
+        serving.join()
 
 
 def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
