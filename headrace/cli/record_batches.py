@@ -40,9 +40,9 @@ class Putter:
     `put` and `finish` are called by one thread; the counts may be read, and `stop` called, by any.
     """
 
-    def __init__(self, producer: Producer) -> None:
-        """Take a producer with PRODUCER_OPTIONS."""
-        self.stream, self._producer = producer.stream, producer
+    def __init__(self, producer: Producer, *, by_shard: bool = False) -> None:
+        """Take a producer with PRODUCER_OPTIONS; `by_shard` counts for each shard, and reads every answer for it."""
+        self.stream, self._producer, self._by_shard = producer.stream, producer, by_shard
         # Of batches that are done; and the receipts of the one that is on its way.
         self._shards: Counter[str] = Counter()
         self._unknown = self._offered = self._first = 0
@@ -51,12 +51,15 @@ class Putter:
 
     @property
     def shards(self) -> Counter[str]:
-        """How many records each shard has acknowledged."""
+        """How many records each shard has acknowledged; without `by_shard`, all are counted for the stream."""
         return self._shards + Counter(
-            receipt.shard_id
+            self._shard_of(receipt)
             for receipt in self._receipts
             if receipt.done() and receipt.exception() is None
         )
+
+    def _shard_of(self, receipt: Receipt) -> str:
+        return receipt.shard_id if self._by_shard else self.stream
 
     @property
     def acknowledged(self) -> int:
@@ -75,12 +78,12 @@ class Putter:
         with contextlib.suppress(TimeoutError, PutsFailed):
             self._producer.close(0)
 
-    def summary(self, *, by_shard: bool = False) -> str:
+    def summary(self) -> str:
         """Return a sentence about what has been put so far."""
         shards = self.shards
         count = shards.total()
         text = f"{count} record{'s' if count != 1 else ''} put into {self.stream}"
-        if by_shard and shards:
+        if self._by_shard and shards:
             spread = ", ".join(f"{shard}: {n}" for shard, n in sorted(shards.items()))
             text += f" ({spread})"
         if self.unknown:
@@ -124,7 +127,7 @@ class Putter:
         for number, receipt in enumerate(self._receipts, self._first):
             error = receipt.exception()
             if error is None:
-                put.append(receipt.shard_id)
+                put.append(self._shard_of(receipt))
             else:
                 errors[number] = error
         self._receipts = []
@@ -160,7 +163,9 @@ def _describe(errors: dict[int, PutError]) -> str:
     return f"records {first} to {alike[-1]} were refused: {reason}"
 
 
-def open_putter(kinesis: Any, stream: str, *, endpoint_url: str, region: str, aws: bool) -> Putter:
+def open_putter(
+    kinesis: Any, stream: str, *, endpoint_url: str, region: str, aws: bool, by_shard: bool = False
+) -> Putter:
     """Return a putter into a stream that is there, here or on AWS. Raises ClickException."""
     from headrace.client.producer import Producer
 
@@ -168,7 +173,7 @@ def open_putter(kinesis: Any, stream: str, *, endpoint_url: str, region: str, aw
     # The command itself says what became of each record.
     logging.getLogger("headrace.client").addHandler(logging.NullHandler())
     options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
-    return Putter(Producer(stream, **PRODUCER_OPTIONS, **options))
+    return Putter(Producer(stream, **PRODUCER_OPTIONS, **options), by_shard=by_shard)
 
 
 def put_all(
@@ -177,7 +182,6 @@ def put_all(
     *,
     at_once: bool,
     on_put: Callable[[int], Any] = lambda _: None,
-    by_shard: bool = False,
 ) -> None:
     """Put all batches; `at_once`: each is done before the next one is taken. For the main thread.
 
@@ -189,7 +193,7 @@ def put_all(
     """
 
     def leave() -> None:
-        click.echo(f"interrupted: {putter.summary(by_shard=by_shard)}", err=True)
+        click.echo(f"interrupted: {putter.summary()}", err=True)
         os._exit(INTERRUPTED)
 
     with StopSignals(signal.SIGINT, again=leave) as asked:
@@ -238,12 +242,14 @@ def _and_others(count: int) -> str:
 
 def batches(records: Iterable[dict[str, Any] | None]) -> Iterator[list[dict[str, Any]]]:
     """Group records into PutRecords requests by AWS's limits of count and bytes; None ends a group early."""
+    from headrace.client.receipts import size_of
+
     batch: list[dict[str, Any]] = []
     size_bytes = 0
     for record in records:
         record_bytes = 0
         if record is not None:
-            record_bytes = len(record["Data"]) + len(record["PartitionKey"].encode())
+            record_bytes = size_of(record["Data"], record["PartitionKey"])
         is_full = len(batch) == RECORDS_PER_PUT or size_bytes + record_bytes > BYTES_PER_PUT
         if batch and (record is None or is_full):
             yield batch

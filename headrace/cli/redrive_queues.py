@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.core.values import as_mapping
-from headrace.deliveries.redrive_records import FailedRecord, Fix, NotSent, Target, apply_fix
+from headrace.deliveries.redrive_records import (
+    FailedRecord,
+    Fix,
+    NotSent,
+    Target,
+    apply_fix,
+    batches_of,
+)
 
 # While a message is shown or sent, nobody else gets it; afterwards it is visible again, or deleted.
 HIDDEN_S = 300
 _MESSAGES = 10
-_PUT_RECORDS = 500
 _PAGE_RECORDS = 1000
 # A shard may return empty pages before more records, but only a limited number.
 _EMPTY_PAGES = 50
@@ -220,8 +226,7 @@ def send_message(
     ]
     chosen = [(key, data) for key, data in pairs if data is not None]
     done.left_out += len(pairs) - len(chosen)
-    for start in range(0, len(chosen), _PUT_RECORDS):
-        part = chosen[start : start + _PUT_RECORDS]
+    for part in batches_of(chosen):
         refused = target.send([data for _, data in part], [key for key, _ in part])
         done.sent += len(part) - len(refused)
         if refused:

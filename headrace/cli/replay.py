@@ -112,7 +112,9 @@ def replay(
         [key] if times is None and lateness is None else [key, time_field],
     )
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
-    putter = open_putter(kinesis, stream, endpoint_url=endpoint_url, region=region, aws=aws)
+    putter = open_putter(
+        kinesis, stream, endpoint_url=endpoint_url, region=region, aws=aws, by_shard=True
+    )
     try:
         with Progress(
             TextColumn("replaying"),
@@ -133,11 +135,11 @@ def replay(
                 on_put=lambda count: progress.advance(task, count),
             )
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {putter.summary(by_shard=True)}", err=True)
+        click.echo(f"interrupted: {putter.summary()}", err=True)
         click.get_current_context().exit(INTERRUPTED)
     except PutFailed as error:
-        raise fail(f"{error}; {putter.summary(by_shard=True)}.") from error
-    click.echo(putter.summary(by_shard=True))
+        raise fail(f"{error}; {putter.summary()}.") from error
+    click.echo(putter.summary())
 
 
 def _events(
@@ -254,7 +256,7 @@ def replay_events(
         PutFailed: some events were not put, and no later ones. After KeyboardInterrupt too, no request is in progress.
     """
     records = _pace_events(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
-    put_all(putter, batches(records), at_once=False, on_put=on_put, by_shard=True)
+    put_all(putter, batches(records), at_once=False, on_put=on_put)
 
 
 def _pace_events(

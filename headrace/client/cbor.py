@@ -6,12 +6,13 @@ Kinesis takes and gives CBOR as AWS's SDK for Java sends it (application/x-amz-c
 from __future__ import annotations
 
 import struct
+from struct import Struct
 from typing import Any
 
 UNSIGNED, NEGATIVE, BYTES, TEXT, ARRAY, MAP, TAG, SIMPLE = range(8)
 _BREAK = 0xFF
-_SIZES = {24: ">B", 25: ">H", 26: ">I", 27: ">Q"}
-_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
+_SIZES = {24: Struct(">B"), 25: Struct(">H"), 26: Struct(">I"), 27: Struct(">Q")}
+_FLOATS = {25: Struct(">e"), 26: Struct(">f"), 27: Struct(">d")}
 _SIMPLES = {20: False, 21: True, 22: None, 23: None}
 
 
@@ -20,8 +21,8 @@ def head(kind: int, number: int) -> bytes:
     if number < 24:
         return bytes((kind << 5 | number,))
     for size, form in _SIZES.items():
-        if number < 1 << 8 * struct.calcsize(form):
-            return bytes((kind << 5 | size,)) + struct.pack(form, number)
+        if number < 1 << 8 * form.size:
+            return bytes((kind << 5 | size,)) + form.pack(number)
     raise OverflowError("a number of more than 64 bits")
 
 
@@ -49,14 +50,14 @@ def _item(content: bytes, at: int) -> tuple[Any, int]:
     if kind == SIMPLE:
         if size in _FLOATS:
             form = _FLOATS[size]
-            return struct.unpack_from(form, content, at)[0], at + struct.calcsize(form)
+            return form.unpack_from(content, at)[0], at + form.size
         return _SIMPLES[size], at
     if size == 31:
         return _unbounded(content, at, kind)
     number = size
     if size > 23:
         form = _SIZES[size]
-        number, at = struct.unpack_from(form, content, at)[0], at + struct.calcsize(form)
+        number, at = form.unpack_from(content, at)[0], at + form.size
     if kind == UNSIGNED:
         return number, at
     if kind == NEGATIVE:

@@ -320,7 +320,8 @@ class Dispatch:
     def _acknowledge(
         self, chunk: Chunk, answer: Answer, places: Sequence[int], settled: Settled
     ) -> None:
-        chunk.answer, chunk.places = answer, places
+        # In this order: a receipt looks for the answer without the lock.
+        chunk.places, chunk.answer = places, answer
         settled.acknowledged += len(chunk)
         self._note_done(chunk, settled)
         settled.done_spool_ids += chunk.spool_ids or ()

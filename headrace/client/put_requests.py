@@ -16,6 +16,7 @@ from headrace.client.wire import ServiceError, WireError
 MOST_RECORDS = 500
 _NONE_FAILED = cbor.text("FailedRecordCount") + cbor.head(cbor.UNSIGNED, 0)
 _SHARD_ID = cbor.text("ShardId")
+_DATA, _PARTITION_KEY = cbor.text("Data"), cbor.text("PartitionKey")
 _REMEMBERED_KEYS = 100_000
 
 
@@ -48,9 +49,7 @@ class _Tails(dict[str | None, bytes]):
     def __missing__(self, key: str | None) -> bytes:
         if len(self) >= _REMEMBERED_KEYS:
             self.clear()
-        tail = self[key] = (
-            b"\xff" if key is None else cbor.text("PartitionKey") + cbor.text(key) + b"\xff"
-        )
+        tail = self[key] = b"\xff" if key is None else _PARTITION_KEY + cbor.text(key) + b"\xff"
         return tail
 
 
@@ -60,7 +59,7 @@ class _Heads(dict[int, bytes]):
     def __missing__(self, length: int) -> bytes:
         if len(self) >= _REMEMBERED_KEYS:
             self.clear()
-        entry = self[length] = b"\xbf" + cbor.text("Data") + cbor.head(cbor.BYTES, length)
+        entry = self[length] = b"\xbf" + _DATA + cbor.head(cbor.BYTES, length)
         return entry
 
 

@@ -188,9 +188,12 @@ class Receipt(tuple["Chunk", int]):
 
     def exception(self, timeout_s: float | None = None) -> PutError | None:
         """Wait, and return the error, or None when the record was acknowledged. Raises TimeoutError."""
-        if not self.done() and not self[0].owner.wait_for(self, timeout_s):
-            raise TimeoutError(f"the record was not acknowledged within {timeout_s} s")
-        return self.home()[0].error
+        chunk, _ = self.home()
+        if not chunk.is_done():
+            if not chunk.owner.wait_for(self, timeout_s):
+                raise TimeoutError(f"the record was not acknowledged within {timeout_s} s")
+            chunk, _ = self.home()
+        return chunk.error
 
     def result(self, timeout_s: float | None = None) -> Self:
         """Wait until the record is acknowledged, and return this receipt. Raises PutError, TimeoutError."""
@@ -229,6 +232,8 @@ class Receipt(tuple["Chunk", int]):
         return self.result()
 
     def _acknowledgement(self) -> dict[str, Any]:
-        chunk, index = self.result().home()
-        assert chunk.answer is not None
+        chunk, index = self.home()
+        if chunk.answer is None:
+            chunk, index = self.result().home()
+            assert chunk.answer is not None
         return chunk.answer.result(chunk.places[index])

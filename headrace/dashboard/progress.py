@@ -53,7 +53,8 @@ def _text(file: Path) -> bytes:
     # The log of a running job has no end yet.
     with contextlib.suppress(cramjam.DecompressionError):
         cramjam.zstd.decompress_into(data, text)
-    return bytes(text).rstrip(b"\0")
+    end = text.find(b"\0")
+    return bytes(text) if end < 0 else bytes(text[:end])
 
 
 def _batches(text: bytes) -> Iterable[dict[str, Any]]:

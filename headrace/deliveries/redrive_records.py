@@ -27,6 +27,7 @@ from headrace.deliveries import manifests
 PLACES = "headrace-redrive/"
 BATCH_RECORDS = 500
 BATCH_BYTES = 4 * 1024 * 1024 - 64 * 1024
+_T = TypeVar("_T")
 _SOURCE_DATA = ("Lambda.", "DynamicPartitioning.", "Decompression")
 Fix = Callable[[bytes, dict[str, Any]], "bytes | str | dict[str, Any] | None"]
 
@@ -294,32 +295,38 @@ def redrive_object(
     done.uncertain += sum(line.number in place.sending for line in lines)
     done.before += sum(line.number in place.sent for line in lines)
     waiting = [line for line in lines if line.number not in place.sent | place.sending]
-    batch: list[tuple[int, bytes]] = []
-    size_bytes = 0
 
-    def send() -> None:
-        if not batch:
-            return
+    def chosen() -> Iterator[tuple[int, bytes]]:
+        for line in waiting:
+            data = line.data if fix is None else apply_fix(fix, line)
+            if data is None:
+                done.left_out += 1
+            else:
+                yield line.number, data
+
+    for batch in batches_of(chosen()):
         numbers = {number for number, _ in batch}
         bucket.keep(key, target.name, ObjectProgress(place.sent, place.sending | numbers))
-        refused = {batch[place][0] for place in target.send([data for _, data in batch])}
+        refused = {batch[position][0] for position in target.send([data for _, data in batch])}
         place.sent |= numbers - refused
         bucket.keep(key, target.name, place)
         done.sent += len(numbers - refused)
         if refused:
             raise NotSent(f"{target.name} refused {len(refused)} records of {key}")
 
-    for line in waiting:
-        data = line.data if fix is None else apply_fix(fix, line)
-        if data is None:
-            done.left_out += 1
-            continue
-        if len(batch) >= BATCH_RECORDS or size_bytes + len(data) > BATCH_BYTES:
-            send()
+
+def batches_of(records: Iterable[tuple[_T, bytes]]) -> Iterator[list[tuple[_T, bytes]]]:
+    """Group records, each after what its caller knows it by, so that a request of any target takes a group."""
+    batch: list[tuple[_T, bytes]] = []
+    size_bytes = 0
+    for known_by, data in records:
+        if batch and (len(batch) >= BATCH_RECORDS or size_bytes + len(data) > BATCH_BYTES):
+            yield batch
             batch, size_bytes = [], 0
-        batch.append((line.number, data))
+        batch.append((known_by, data))
         size_bytes += len(data)
-    send()
+    if batch:
+        yield batch
 
 
 def apply_fix(fix: Fix, line: FailedRecord) -> bytes | None:
@@ -403,7 +410,6 @@ class FileTarget:
 
 
 _MOST_TURNS = 8
-_T = TypeVar("_T")
 
 
 def _put_with_retries(

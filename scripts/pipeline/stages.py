@@ -128,11 +128,9 @@ def replay(
     """Put the first `at_most` flights into the stream."""
     events = list(itertools.islice(flights.iter_events(month), at_most))
     task = progress.add_task("replaying flights", total=len(events))
-    putter = Putter(
-        Producer(
-            run.output("ingest", "FlightsStreamName"), **PRODUCER_OPTIONS, **run.producer_options()
-        )
-    )
+    stream = run.output("ingest", "FlightsStreamName")
+    producer = Producer(stream, **PRODUCER_OPTIONS, **run.producer_options())
+    putter = Putter(producer, by_shard=True)
     replay_events(
         putter,
         events,

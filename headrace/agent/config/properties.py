@@ -166,12 +166,6 @@ class Section:
         """Take keys that have a meaning for Flume alone."""
         self._taken.update(keys)
 
-    def refuse(self, *keys: str) -> None:
-        """Refuse keys by name."""
-        for key in keys:
-            if key in self._keys:
-                raise self.error(key, f"{key} of {self.owner} is not built")
-
     def finish(self) -> None:
         """Refuse a key that nobody took."""
         for key in self._keys:

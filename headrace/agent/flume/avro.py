@@ -19,6 +19,7 @@ from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import ChannelFull, Event, SinkFailed
 from headrace.agent.flume.intake import Counts, Intake
 from headrace.agent.flume.sources.sockets import TcpServer, receive, refuse_tls
+from headrace.client.aggregation import varint
 from headrace.core.clock import Clock
 
 PROTOCOL = json.dumps({
@@ -49,13 +50,7 @@ class BadAvro(Exception):
 
 
 def _long(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    parts = bytearray()
-    while value > 0x7F:
-        parts.append(value & 0x7F | 0x80)
-        value >>= 7
-    parts.append(value)
-    return bytes(parts)
+    return varint((value << 1) ^ (value >> 63))
 
 
 def _bytes(value: bytes) -> bytes:
@@ -268,7 +263,7 @@ class AvroSink:
             host, port = self._address
             raise SinkFailed(f"{host} port {port}: {error or type(error).__name__}") from error
         self.channel.commit(taken)
-        self.counts.events += len(taken.events)
+        self.counts.add(taken.events)
         return True
 
     def _request(self, events: bytes) -> None:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.agent.flume.events import ChannelFull, Event
+from headrace.agent.flume.events import ChannelFull, Event, bytes_of
 from headrace.store.disk_space import free_bytes
 from headrace.store.frame import MAX_PAYLOAD_BYTES
 from headrace.store.losses import LogDamaged
@@ -95,7 +95,7 @@ class MemoryChannel:
 
     def reserve(self, events: Sequence[Event]) -> None:
         """Wait until there is room for a transaction, and keep it for `append` or `release`. Raises ChannelFull."""
-        count, size = len(events), _bytes_of(events)
+        count, size = len(events), bytes_of(events)
         if count > self.transaction_capacity:
             raise ChannelFull(
                 f"channel {self.name} takes {self.transaction_capacity} events in a transaction, not {count}"
@@ -119,7 +119,7 @@ class MemoryChannel:
         """Give back what `reserve` kept."""
         with self._changed:
             self._reserved -= len(events)
-            self._bytes -= _bytes_of(events)
+            self._bytes -= bytes_of(events)
             self._changed.notify_all()
 
     def append(self, events: Sequence[Event]) -> None:
@@ -172,7 +172,7 @@ class MemoryChannel:
             self._forget(taken)
             self.is_short = False
             self._used -= len(taken.events)
-            self._bytes -= _bytes_of(taken.events)
+            self._bytes -= bytes_of(taken.events)
             self._changed.notify_all()
 
     def _forget(self, taken: Taken) -> None:
@@ -190,10 +190,6 @@ class MemoryChannel:
             _LOG.error(
                 "channel %s ends with %d events in memory, which are lost", self.name, self._used
             )
-
-
-def _bytes_of(events: Iterable[Event]) -> int:
-    return sum([len(body) for _, body in events])
 
 
 class ChannelDamaged(Exception):
@@ -301,7 +297,7 @@ class FileChannel(MemoryChannel):
 
     def append(self, events: Sequence[Event]) -> None:
         """See `MemoryChannel.append`."""
-        if free_bytes(self.folder) < self._least_free_bytes + _bytes_of(events):
+        if free_bytes(self.folder) < self._least_free_bytes + bytes_of(events):
             raise ChannelFull(
                 f"channel {self.name}: {self.folder} has less than minimumRequiredSpace, {self._least_free_bytes} bytes"
             )

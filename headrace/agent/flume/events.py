@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 Headers = Mapping[str, str]
@@ -15,10 +15,10 @@ class Event(NamedTuple):
     headers: Headers
     body: bytes
 
-    @property
-    def size(self) -> int:
-        """The bytes that a memory channel counts."""
-        return len(self.body)
+
+def bytes_of(events: Iterable[Event]) -> int:
+    """Return the bytes of all bodies, which a channel counts."""
+    return sum([len(body) for _, body in events])
 
 
 class ChannelFull(Exception):

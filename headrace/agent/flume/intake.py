@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel
-from headrace.agent.flume.events import ChannelFull, Event, Headers, Stopped
+from headrace.agent.flume.events import ChannelFull, Event, Headers, Stopped, bytes_of
 from headrace.agent.flume.interceptors import Intercept
 from headrace.core.clock import Clock
 
@@ -29,6 +29,11 @@ class Counts:
     bytes_: int = 0
     left_out: int = 0
     failures: int = 0
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Count events that were put or delivered, and the bytes of their bodies."""
+        self.events += len(events)
+        self.bytes_ += bytes_of(events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +125,7 @@ class Intake:
             except ChannelFull as error:
                 self._tell(f"{error}; {len(chosen)} events pass over it, since it is optional")
         with self._counting:
-            self.counts.events += len(passed)
-            self.counts.bytes_ += sum([len(event.body) for event in passed])
+            self.counts.add(passed)
             self.counts.left_out += len(events) - len(passed)
 
     def _transact(self, chosen: Mapping[MemoryChannel, list[Event]]) -> None:

@@ -115,7 +115,7 @@ def _remove_header(section: Section, _: Clock) -> Intercept:
 
 def _search_replace(section: Section, _: Clock) -> Intercept:
     pattern, charset = section.pattern("searchPattern"), section.charset("charset")
-    replacement = _replacement(section)
+    replacement = _replacement(section, pattern.groups)
 
     def intercept(events: list[Event]) -> list[Event]:
         return [
@@ -129,15 +129,14 @@ def _search_replace(section: Section, _: Clock) -> Intercept:
     return intercept
 
 
-def _replacement(section: Section) -> Callable[[list[str | None]], str]:
-    r"""Return what Java's `replaceAll` puts for a match whose groups, the whole one first, it gets: `$1`, `\$`."""
+def _replacement(section: Section, count: int) -> Callable[[list[str | None]], str]:
+    r"""Return what Java's `replaceAll` puts for a match of `count` groups, the whole one first: `$1`, `\$`."""
     parts: list[str | int] = []
     for escaped, group, text in re.findall(
         r"\\(.)|\$(\d)|([^\\$]+|.)", section.text("replaceString", ""), re.DOTALL
     ):
         parts.append(int(group) if group else escaped or text)
-    pattern = section.pattern("searchPattern")
-    bad = [part for part in parts if isinstance(part, int) and part > pattern.groups]
+    bad = [part for part in parts if isinstance(part, int) and part > count]
     if bad:
         raise section.error(
             "replaceString", f"searchPattern of {section.owner} has no group {bad[0]}"

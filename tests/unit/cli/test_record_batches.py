@@ -21,9 +21,10 @@ def records(*data: bytes) -> list[dict[str, Any]]:
     return [{"Data": one, "PartitionKey": "k"} for one in data]
 
 
-def putter_of(stream: Any, **options: Any) -> Putter:
+def putter_of(stream: Any, *, by_shard: bool = False, **options: Any) -> Putter:
     settings = {**PRODUCER_OPTIONS, **options}
-    return Putter(Producer("s", streams=stream, make_wire=lambda: stream, **settings))
+    producer = Producer("s", streams=stream, make_wire=lambda: stream, **settings)
+    return Putter(producer, by_shard=by_shard)
 
 
 def put(putter: Putter, *data: bytes) -> None:
@@ -38,13 +39,13 @@ def requests(stream: FakeStream) -> list[list[bytes]]:
 def test_what_was_throttled_is_tried_again_before_the_next_batch_and_counted_once() -> None:
     stream = FakeStream()
     stream.faults = [[None, THROTTLED, THROTTLED]]
-    putter = putter_of(stream, linger_ms=10_000, max_records=3)
+    putter = putter_of(stream, by_shard=True, linger_ms=10_000, max_records=3)
     putter.put(records(b"a", b"b", b"c"))
     putter.put(records(b"d", b"e", b"f"))
     putter.finish()
     assert requests(stream) == [[b"a", b"b", b"c"], [b"b", b"c"], [b"d", b"e", b"f"]]
     assert (putter.acknowledged, putter.unknown) == (6, 0)
-    assert putter.summary(by_shard=True) == "6 records put into s (shardId-000000000000: 6)"
+    assert putter.summary() == "6 records put into s (shardId-000000000000: 6)"
 
 
 def test_a_record_that_is_refused_to_the_end_is_named_by_its_number() -> None:
@@ -160,5 +161,8 @@ def test_a_batch_ends_at_awss_limits_or_early() -> None:
     large = records(b"x" * 3_000_000, b"x" * 3_000_000, b"x")
     assert [len(batch) for batch in batches(large)] == [1, 2]
     first, second, third = records(b"a", b"b", b"c")
+    # What no stream takes is the putter's to refuse.
+    not_text = [{"Data": b"x", "PartitionKey": "\udcff"}]
+    assert list(batches(not_text)) == [not_text]
     groups = list(batches([None, first, second, None, None, third]))
     assert [len(batch) for batch in groups] == [2, 1]

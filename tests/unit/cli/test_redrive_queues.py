@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 from headrace.cli import redrive as command
 from headrace.cli.commands import headrace
+from headrace.cli.redrive_queues import QueueCounts, send_message
+from headrace.deliveries.redrive_records import BATCH_BYTES, FailedRecord
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT}:"
@@ -186,3 +188,25 @@ def _zip() -> bytes:
     from tests.support.lambda_lab import zipped
 
     return zipped({"a.py": "def b(event, context): pass\n"})
+
+
+def test_a_large_range_is_sent_in_requests_that_a_delivery_stream_takes() -> None:
+    class Target:
+        name = "firehose:words"
+
+        def send(self, datas: list[bytes], keys: Sequence[str] = ()) -> list[int]:
+            assert list(keys) == [chr(data[0]) for data in datas]
+            sizes_bytes.append(sum(map(len, datas)))
+            return []
+
+    sizes_bytes: list[int] = []
+    done = QueueCounts()
+    records = [
+        FailedRecord(
+            "url", n, "code", "", 0, letter * 900_000, True, {"partitionKey": letter.decode()}
+        )
+        for n, letter in enumerate([b"a", b"b", b"c", b"d", b"e"])
+    ]
+    send_message(records, Target(), None, done)
+    assert (sum(sizes_bytes), done.sent) == (4_500_000, 5)
+    assert max(sizes_bytes) <= BATCH_BYTES

@@ -25,7 +25,9 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
     stream: Any = FakeStream()
     producer = Producer("s", streams=stream, make_wire=lambda: stream, **PRODUCER_OPTIONS)
     monkeypatch.setattr(replay, "client", lambda *_, **__: None)
-    monkeypatch.setattr(replay, "open_putter", lambda *_, **__: Putter(producer))
+    monkeypatch.setattr(
+        replay, "open_putter", lambda *_, by_shard, **__: Putter(producer, by_shard=by_shard)
+    )
     return stream
 
 

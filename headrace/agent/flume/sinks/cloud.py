@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel, Taken
-from headrace.agent.flume.events import SinkFailed
+from headrace.agent.flume.events import SinkFailed, bytes_of
 from headrace.agent.flume.intake import Counts
 from headrace.client import Producer, PutError, PutsFailed, Receipt
 from headrace.client.wire import ServiceError, WireError
@@ -117,7 +117,7 @@ class KinesisSink:
             for at in range(0, len(events), _BLOCK):
                 key = f"{self._chance.getrandbits(64):016x}"
                 receipts.extend(put(body, key) for _, body in events[at : at + _BLOCK])
-        return sum([len(body) for _, body in events])
+        return bytes_of(events)
 
     def close(self) -> None:
         """See `Sink.close`; nothing is held back."""
@@ -202,7 +202,6 @@ def _settle(sink: KinesisSink | FirehoseSink, taken: Taken, runs: _Runs) -> None
         part = taken if end - begin == len(taken.events) else taken.part(begin, end)
         if is_done:
             sink.channel.commit(part)
-            sink.counts.events += end - begin
-            sink.counts.bytes_ += sum([len(event.body) for event in part.events])
+            sink.counts.add(part.events)
         else:
             sink.channel.rollback(part)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from headrace.agent.config.properties import Section
-from headrace.agent.flume.channels import MemoryChannel, Taken
+from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import Event, SinkFailed
 from headrace.agent.flume.intake import Counts
 from headrace.core.clock import Clock
@@ -37,7 +37,7 @@ class Logger:
             headers = ", ".join(f"{name}={value}" for name, value in event.headers.items())
             text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
             _LOG.info("Event: { headers:{%s} body: %s %s }", headers, part.hex(" ").upper(), text)
-        _count(self.counts, taken)
+        self.counts.add(taken.events)
         self.channel.commit(taken)
         return True
 
@@ -59,17 +59,12 @@ class Null:
         taken = self.channel.take(self._batch, timeout_s)
         if taken is None:
             return False
-        _count(self.counts, taken)
+        self.counts.add(taken.events)
         self.channel.commit(taken)
         return True
 
     def close(self) -> None:
         """See `Sink.close`."""
-
-
-def _count(counts: Counts, taken: Taken) -> None:
-    counts.events += len(taken.events)
-    counts.bytes_ += sum([len(event.body) for event in taken.events])
 
 
 def serialize(section: Section, prefix: str = "") -> Serializer:
@@ -147,7 +142,7 @@ class FileRoll:
         except OSError as error:
             self.channel.rollback(taken)
             raise SinkFailed(f"{self._folder}: {error.strerror}") from error
-        _count(self.counts, taken)
+        self.counts.add(taken.events)
         self.channel.commit(taken)
         return True
 
@@ -169,7 +164,6 @@ class FileRoll:
             return self._file
 
     def _clock_text(self) -> str:
-
         return (
             datetime.fromtimestamp(self._clock.now_ms() / 1000)
             .astimezone()

@@ -82,6 +82,12 @@ class TcpServer:
             except TimeoutError:
                 self._room.release()
                 continue
+            except OSError as error:
+                # Too many open files, or a client that has left already: the next ones are taken.
+                self._room.release()
+                _LOG.error("port %d: a client could not be taken: %s", port, error)
+                stop.wait(_LOOK_S)
+                continue
             thread = threading.Thread(target=self._run_client, args=(client, port), daemon=True)
             threads[:] = [one for one in threads if one.is_alive()]
             threads.append(thread)
@@ -145,23 +151,16 @@ class Netcat:
             *lines, rest = (rest + data).split(b"\n")
             if not data and rest:
                 lines, rest = [*lines, rest], b""
-            whole = [line for line in lines if len(line) < self._longest]
-            is_too_long = len(whole) < len(lines) or len(rest) >= self._longest
-            if is_too_long:
-                # As Flume: what came before it is taken, and the client is left.
-                whole = lines[
-                    : next(
-                        (n for n, line in enumerate(lines) if len(line) >= self._longest),
-                        len(lines),
-                    )
-                ]
-            self._put(client, [Event(NO_HEADERS, line) for line in whole])
-            if is_too_long:
+            # As Flume: what came before a line that is too long is taken, and the client is left.
+            sizes = map(len, [*lines, rest])
+            too_long = next((n for n, size in enumerate(sizes) if size >= self._longest), None)
+            self._put(client, [Event(NO_HEADERS, line) for line in lines[:too_long]])
+            if too_long is not None:
                 client.sendall(
                     b"FAILED: Event exceeds the maximum length (%d chars, including newline)\n"
                     % self._longest
                 )
-            if is_too_long or not data:
+            if too_long is not None or not data:
                 return
 
     def _put(self, client: socket.socket, events: list[Event]) -> None:

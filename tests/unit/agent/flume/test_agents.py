@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import re
 import socket
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.properties import parse_properties
+from headrace.agent.flume.sources.sockets import TcpServer
 from headrace.agent.flume.sources.syslog import kept_fields, read_message
 from headrace.client import PutError, PutsFailed
 from tests.support.server import wait_until
@@ -115,7 +118,7 @@ def test_exec_interceptors_and_multiplexing(flume: Flume, tmp_path: Path) -> Non
         "interceptors.i.key = zone\ninterceptors.i.value = z\nselector.type = multiplexing\nselector.header = kind\n"
         "selector.mapping.b = d\nselector.default = c"
     )
-    text = conf(source.replace("'a 1\\n", "'a 1\\n"), out, more=(
+    text = conf(source, out, more=(
         "a.channels.d.type = memory\na.sinks.l.type = file_roll\na.sinks.l.channel = d\n"
         f"a.sinks.l.sink.directory = {other}\na.sinks.l.sink.rollInterval = 0\n"
         "a.sinks.l.sink.serializer = HEADER_AND_TEXT\n"
@@ -171,6 +174,30 @@ def test_netcat_answers_and_http_takes_json(flume: Flume, tmp_path: Path) -> Non
         end()
 
 
+def test_a_port_goes_on_after_a_client_that_could_not_be_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files")]
+    accept = socket.socket.accept
+
+    def accept_the_second(listener: socket.socket) -> tuple[socket.socket, Any]:
+        if failures:
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_the_second)
+    stop = threading.Event()
+    server = TcpServer("127.0.0.1", [0], lambda client, _: client.sendall(b"taken"))
+    serving = threading.Thread(target=server.run, args=(stop,))
+    serving.start()
+    try:
+        with socket.create_connection(("127.0.0.1", server.ports[0]), timeout=30) as client:
+            assert client.recv(100) == b"taken"
+    finally:
+        stop.set()
+        serving.join()
+
+
 def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "2").mkdir()
@@ -195,6 +222,7 @@ def test_agents_are_chained_by_avro(tmp_path: Path) -> None:
             f"{text}a.sinks.k.type = avro\na.sinks.k.hostname = 127.0.0.1\na.sinks.k.port = {port}\n"
         )
         assert agent.sinks["k"].counts.events == 250
+        assert agent.sinks["k"].counts.bytes_ == sum(len(str(n)) for n in range(250))
         wait_until(lambda: len(lines_in(out)) == 250, what="all events arrive")
         assert min(lines_in(out)) == "{key=value} 0"
     finally:
