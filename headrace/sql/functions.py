@@ -15,7 +15,7 @@ import re2
 
 from headrace.sql.function import Function, element, first, present, unique
 from headrace.sql.functions_groups import GROUP_FUNCTIONS
-from headrace.sql.functions_text import TEXT_FUNCTIONS
+from headrace.sql.functions_text import TEXT_FUNCTIONS, json_text
 from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.types import (
     BIGINT,
@@ -142,9 +142,7 @@ def _json_at(text: str, path: str) -> str | None:
     value: Any = json.loads(text)
     for name, index in re2.findall(r"\.(\w+)|\[(\d+)\]", path.removeprefix("$")):
         value = value[name] if name else value[int(index)]
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, separators=(",", ":"))
+    return json_text(value)
 
 
 def _extract(text: str, pattern: str, group: int = 0) -> str | None:

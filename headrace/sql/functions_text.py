@@ -64,8 +64,8 @@ def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _json_text(value: Any) -> str | None:
-    """Return a value within a JSON text as from_json gives a STRING."""
+def json_text(value: Any) -> str | None:
+    """Return a value within a JSON text as Spark gives it as a STRING."""
     return value if value is None or isinstance(value, str) else _dump(value)
 
 
@@ -218,9 +218,9 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_typed(s, list))),
     Function("JSON_KEYS", "S", array_of(STRING), "json_object_keys({0})", lambda s: list(_typed(s, dict))),
     Function("JSON_ITEMS", "S", array_of(STRING), "from_json({0}, 'ARRAY<STRING>')",
-             lambda s: [_json_text(item) for item in _typed(s, list)]),
+             lambda s: [json_text(item) for item in _typed(s, list)]),
     Function("JSON_RECORDS", "S", map_of(STRING, STRING), "from_json({0}, 'MAP<STRING, STRING>')",
-             lambda s: {key: _json_text(item) for key, item in _typed(s, dict).items()}),
+             lambda s: {key: json_text(item) for key, item in _typed(s, dict).items()}),
     Function("TO_JSON_STRING", "*", STRING,
              lambda v: f"regexp_replace(to_json(named_struct('v', {v}), {_JSON_OPTIONS}), '^.{{5}}|.$', '')",
              write_json, takes_null=True),
