@@ -171,12 +171,13 @@ def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def _literal_split(value: str, delimiter: str) -> str:
+def literal_split(value: str, delimiter: str) -> str:
+    """Return how Spark splits a text at a delimiter that is no pattern."""
     return f"split({value}, concat('\\\\Q', {delimiter}, '\\\\E'), -1)"
 
 
 def _spark_split_to_map(value: str, between: str, within: str) -> str:
-    pairs = f"transform({_literal_split(value, between)}, e -> {_literal_split('e', within)})"
+    pairs = f"transform({literal_split(value, between)}, e -> {literal_split('e', within)})"
     pairs = f"transform(filter({pairs}, p -> size(p) = 2), p -> struct(p[0], p[1]))"
     return f"CASE WHEN {between} <> '' AND {within} <> '' THEN map_from_entries({pairs}) END"
 
