@@ -77,9 +77,7 @@ class _Compiler:
         self._title = title
         self._names = _Names()
         self._has_tables = any(
-            query.is_of_tables()
-            or bool(query.sliding)
-            or any(join.method == "stream-table" for join in query.joins)
+            query.is_of_tables() or bool(query.sliding) or _is_with_table(query)
             for query in script.queries
         )
 
