@@ -7,6 +7,7 @@ is valid and is not checked here is refused by name, so that no record counts as
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -215,7 +216,7 @@ class _Reader:
                     return _locate(f".{name[:60]}", fault)
             return sizes(items)
 
-        return Node(kind, check, fields=fields)
+        return Node(kind, _check_all(check, _choice(part)), fields=fields)
 
     def _read_array(self, part: Mapping[str, Any], level: int) -> Node:
         number, items = self._next_id(), part.get("items")
@@ -239,7 +240,7 @@ class _Reader:
                     return _locate(f"[{index}]", fault)
             return sizes(value)
 
-        return Node(kind, check)
+        return Node(kind, _check_all(check, _choice(part)))
 
 
 def _locate(place: str, fault: str) -> str:
@@ -323,8 +324,9 @@ def _choice(part: Mapping[str, Any]) -> Check:
     choices = [part["const"]] if "const" in part else part["enum"]
     if not isinstance(choices, list):
         raise SchemaRefused("enum must be an array.")
-    allowed = [json.dumps(one, default=float) for one in cast("list[Any]", choices)]
-    return lambda value: "" if json.dumps(value) in allowed else "is none of the allowed values"
+    write = functools.partial(json.dumps, default=float, sort_keys=True)
+    allowed = [write(one) for one in cast("list[Any]", choices)]
+    return lambda value: "" if write(value) in allowed else "is none of the allowed values"
 
 
 def _length(part: Mapping[str, Any]) -> Check:
