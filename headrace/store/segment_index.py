@@ -119,20 +119,16 @@ class SparseIndex:
             raise WrongIndex("it is no index file")
         if _CRC.unpack_from(data)[0] != zlib.crc32(memoryview(data)[_CRC.size :]):
             raise WrongIndex("the checksum does not match")
-        unpack = _HEAD.unpack_from(data, head_at)
-        count = unpack[8]
-        if (
-            unpack[0] != first_index
-            or unpack[1] != identity
-            or (len(data) != columns_at + 24 * count)
-        ):
+        head = _HEAD.unpack_from(data, head_at)
+        count = head[8]
+        if head[0] != first_index or head[1] != identity or (len(data) != columns_at + 24 * count):
             raise WrongIndex("it belongs to another segment")
         for column in (self._indices, self._arrivals, self._offsets):
             column.frombytes(data[columns_at : columns_at + 8 * count])
             columns_at += 8 * count
         if count:
             self._next_mark = self._offsets[-1] + INDEX_STEP_BYTES
-        return Extent(unpack[4], unpack[5], unpack[6], unpack[7], unpack[3], unpack[2])
+        return Extent(head[4], head[5], head[6], head[7], head[3], head[2])
 
 
 def boot_id() -> bytes:
