@@ -105,15 +105,15 @@ class Resource:
 
     def get(self, *members: str) -> Any:
         """Return a property as written, or NOT_SET; UNKNOWN if it stands below an Fn::If."""
-        properties: Any = self.properties
+        part: Any = self.properties
         for member in members:
-            if not isinstance(properties, Mapping):
+            if not isinstance(part, Mapping):
                 return UNKNOWN
-            found = cast("Mapping[str, Any]", properties)
+            found = cast("Mapping[str, Any]", part)
             if member not in found:
                 return UNKNOWN if len(found) == 1 and _is_function(next(iter(found))) else NOT_SET
-            properties = found[member]
-        return properties
+            part = found[member]
+        return part
 
     def possible(self, *members: str) -> list[Any]:
         """Return all possible values of a property, except those known only at deployment."""

@@ -248,12 +248,12 @@ class Planner:
         if per_shard is not None:
             sizes = {name: min(size, per_shard) for name, size in sizes.items()}
         allowed = shares(sizes, most)
-        within_bytes: dict[str, int] = {}
+        limited_rows: dict[str, int] = {}
         for fetcher in fetchers:
             name = fetcher.shard_id
             within = fetcher.spool.rows_within(base.count(name), allowed[name])
-            within_bytes[name] = min(rows[name], max(1, within))
-        return within_bytes
+            limited_rows[name] = min(rows[name], max(1, within))
+        return limited_rows
 
     def behind_ms(self) -> dict[str, int]:
         """Return each current shard's lag in its last answer, in milliseconds."""

@@ -37,9 +37,9 @@ def find_spark_home() -> Path:
         return Path(named)
     # Do not import it: that takes long, and only the job needs it.
     spec = importlib.util.find_spec("pyspark")
-    for submodule_search_location in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(submodule_search_location) / "bin" / "spark-submit").is_file():
-            return Path(submodule_search_location)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(folder) / "bin" / "spark-submit").is_file():
+            return Path(folder)
     raise JobRefused(
         f"Spark is not installed: run `{install_command('spark')}` in headrace's environment, and try again."
     )

@@ -13,11 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.sql import conversions, values
-from headrace.sql.plan import (
-    QueryPlan,
-    Relation,
-    Script,
-)
+from headrace.sql.plan import QueryPlan, Relation, Script
 from headrace.sql.records import Record, Row, read_record
 from headrace.sql.running_query import RunningQuery
 from headrace.sql.running_sliding import RunningSliding
@@ -107,14 +103,13 @@ class Fold:
             if self._count > MOST_RESULTS:
                 raise values.TooLarge(f"more than {MOST_RESULTS:,} rows of results")
             result = result_of(row)
-            columns_json = result.columns
             self.results[query.name].append(result)
             target = query.target
             if target is not None:
                 # What a query writes is what another one reads.
                 target = self.script.relations[target.name.lower()]
                 if target.stream:
-                    data = None if row.deleted else {**columns_json}
+                    data = None if row.deleted else {**result.columns}
                     self.take(target.stream, Record(data, row.key, row.time))
                 else:
                     columns = {

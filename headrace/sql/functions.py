@@ -15,7 +15,7 @@ import re2
 
 from headrace.sql.function import Function, element, first, present, unique
 from headrace.sql.functions_groups import GROUP_FUNCTIONS
-from headrace.sql.functions_text import TEXT_FUNCTIONS
+from headrace.sql.functions_text import TEXT_FUNCTIONS, json_text, literal_split
 from headrace.sql.functions_times import TIME_FUNCTIONS
 from headrace.sql.types import (
     BIGINT,
@@ -142,9 +142,7 @@ def _json_at(text: str, path: str) -> str | None:
     value: Any = json.loads(text)
     for name, index in re2.findall(r"\.(\w+)|\[(\d+)\]", path.removeprefix("$")):
         value = value[name] if name else value[int(index)]
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, separators=(",", ":"))
+    return json_text(value)
 
 
 def _extract(text: str, pattern: str, group: int = 0) -> str | None:
@@ -160,8 +158,8 @@ def _series(first: int, last: int, step: int | None = None) -> list[int]:
 
 
 def _ordered(values: Sequence[Any], order: str = "ASC") -> list[Any]:
-    present = sorted((v for v in values if v is not None), reverse=order.upper().startswith("DESC"))
-    return [*present, *[None] * (len(values) - len(present))]
+    items = sorted(present(values), reverse=order.upper().startswith("DESC"))
+    return [*items, *[None] * (len(values) - len(items))]
 
 
 def _spark_ordered(array: str, order: str = "'ASC'") -> str:
@@ -271,7 +269,7 @@ _TABLE: tuple[Function, ...] = (
              lambda p, s, n="0": f"CASE WHEN {s} RLIKE {p} THEN regexp_extract({s}, {p}, {n}) END",
              lambda p, s, n=0: _extract(s, p, n)),
     Function("REGEXP_REPLACE", "SSS", STRING, "regexp_replace({0}, {1}, {2})", lambda s, p, new: re2.sub(p, new, s)),
-    Function("SPLIT", "SS", array_of(STRING), lambda s, d: f"split({s}, concat('\\\\Q', {d}, '\\\\E'), -1)", _split),
+    Function("SPLIT", "SS", array_of(STRING), literal_split, _split),
     Function("SUBSTRING", "SII?", STRING, lambda *a: f"substring({', '.join(a)})", _substring),
     Function("TRIM", "S", STRING, "trim({0})", lambda s: s.strip(" ")),
     Function("CHR", "I", STRING, "chr({0})", chr),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,16 +83,12 @@ def _correlation(rows: Sequence[tuple[Any, ...]]) -> float | None:
 
 
 def _histogram(values: Sequence[Any]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for value in values:
-        if value is not None:
-            counts[str(value)] = counts.get(str(value), 0) + 1
-    return counts
+    return dict(Counter(map(str, present(values))))
 
 
 def _spread(values: Sequence[Any], least: int) -> float | None:
     """Return the squared distance from the mean over n - least; None with fewer values than it needs."""
-    numbers = [float(value) for value in values if value is not None]
+    numbers = list(map(float, present(values)))
     if len(numbers) <= least:
         return None
     mean = sum(numbers) / len(numbers)

@@ -64,8 +64,8 @@ def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _json_text(value: Any) -> str | None:
-    """Return a value within a JSON text as from_json gives a STRING."""
+def json_text(value: Any) -> str | None:
+    """Return a value within a JSON text as Spark gives it as a STRING."""
     return value if value is None or isinstance(value, str) else _dump(value)
 
 
@@ -171,12 +171,13 @@ def _split_to_map(value: str, between: str, within: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def _literal_split(value: str, delimiter: str) -> str:
+def literal_split(value: str, delimiter: str) -> str:
+    """Return how Spark splits a text at a delimiter that is no pattern."""
     return f"split({value}, concat('\\\\Q', {delimiter}, '\\\\E'), -1)"
 
 
 def _spark_split_to_map(value: str, between: str, within: str) -> str:
-    pairs = f"transform({_literal_split(value, between)}, e -> {_literal_split('e', within)})"
+    pairs = f"transform({literal_split(value, between)}, e -> {literal_split('e', within)})"
     pairs = f"transform(filter({pairs}, p -> size(p) = 2), p -> struct(p[0], p[1]))"
     return f"CASE WHEN {between} <> '' AND {within} <> '' THEN map_from_entries({pairs}) END"
 
@@ -218,9 +219,9 @@ TEXT_FUNCTIONS: tuple[Function, ...] = (
     Function("JSON_ARRAY_LENGTH", "S", INT, "json_array_length({0})", lambda s: len(_typed(s, list))),
     Function("JSON_KEYS", "S", array_of(STRING), "json_object_keys({0})", lambda s: list(_typed(s, dict))),
     Function("JSON_ITEMS", "S", array_of(STRING), "from_json({0}, 'ARRAY<STRING>')",
-             lambda s: [_json_text(item) for item in _typed(s, list)]),
+             lambda s: [json_text(item) for item in _typed(s, list)]),
     Function("JSON_RECORDS", "S", map_of(STRING, STRING), "from_json({0}, 'MAP<STRING, STRING>')",
-             lambda s: {key: _json_text(item) for key, item in _typed(s, dict).items()}),
+             lambda s: {key: json_text(item) for key, item in _typed(s, dict).items()}),
     Function("TO_JSON_STRING", "*", STRING,
              lambda v: f"regexp_replace(to_json(named_struct('v', {v}), {_JSON_OPTIONS}), '^.{{5}}|.$', '')",
              write_json, takes_null=True),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -75,7 +75,8 @@ def _put_variables_in(text: str) -> str:
     position = 0
     for definition in [*_DEFINITION.finditer(text), None]:
         end = definition.start() if definition else len(text)
-        parts.append(_VARIABLE.sub(lambda use: _value(use, variables, text), text[position:end]))
+        value = partial(_value, variables=variables, text=text, position=position)
+        parts.append(_VARIABLE.sub(value, text[position:end]))
         if sum(map(len, parts)) > MOST_BYTES:
             raise SqlError(f"a text has at most {MOST_BYTES:,} bytes, variables included", Place())
         if definition is None:
@@ -89,11 +90,12 @@ def _put_variables_in(text: str) -> str:
     return "".join(parts)
 
 
-def _value(use: re.Match[str], variables: dict[str, str], text: str) -> str:
+def _value(use: re.Match[str], variables: dict[str, str], text: str, position: int) -> str:
+    """Return the value of a variable that is used in the text from `position` on; raises SqlError."""
     try:
         return variables[use[1].lower()]
     except KeyError:
-        place = _place_of(text, text.find(use.group()))
+        place = _place_of(text, position + use.start())
         raise SqlError(
             f"no variable {use[1]!r}; DEFINE {use[1]} = '..'; makes one", place
         ) from None

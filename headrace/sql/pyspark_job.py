@@ -77,9 +77,7 @@ class _Compiler:
         self._title = title
         self._names = _Names()
         self._has_tables = any(
-            query.is_of_tables()
-            or bool(query.sliding)
-            or any(join.method == "stream-table" for join in query.joins)
+            query.is_of_tables() or bool(query.sliding) or _is_with_table(query)
             for query in script.queries
         )
 
@@ -144,10 +142,12 @@ class _Compiler:
 
     def _source(self, relation: Relation) -> str:
         kind = "TABLE" if relation.is_table else "STREAM"
-        reader = "read_object" if relation.is_object else "read_kinesis"
+        reader, what = (
+            ("read_object", "object") if relation.is_object else ("read_kinesis", "Kinesis stream")
+        )
         lines = [
             f"def {self._names.of('read', relation.name)}(spark, arguments):",
-            f'    """{kind} {relation.name}, line {relation.place.line}: the Kinesis stream {relation.stream}."""',
+            f'    """{kind} {relation.name}, line {relation.place.line}: the {what} {relation.stream}."""',
             f"    records = {reader}(spark, arguments, {_literal(relation.stream)})",
             f"    rows = read_{relation.format.lower()}(",
             f"        records, {_literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",

@@ -17,7 +17,6 @@ from headrace.sql.plan import (
     ROWTIME,
     WINDOW_END,
     WINDOW_START,
-    Aggregate,
     JoinPlan,
     QueryPlan,
 )
@@ -50,7 +49,7 @@ class RunningQuery:
         self._having = evaluator(query.having) if query.having is not None else None
         self._keys = [(key.name, evaluator(key.expression)) for key in query.keys]
         self._aggregates = [
-            (one, [evaluator(part) for part in _arguments(one)]) for one in query.aggregates
+            (one, [evaluator(part) for part in one.call.arguments]) for one in query.aggregates
         ]
         self._array, outputs = _table_function(query)
         self._outputs = [
@@ -346,10 +345,6 @@ def comparable(value: Any) -> Any:
         if isinstance(value, (list, dict))
         else value
     )
-
-
-def _arguments(aggregate: Aggregate) -> tuple[Expression, ...]:
-    return aggregate.call.arguments
 
 
 def aggregate_of(call: Call, rows: list[tuple[Any, ...]]) -> Any:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.sql.plan import QueryPlan, Sliding
+from headrace.sql.expressions import Frame
+from headrace.sql.plan import QueryPlan
 from headrace.sql.records import Row
 from headrace.sql.running_query import RunningQuery, aggregate_of, comparable
 from headrace.sql.values import evaluator
 
 
-@dataclass
+@dataclass(eq=False)
 class _Kept:
     """A row that later windows may hold, with the values of each aggregate's partition and arguments."""
 
@@ -56,38 +57,48 @@ class RunningSliding(RunningQuery):
             return []
         new, self._new = self._new, []
         rows = sorted([*self._kept, *new], key=lambda one: (one.row.time, one.number))
+        partitions = [_partition(rows, index) for index in range(len(self.query.sliding))]
         results: list[Row] = []
         for one in new:
             scope = dict(one.scope)
             for index, sliding in enumerate(self.query.sliding):
-                window = self._window(rows, one, index, sliding)
-                values = [other.arguments[index] for other in window]
+                own = partitions[index][one.partitions[index]]
+                values = [other.arguments[index] for other in _window(own, one, sliding.over.frame)]
                 scope["", sliding.name] = aggregate_of(sliding.over.call, values)
             results += self._result(scope, one.row.key, one.row.time)
-        self._kept = [one for one in rows if self._is_needed(rows, one)]
+        needed: set[int] = set()
+        for by_key, sliding in zip(partitions, self.query.sliding, strict=True):
+            for own in by_key.values():
+                later = _needed_later(own, rows[-1].row.time, sliding.over.frame)
+                needed.update(one.number for one in later)
+        self._kept = [one for one in rows if one.number in needed]
         return results
 
     settle = end_batch
     end = end_batch
 
-    def _window(self, rows: list[_Kept], row: _Kept, index: int, sliding: Sliding) -> list[_Kept]:
-        own = [one for one in rows if one.partitions[index] == row.partitions[index]]
-        frame = sliding.over.frame
-        if frame.range_ms is None:
-            place = own.index(row)
-            return own[max(place - (frame.rows or 0), 0) : place + 1]
-        # A row as old as the window is long is out of it, as AWS's guide counts.
-        first = row.row.time - timedelta(milliseconds=frame.range_ms)
-        return [one for one in own if first < one.row.time <= row.row.time]
 
-    def _is_needed(self, rows: list[_Kept], row: _Kept) -> bool:
-        for index, sliding in enumerate(self.query.sliding):
-            frame = sliding.over.frame
-            if frame.range_ms is not None:
-                if rows[-1].row.time - row.row.time < timedelta(milliseconds=frame.range_ms):
-                    return True
-            else:
-                own = [one for one in rows if one.partitions[index] == row.partitions[index]]
-                if len(own) - own.index(row) <= (frame.rows or 0):
-                    return True
-        return False
+def _partition(rows: list[_Kept], index: int) -> dict[tuple[Any, ...], list[_Kept]]:
+    """Return rows by the partition of the aggregate `index`."""
+    partitions: dict[tuple[Any, ...], list[_Kept]] = {}
+    for row in rows:
+        partitions.setdefault(row.partitions[index], []).append(row)
+    return partitions
+
+
+def _window(own: list[_Kept], row: _Kept, frame: Frame) -> list[_Kept]:
+    """Return the rows of a partition that are in a row's window."""
+    if frame.range_ms is None:
+        place = own.index(row)
+        return own[max(place - (frame.rows or 0), 0) : place + 1]
+    # A row as old as the window is long is out of it, as AWS's guide counts.
+    first = row.row.time - timedelta(milliseconds=frame.range_ms)
+    return [one for one in own if first < one.row.time <= row.row.time]
+
+
+def _needed_later(own: list[_Kept], newest: datetime, frame: Frame) -> list[_Kept]:
+    """Return the rows of a partition that may be in the window of a row that is still to come."""
+    if frame.range_ms is None:
+        return own[max(len(own) - (frame.rows or 0), 0) :]
+    reach = timedelta(milliseconds=frame.range_ms)
+    return [one for one in own if newest - one.row.time < reach]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from headrace.sql.fold import Fold, Record
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
+from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 
 FILES = pa.schema([
@@ -50,8 +52,9 @@ def arrival_of(index: int) -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=index)
 
 
-def write_batches(batches: Sequence[Records], folder: Path) -> None:
-    """Write a file of each stream for each batch, an empty one too, so that micro-batches are the batches."""
+def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
+    """Write the compiled job, and its micro-batches: a file of each stream for each batch, an empty one too."""
+    (folder / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
     index = 0
     streams = {stream for batch in batches for stream, _, _ in batch}
     for number, batch in enumerate(batches):
@@ -74,9 +77,22 @@ def run_job(
     script: Script, batches: Sequence[Records], folder: Path
 ) -> Callable[[str], list[dict[str, Any]]]:
     """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
-    write_batches(batches, folder)
-    (folder / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
+    write_job(script, batches, folder)
     sql_on_files.run(folder)
+    return reader_of(folder)
+
+
+def run_job_on(
+    minor: str, script: Script, batches: Sequence[Records], folder: Path
+) -> Callable[[str], list[dict[str, Any]]]:
+    """Do the same with another version of Spark, in a process of its own."""
+    write_job(script, batches, folder)
+    environment = environment_of(minor)
+    subprocess.run(
+        [environment.interpreter, sql_on_files.__file__, str(folder)],
+        env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
+        check=True,
+    )  # fmt: skip
     return reader_of(folder)
 
 

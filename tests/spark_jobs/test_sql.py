@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
-from headrace.sql.pyspark_job import compile_script
-from scripts.spark_matrix import environment_of
-from tests.spark_jobs import sql_on_files
-from tests.spark_jobs.sql_job import differences, fold_of, reader_of, run_job, write_batches
+from tests.spark_jobs.sql_job import differences, fold_of, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
 from tests.unit.sql import test_ksql_lecture as lecture
@@ -136,15 +131,8 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     tmp_path: Path,
 ) -> None:
     script = read_script(text)
-    write_batches([records], tmp_path)
-    (tmp_path / "job.py").write_text(compile_script(script, "A test."), encoding="utf-8")
-    environment = environment_of(minor)
-    subprocess.run(
-        [environment.interpreter, sql_on_files.__file__, str(tmp_path)],
-        env={**os.environ, "PYSPARK_PYTHON": str(environment.interpreter), "SPARK_LOCAL_IP": "127.0.0.1"},
-        check=True,
-    )  # fmt: skip
-    assert not differences(script, fold_of(script, [records]), reader_of(tmp_path))
+    read = run_job_on(minor, script, [records], tmp_path)
+    assert not differences(script, fold_of(script, [records]), read)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import functools
 import ipaddress
 from typing import Any, cast
 
-from headrace.core.event_patterns.tokens import BadEventPattern, Tokens
+from headrace.core.event_patterns.tokens import SCALARS, BadEventPattern, Tokens
 from headrace.core.wildcards import BadWildcard, is_too_complex, parse_wildcard
 
 MOST_NESTED = 100
@@ -21,7 +21,6 @@ TOO_COMPLEX = (
 _RESERVED = (
     "exactly", "prefix", "suffix", "anything-but", "exists", "numeric", "cidr", "equals-ignore-case", "wildcard",
 )  # fmt: skip
-_SCALARS = ("string", "number", "word")
 _ONLY_ONE = "Only one key allowed in match expression"
 _TOO_MANY = "Too many elements in numeric expression"
 
@@ -108,7 +107,7 @@ def _matchers(tokens: Tokens) -> list[Any]:
     while tokens.next() != "]":
         if tokens.kind == "{":
             matchers.append(_matcher(tokens))
-        elif tokens.kind in _SCALARS:
+        elif tokens.kind in SCALARS:
             matchers.append(tokens.value())
         else:
             tokens.refuse("Match value must be String, number, true, false, or null")

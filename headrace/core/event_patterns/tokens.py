@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 # Python's own reader of strings, which typeshed does not have.
 _scan_string: Callable[[str, int, bool], tuple[str, int]] = decoder.scanstring  # type: ignore[attr-defined]
+# The kinds of tokens that are values of their own.
+SCALARS = ("string", "number", "word")
 _LONGEST_SHOWN_SOURCE = 500
 _LONGEST_SHOWN_WORD = 256
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -22,7 +24,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[\w$]*")
 _LINE_END = re.compile(r"\r\n?|\n")
 _CONTROL = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_WORDS = {"true": True, "false": False, "null": None}
+_WORDS = ("true", "false", "null")
 _VALUES = "(JSON String, Number, Array, Object or token 'null', 'true' or 'false')"
 _CLOSING = {"{": "}", "[": "]"}
 _SCOPES = {"{": "Object", "[": "Array"}
@@ -88,23 +90,14 @@ class Tokens:
             self._value = self._read_string(
                 ": was expecting closing quote for a string value", "string value"
             )
-        return {
-            "name": self.name,
-            "string": self._value,
-            "number": self._value,
-            "word": self._value,
-        }.get(self.kind, self.kind)
+        if self.kind == "name":
+            return self.name
+        return self._value if self.kind in SCALARS else self.kind
 
     def value(self) -> str | int | float | bool | None:
         """Return the value of a string, a number or a word."""
         text = self.text()
-        return (
-            _WORDS[text]
-            if self.kind == "word"
-            else text
-            if self.kind == "string"
-            else json.loads(text)
-        )
+        return text if self.kind == "string" else json.loads(text)
 
     def refuse(self, reason: str) -> NoReturn:
         """Raise BadEventPattern with the place up to which the text is read."""

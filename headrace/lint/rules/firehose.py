@@ -91,11 +91,11 @@ class PartitionedBufferTooSmall(StreamingRule):
                 continue
             hints = (("SizeInMBs", _LEAST_MIB, "MiB"), ("IntervalInSeconds", _LEAST_S, "s"))
             for member, least, unit in hints:
-                buffering_hints = delivery.number(_S3, "BufferingHints", member)
-                if buffering_hints is not None and buffering_hints < least:
+                hint = delivery.number(_S3, "BufferingHints", member)
+                if hint is not None and hint < least:
                     yield Finding(
                         delivery,
-                        f"{delivery.name} partitions dynamically with {member} {buffering_hints};"
+                        f"{delivery.name} partitions dynamically with {member} {hint};"
                         f" Firehose takes at least {least} {unit}",
                         (_S3, "BufferingHints", member),
                     )
@@ -148,15 +148,11 @@ class ConvertedBufferTooSmall(StreamingRule):
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the buffers that are too small."""
         for delivery in template.of_type(DELIVERY):
-            buffering_hints = delivery.number(_S3, "BufferingHints", "SizeInMBs")
-            if (
-                _is_converted(delivery)
-                and buffering_hints is not None
-                and buffering_hints < _LEAST_MIB
-            ):
+            size_mib = delivery.number(_S3, "BufferingHints", "SizeInMBs")
+            if _is_converted(delivery) and size_mib is not None and size_mib < _LEAST_MIB:
                 yield Finding(
                     delivery,
-                    f"{delivery.name} converts its records with SizeInMBs {buffering_hints};"
+                    f"{delivery.name} converts its records with SizeInMBs {size_mib};"
                     f" Firehose takes at least {_LEAST_MIB}",
                     (_S3, "BufferingHints", "SizeInMBs"),
                 )
@@ -184,13 +180,13 @@ class ErrorPrefixWithoutType(StreamingRule):
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the prefixes that Firehose refuses."""
         for delivery in template.of_type(DELIVERY):
-            for bucket in _buckets_of(delivery):
-                prefix = _text(delivery, *bucket, "Prefix")
-                errors = _text(delivery, *bucket, "ErrorOutputPrefix")
+            for members in _buckets_of(delivery):
+                prefix = _text(delivery, *members, "Prefix")
+                errors = _text(delivery, *members, "ErrorOutputPrefix")
                 reason = self._find_refusal(prefix, errors)
                 if reason is not None:
                     yield Finding(
-                        delivery, f"{delivery.name}: {reason}", (*bucket, "ErrorOutputPrefix")
+                        delivery, f"{delivery.name}: {reason}", (*members, "ErrorOutputPrefix")
                     )
 
     def _find_refusal(self, prefix: str | None, errors: str | None) -> str | None:

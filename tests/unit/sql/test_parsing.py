@@ -24,6 +24,10 @@ from headrace.sql.statements import CreateSource, Query
         ("SELECT ? FROM b;", "line 1, column 8: '?' does not belong here"),
         ("SELECT ${x} FROM b;", "line 1, column 8: no variable 'x'; DEFINE x = '..'; makes one"),
         (
+            "DEFINE x = 'a';\nSELECT ${x} FROM b;\nUNDEFINE x;\nSELECT 1, ${x} FROM b;",
+            "line 4, column 11: no variable",
+        ),
+        (
             "SELECT a FROM b WINDOW TUMBLING (SIZE 1 FORTNIGHT) GROUP BY a;",
             "line 1, column 39: 'FORTNIGHT' is no unit of time",
         ),

@@ -67,6 +67,14 @@ def test_what_has_no_window_is_refused(query: str, message: str) -> None:
     assert message in str(error.value)
 
 
+def test_a_job_reads_a_reference_table_and_says_what_it_is() -> None:
+    text = """CREATE STREAM out (name VARCHAR) WITH (stream = 'out'); CREATE PUMP p AS INSERT INTO out
+SELECT STREAM n.name FROM ticks t JOIN names n ON t.ticker = n.ticker;"""
+    job = compile_script(read_script(RELATIONS + text, "kinesis-analytics"), "A test.")
+    assert '"""TABLE names, line 2: the object s3://b/names.csv."""' in job
+    assert '"""STREAM ticks, line 1: the Kinesis stream ticks."""' in job
+
+
 def test_a_stream_between_queries_of_micro_batches_needs_a_kinesis_stream() -> None:
     text = """CREATE STREAM mid (n BIGINT); CREATE STREAM out (n BIGINT) WITH (stream = 'out');
 CREATE PUMP p AS INSERT INTO mid SELECT STREAM COUNT(*) OVER (ROWS 2 PRECEDING) FROM ticks;

@@ -7,6 +7,7 @@ is valid and is not checked here is refused by name, so that no record counts as
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -212,10 +213,10 @@ class _Reader:
                     return f"has the property {name[:60]}, which the schema does not allow"
                 fault = _check_node(node or inner, item)
                 if fault:
-                    return f".{name[:60]} {fault}" if fault[0] not in ".[" else f".{name}{fault}"
+                    return _locate(f".{name[:60]}", fault)
             return sizes(items)
 
-        return Node(kind, check, fields=fields)
+        return Node(kind, _check_all(check, _choice(part)), fields=fields)
 
     def _read_array(self, part: Mapping[str, Any], level: int) -> Node:
         number, items = self._next_id(), part.get("items")
@@ -236,10 +237,15 @@ class _Reader:
             for index, item in enumerate(cast("list[Any]", value)):
                 fault = _check_node(inner, item)
                 if fault:
-                    return f"[{index}]{'' if fault[0] in '.[' else ' '}{fault}"
+                    return _locate(f"[{index}]", fault)
             return sizes(value)
 
-        return Node(kind, check)
+        return Node(kind, _check_all(check, _choice(part)))
+
+
+def _locate(place: str, fault: str) -> str:
+    """Return what a fault says of the value at a place; a fault begins with its place within that value, if any."""
+    return f"{place}{'' if fault[0] in '.[' else ' '}{fault}"
 
 
 def _accept(_: Any) -> str:
@@ -267,7 +273,7 @@ def _string_kind(part: Mapping[str, Any]) -> str:
 
 def _integer_kind(part: Mapping[str, Any]) -> str:
     """Return `int` when a maximum says so (documented); assumed: a minimum below its range makes it `long`."""
-    top, least = _numbers(part, "aximum"), _numbers(part, "inimum")
+    top, least = ([bound for bound, _ in _bounds(part, name)] for name in ("maximum", "minimum"))
     fits = bool(top) and min(top) <= _INT and (not least or max(least) >= -_INT)
     return "int" if fits else "long"
 
@@ -282,13 +288,6 @@ def _number_kind(part: Mapping[str, Any]) -> str:
         raise SchemaRefused(f"multipleOf {step} has more digits than a decimal.")
     # Documented for MSK's channels: decimal(38, scale).
     return f"decimal(38, {scale})"
-
-
-def _numbers(part: Mapping[str, Any], ending: str) -> list[Decimal]:
-    """Return the bounds whose names end so; draft 4's boolean exclusive bounds are none."""
-    names = {"aximum": ("maximum", "exclusiveMaximum"), "inimum": ("minimum", "exclusiveMinimum")}
-    values = [part[name] for name in names[ending] if name in part]
-    return [Decimal(str(one)) for one in values if not isinstance(one, bool)]
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -325,8 +324,9 @@ def _choice(part: Mapping[str, Any]) -> Check:
     choices = [part["const"]] if "const" in part else part["enum"]
     if not isinstance(choices, list):
         raise SchemaRefused("enum must be an array.")
-    allowed = [json.dumps(one, default=float) for one in cast("list[Any]", choices)]
-    return lambda value: "" if json.dumps(value) in allowed else "is none of the allowed values"
+    write = functools.partial(json.dumps, default=float, sort_keys=True)
+    allowed = [write(one) for one in cast("list[Any]", choices)]
+    return lambda value: "" if write(value) in allowed else "is none of the allowed values"
 
 
 def _length(part: Mapping[str, Any]) -> Check:
@@ -368,7 +368,7 @@ def _pattern(part: Mapping[str, Any]) -> Check:
 
 def _range(part: Mapping[str, Any]) -> Check:
     choice = _choice(part)
-    top, least = _bounds(part, "maximum", "Maximum"), _bounds(part, "minimum", "Minimum")
+    top, least = _bounds(part, "maximum"), _bounds(part, "minimum")
     step = Decimal(str(part["multipleOf"])) if "multipleOf" in part else None
     if step is not None and step <= 0:
         raise SchemaRefused("multipleOf must be above 0.")
@@ -388,10 +388,10 @@ def _range(part: Mapping[str, Any]) -> Check:
     return check
 
 
-def _bounds(part: Mapping[str, Any], name: str, title: str) -> list[tuple[Decimal, bool]]:
+def _bounds(part: Mapping[str, Any], name: str) -> list[tuple[Decimal, bool]]:
     """Return bounds, each with whether it is itself allowed; draft 4 says exclusive with a boolean."""
-    exclusive = part.get(f"exclusive{title}")
+    exclusive = part.get(f"exclusive{name.capitalize()}", False)
     bounds = [(Decimal(str(part[name])), exclusive is not True)] if name in part else []
-    if exclusive is not None and not isinstance(exclusive, bool):
+    if not isinstance(exclusive, bool):
         bounds.append((Decimal(str(exclusive)), False))
     return bounds

@@ -31,6 +31,8 @@ SCHEMA: dict[str, Any] = {
         },
         "r": {"$ref": "#/definitions/x"},
         "e": {"enum": ["a", "b"]},
+        "pair": {"type": "array", "items": {"type": "integer"}, "enum": [[1, 2], [3, 4]]},
+        "fixed": {"type": "object", "const": {"a": 1.5, "b": 2}},
     },
     "definitions": {"x": {"oneOf": [{"type": "null"}, {"type": "boolean"}]}},
 }
@@ -44,6 +46,8 @@ GOOD: dict[str, Any] = {
     "o": {"a": "xb"},
     "r": None,
     "e": "a",
+    "pair": [3, 4],
+    "fixed": {"b": 2, "a": 1.5},
     "unknown": {"any": "thing"},
 }
 
@@ -90,6 +94,8 @@ def test_a_good_record_is_valid():
         ({"o": {"z": 1}}, ".o has the property z, which the schema does not allow"),
         ({"r": 1}, ".r is not a boolean"),
         ({"e": "c"}, ".e is none of the allowed values"),
+        ({"pair": [1, 4]}, ".pair is none of the allowed values"),
+        ({"fixed": {"a": 1.5, "b": 3}}, ".fixed is none of the allowed values"),
         ({"at": None}, ".at is not a string"),
     ],
 )
