@@ -295,13 +295,13 @@ def _answer_updating(update_table: Any) -> Any:
 
 def _encrypt(table: Any, request: dict[str, Any]) -> None:
     """Change a table's encryption, which moto ignores."""
-    ssespecification = dict(request["SSESpecification"])
-    if ssespecification.get("Enabled") and "KMSMasterKeyId" not in ssespecification:
+    specification = dict(request["SSESpecification"])
+    if specification.get("Enabled") and "KMSMasterKeyId" not in specification:
         region = table.table_arn.split(":")[3]
-        ssespecification["KMSMasterKeyId"] = table._get_default_encryption_key(
+        specification["KMSMasterKeyId"] = table._get_default_encryption_key(
             table.account_id, region
         )
-    table.sse_specification = ssespecification
+    table.sse_specification = specification
 
 
 # --- requests -------------------------------------------------------------------------------------

@@ -31,10 +31,10 @@ def _cluster_of(emr: Emr, call: Call, arn: str) -> Cluster:
 
 
 def _find(emr: Emr, call: Call, ui_id: str) -> PersistentUi:
-    find = emr.app_uis.find(ui_id, account=call.account, region=call.region)
-    if find is None:
+    ui = emr.app_uis.find(ui_id, account=call.account, region=call.region)
+    if ui is None:
         raise invalid_request(f"Persistent app UI id '{ui_id}' is not valid.")
-    return find
+    return ui
 
 
 def _ready(
