@@ -295,13 +295,11 @@ def _answer_updating(update_table: Any) -> Any:
 
 def _encrypt(table: Any, request: dict[str, Any]) -> None:
     """Change a table's encryption, which moto ignores."""
-    specification = dict(request["SSESpecification"])
-    if specification.get("Enabled") and "KMSMasterKeyId" not in specification:
+    encryption = dict(request["SSESpecification"])
+    if encryption.get("Enabled") and "KMSMasterKeyId" not in encryption:
         region = table.table_arn.split(":")[3]
-        specification["KMSMasterKeyId"] = table._get_default_encryption_key(
-            table.account_id, region
-        )
-    table.sse_specification = specification
+        encryption["KMSMasterKeyId"] = table._get_default_encryption_key(table.account_id, region)
+    table.sse_specification = encryption
 
 
 # --- requests -------------------------------------------------------------------------------------
