@@ -331,6 +331,13 @@ _HAVE_EFFECTS: dict[str, dict[str, str]] = {
         "UserData": "shown decoded",
     },
     "ec2 CreateSubnet": {"AvailabilityZoneId": "the zone by its other name"},
+    "events CreateConnection": {
+        f"AuthParameters.{outer}.{kind}Parameters.Value": (
+            "marked as secret: the connection's secret has it, and no read shows it"
+        )
+        for outer in ("InvocationHttpParameters", "OAuthParameters.OAuthHttpParameters")
+        for kind in ("Body", "Header", "QueryString")
+    },
     "glue CreateTable": {"Name": "the name of its TableInput goes first"},
     "iot CreateThing": {"attributePayload.merge": "says how the attributes are taken"},
     "rds CreateDBCluster": {"EnableHttpEndpoint": "of Aurora Serverless alone"},

@@ -69,9 +69,9 @@ def patch(module: Any) -> None:
         plan(self, [each for each in others if not each["path"].startswith(_OF_STAGE)])
         for api_stage in self.api_stages:
             api_stage.setdefault("throttle", {})
-        for api_stage in others:
-            if api_stage["path"].startswith(_OF_STAGE):
-                _throttle(self.api_stages, api_stage)
+        for patch_operation in others:
+            if patch_operation["path"].startswith(_OF_STAGE):
+                _throttle(self.api_stages, patch_operation)
         for name in ("limit", "offset"):
             if isinstance(self.quota.get(name), str):
                 self.quota[name] = int(self.quota[name])

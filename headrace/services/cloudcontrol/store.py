@@ -39,10 +39,8 @@ class ControlStore:
     def requests(self) -> list[Request]:
         """Return all requests, newest first."""
         with self._lock:
-            by_tokens = list(self._by_token.values())
-        return sorted(
-            by_tokens, key=lambda request: (request.began_ms, request.token), reverse=True
-        )
+            requests = list(self._by_token.values())
+        return sorted(requests, key=lambda request: (request.began_ms, request.token), reverse=True)
 
     def keep(self, resource: StoredResource) -> None:
         """Store a resource as Cloud Control left it."""
@@ -54,5 +52,5 @@ class ControlStore:
     def list_stored(self, account: str, region: str, kind: str) -> list[StoredResource]:
         """Return the resources of a type that Cloud Control made, changed or deleted."""
         with self._lock:
-            requests = list(self._kept.values())
-        return [r for r in requests if (r.account, r.region, r.kind) == (account, region, kind)]
+            resources = list(self._kept.values())
+        return [r for r in resources if (r.account, r.region, r.kind) == (account, region, kind)]

@@ -7,6 +7,7 @@ Sources: docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/stacksets-concep
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
@@ -237,12 +238,7 @@ class _Run:
         if operation.status == "STOPPING":
             self._cancel(operation, "Cancelled by StopStackSetOperation")
             return 0.0
-        failed = [
-            result
-            for result in operation.results.values()
-            if result["Status"] == "FAILED" and result["Region"] == target[1]
-        ]
-        if len(failed) > operation.tolerated or self._gave_up_before(operation, target[1]):
+        if _has_failed(operation):
             self._cancel(operation, "Cancelled since failure tolerance has exceeded")
             return 0.0
         instance = next(
@@ -256,16 +252,6 @@ class _Run:
             log_defect(f"StackSet {self._set.name}", error)
             self._note(operation, instance, "FAILED", reason_of(error))
         return 0.0
-
-    @staticmethod
-    def _gave_up_before(operation: SetOperation, region: str) -> bool:
-        """Whether an earlier region had more failures than are tolerated: later regions are not begun (documented)."""
-        counts: dict[str, int] = {}
-        for result in operation.results.values():
-            counts[result["Region"]] = counts.get(result["Region"], 0) + (
-                result["Status"] == "FAILED"
-            )
-        return any(count > operation.tolerated for r, count in counts.items() if r != region)
 
     def _work(self, operation: SetOperation, instance: StackInstance) -> float:
         if operation.action == "DELETE" and operation.retain:
@@ -394,11 +380,17 @@ class _Run:
         if operation.status == "STOPPING":
             operation.status = "STOPPED"
         else:
-            exceeded = self._gave_up_before(operation, "")
-            operation.status = "FAILED" if exceeded or "CANCELLED" in statuses else "SUCCEEDED"
+            is_failed = _has_failed(operation) or "CANCELLED" in statuses
+            operation.status = "FAILED" if is_failed else "SUCCEEDED"
         operation.ended_ms = self._sets.clock.now_ms()
         with self._sets.lock:
             self._sets.save(operation)
+
+
+def _has_failed(operation: SetOperation) -> bool:
+    """Whether a region has more failures than are tolerated: nothing more is begun, there or later (documented)."""
+    failures = Counter(r["Region"] for r in operation.results.values() if r["Status"] == "FAILED")
+    return any(count > operation.tolerated for count in failures.values())
 
 
 def count_tolerated(preferences: Mapping[str, Any], accounts: int) -> int:
@@ -415,5 +407,5 @@ def order_targets(
     preferred: list[str] = preferences.get("RegionOrder") or []
     order = {region: position for position, region in enumerate(preferred)}
     ordered = sorted(dict.fromkeys(regions), key=lambda region: order.get(region, len(order)))
-    each = list(dict.fromkeys(accounts))
-    return [[account, region] for region in ordered for account in each]
+    distinct = list(dict.fromkeys(accounts))
+    return [[account, region] for region in ordered for account in distinct]

@@ -300,11 +300,11 @@ def _line(backend: Any, stream: Mapping[str, Any], key: Any, values: Sequence[fl
 
 def _chunks(lines: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the lines in records that Firehose takes."""
-    record: list[bytes] = []
+    record = bytearray()
     for line in lines:
-        if record and sum(map(len, record)) + len(line) > _RECORD_BYTES:
-            yield b"".join(record)
-            record = []
-        record.append(line)
+        if record and len(record) + len(line) > _RECORD_BYTES:
+            yield bytes(record)
+            record.clear()
+        record += line
     if record:
-        yield b"".join(record)
+        yield bytes(record)

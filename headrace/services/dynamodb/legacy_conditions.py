@@ -73,13 +73,13 @@ def _check_condition(name: str, condition: Mapping[str, Any]) -> None:
             f"{INVALID}Value and AttributeValueList cannot be used together for Attribute: {name}"
         )
     values = _values(condition)
-    argument = _ARGUMENTS.get(comparison)
-    if not values and argument != 0:
+    count = _ARGUMENTS.get(comparison)
+    if not values and count != 0:
         raise _invalid(
             f"{INVALID}Value or AttributeValueList must be used with ComparisonOperator: {comparison}"
             f" for Attribute: {name}"
         )
-    if argument is not None and len(values) != argument:
+    if count is not None and len(values) != count:
         raise _invalid(
             f"{INVALID}Invalid number of argument(s) for the {comparison} ComparisonOperator"
         )

@@ -17,9 +17,8 @@ from typing import Any, cast
 
 from headrace.moto.current_cloud import CURRENT
 
-_RATE_PER_SECOND = (
-    300  # recorded: what AWS takes for a destination without InvocationRateLimitPerSecond
-)
+# Recorded: what AWS takes for a destination without InvocationRateLimitPerSecond.
+_RATE_PER_SECOND = 300
 _INVOCATION = "InvocationHttpParameters"
 _SECRETS = ("ApiKeyValue", "Password", "ClientSecret")
 

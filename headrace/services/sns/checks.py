@@ -64,9 +64,8 @@ def check_confirmation(response: Any) -> None:
         from moto.sns.exceptions import SNSInvalidParameter
 
         raise SNSInvalidParameter("Invalid token")
-    raise invalid(
-        "Token"
-    )  # recorded; headrace sends no tokens, so that every other text is nobody's
+    # Recorded; headrace sends no tokens, so that every other text is nobody's.
+    raise invalid("Token")
 
 
 def check_unsubscribe(response: Any) -> None:

@@ -200,7 +200,12 @@ def _publish(
     try:
         queues.to_queue(*data)
     except Exception as error:  # noqa: BLE001 - as above
-        _log_failure(subscription, error, queues.to_dead_letters(*data))
+        try:
+            kept_in = queues.to_dead_letters(*data)
+        except Exception as refusal:  # noqa: BLE001 - as above
+            _log_failure(subscription, refusal, "")
+        else:
+            _log_failure(subscription, error, kept_in)
 
 
 def _log_failure(subscription: Any, error: Exception, kept_in: str) -> None:

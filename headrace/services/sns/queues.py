@@ -38,12 +38,15 @@ def is_fifo(topic: Any) -> bool:
     return str(topic.fifo_topic).lower() == "true"
 
 
-def sequence_number(topic: Any, message_id: str) -> str:
-    """Return the sequence number of a FIFO topic's message of the last five minutes, or of the one being sent."""
+def sequence_number(topic: Any, message_id: str | None = None) -> str:
+    """Return the sequence number of a FIFO topic's message of the last five minutes; without an id, of the last one."""
     number = topic.sequence
-    for _, known_id, known_number in vars(topic).get("known_messages", {}).values():
+    # Most ask for the message that was sent last.
+    known = () if message_id is None else reversed(topic.known_messages.values())
+    for _, known_id, known_number in known:
         if known_id == message_id:
             number = known_number
+            break
     return str(_FIRST_SEQUENCE_NUMBER + number * _SEQUENCE_NUMBER_STEP)
 
 
@@ -60,8 +63,9 @@ def publish_once(publish: Any) -> Any:
             mark = named["deduplication_id"] = hashlib.sha256(message.encode()).hexdigest()
         now_ms = CURRENT.clock.now_ms()
         known: dict[str, tuple[int, str, int]] = vars(self).setdefault("known_messages", {})
-        for old in [one for one, (at, _, _) in known.items() if at + DEDUPLICATION_MS <= now_ms]:
-            del known[old]
+        # The oldest come first.
+        while known and next(iter(known.values()))[0] + DEDUPLICATION_MS <= now_ms:
+            del known[next(iter(known))]
         if mark in known:
             return known[mark][1]
         self.sequence = getattr(self, "sequence", 0) + 1

@@ -30,11 +30,7 @@ def post_data(
     notification: dict[str, Any] = {
         "Type": "Notification",
         "MessageId": message_id,
-        **(
-            {"SequenceNumber": queues.sequence_number(topic, message_id)}
-            if queues.is_fifo(topic)
-            else {}
-        ),
+        **({"SequenceNumber": queues.sequence_number(topic)} if queues.is_fifo(topic) else {}),
         "TopicArn": topic.arn,
         **({"Subject": subject} if subject else {}),
         "Message": message,

@@ -27,14 +27,7 @@ def _create_checked(create: Any) -> Any:
     ) -> Any:
         machine_arn = _machine_of(routing_configuration)
         _check_versions(self, machine_arn, routing_configuration)
-        machine = next(
-            (
-                state_machine
-                for state_machine in self.state_machines
-                if state_machine.arn == machine_arn
-            ),
-            None,
-        )
+        machine = find_machine(self, machine_arn)
         known = machine.aliases.get(name) if machine is not None else None
         if known is None:
             return create(self, name, routing_configuration, description)
@@ -74,6 +67,11 @@ def _check_routes(self: Any, routes: list[dict[str, Any]]) -> None:
     _machine_of(routes)
 
 
+def find_machine(backend: Any, arn: str) -> Any:
+    """Return one of moto's state machines by its ARN; None when there is none."""
+    return next((machine for machine in backend.state_machines if machine.arn == arn), None)
+
+
 def _machine_of(routes: list[dict[str, Any]]) -> str:
     """Return the ARN of the state machine whose versions the routes name. Raises AwsError.
 
@@ -106,14 +104,7 @@ def _machine_of(routes: list[dict[str, Any]]) -> str:
 
 
 def _check_versions(backend: Any, machine_arn: str, routes: list[dict[str, Any]]) -> None:
-    machine = next(
-        (
-            state_machine
-            for state_machine in backend.state_machines
-            if state_machine.arn == machine_arn
-        ),
-        None,
-    )
+    machine = find_machine(backend, machine_arn)
     for route in routes:
         arn = str(route["stateMachineVersionArn"])
         if machine is None or int(arn.rpartition(":")[2]) not in machine.versions:

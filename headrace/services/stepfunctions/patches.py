@@ -99,14 +99,7 @@ def _of_version(start: Any) -> Any:
 
     def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
         machine_arn, _, qualifier = state_machine_arn.rpartition(":")
-        machine = next(
-            (
-                state_machine
-                for state_machine in self.state_machines
-                if state_machine.arn == machine_arn
-            ),
-            None,
-        )
+        machine = aliases.find_machine(self, machine_arn)
         if machine is None:
             return start(self, state_machine_arn, name, execution_input)
         version = _version_of(machine, state_machine_arn, qualifier)
@@ -177,14 +170,7 @@ def _delete_version(self: Any) -> Any:
 
     arn = str(self._get_param("stateMachineVersionArn"))
     machine_arn, _, number = arn.rpartition(":")
-    machine = next(
-        (
-            state_machine
-            for state_machine in self.stepfunction_backend.state_machines
-            if state_machine.arn == machine_arn
-        ),
-        None,
-    )
+    machine = aliases.find_machine(self.stepfunction_backend, machine_arn)
     if machine is None or not number.isdecimal():
         return EmptyResult()
     for alias in machine.aliases.values():

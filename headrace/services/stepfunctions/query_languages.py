@@ -120,24 +120,24 @@ def _mark_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
 
 def _mark_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     own = language_of(state, language)
-    map_state = {**state, "QueryLanguage": own}
+    new_state = {**state, "QueryLanguage": own}
     for name in _TEMPLATES if own == JSONPATH else ():
-        if name in map_state and not isinstance(map_state[name], dict):
-            map_state[name] = {WRAPPED: map_state[name]}
-    _fit_map(map_state)
+        if name in new_state and not isinstance(new_state[name], dict):
+            new_state[name] = {WRAPPED: new_state[name]}
+    _fit_map(new_state)
     if own == JSONATA:
         if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:
             # Documented: a Map iterates over its input by default.
-            map_state["Items"] = "{% $states.input %}"
-        map_state = _map_state(map_state, _mark)
-    for name in _MACHINES & map_state.keys():
-        inner: Any = map_state[name]
-        map_state[name] = (
+            new_state["Items"] = "{% $states.input %}"
+        new_state = _map_state(new_state, _mark)
+    for name in _MACHINES & new_state.keys():
+        inner: Any = new_state[name]
+        new_state[name] = (
             [_mark_machine(each, language) for each in inner]
             if name == "Branches"
             else _mark_machine(inner, language)
         )
-    return map_state
+    return new_state
 
 
 def _fit_map(state: dict[str, Any]) -> None:

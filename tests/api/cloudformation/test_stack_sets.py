@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.services.cloudformation.actions import stack_sets
 from headrace.services.cloudformation.stack_sets import (
     ADMINISTRATION_ROLE,
     EXECUTION_ROLE,
@@ -158,6 +159,10 @@ def test_missing_roles_and_failed_stacks_fail_an_operation(cloud: InProcessCloud
     assert timeout_of(cloud, ACCOUNT, "us-east-1") == "30"
 
 
+def has_ended(stack: dict[str, Any]) -> bool:
+    return not stack["StackStatus"].endswith("_IN_PROGRESS")
+
+
 def test_an_operation_goes_on_after_a_restart(tmp_path: Path) -> None:
     with InProcessCloud(tmp_path) as cloud:
         add_roles(cloud, ACCOUNT, ADMINISTRATION_ROLE, EXECUTION_ROLE)
@@ -191,7 +196,11 @@ def test_what_needs_an_organization_is_refused(
     assert word in refusal[1]
 
 
-def test_a_set_is_a_resource_of_a_stack(cloud: InProcessCloud, cfn: Any) -> None:
+def test_a_set_is_a_resource_of_a_stack(
+    cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its deletion finds the instances on every page.
+    monkeypatch.setattr(stack_sets, "PAGE_ITEMS", 1)
     add_roles(cloud, ACCOUNT, ADMINISTRATION_ROLE, EXECUTION_ROLE)
 
     def stack(*regions: str, seconds: str = "30") -> dict[str, Any]:
@@ -220,5 +229,7 @@ def test_a_set_is_a_resource_of_a_stack(cloud: InProcessCloud, cfn: Any) -> None
         lambda: cfn.describe_stacks(StackName="s")["Stacks"][0]["StackStatus"] == "UPDATE_COMPLETE"
     )
     assert [timeout_of(cloud, ACCOUNT, r) for r in ("us-east-1", "eu-west-1")] == ["60", "60"]
+    stack_id = cfn.describe_stacks(StackName="s")["Stacks"][0]["StackId"]
     cfn.delete_stack(StackName="s")
-    wait_until(lambda: [r["Status"] for r in cfn.list_stack_sets()["Summaries"]] == ["DELETED"])
+    wait_until(lambda: has_ended(cfn.describe_stacks(StackName=stack_id)["Stacks"][0]))
+    assert [r["Status"] for r in cfn.list_stack_sets()["Summaries"]] == ["DELETED"]

@@ -64,6 +64,22 @@ def test_a_missing_queue_does_not_fail_the_publisher(lab: MotoLab, topic: Any):
         assert json.loads(message["Body"])["Message"] == "m"
 
 
+def test_what_a_dead_letter_queue_refuses_does_not_fail_the_publisher(
+    lab: MotoLab, topic: Any, caplog: pytest.LogCaptureFixture
+):
+    sqs = lab.client("sqs")
+    for name in ("there", "dead"):
+        sqs.create_queue(QueueName=name, Attributes={"MaximumMessageSize": "1024"})
+    topic.subscribe(
+        TopicArn=TOPIC, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:000000000000:there",
+        Attributes={
+            "RedrivePolicy": '{"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead"}'
+        },
+    )  # fmt: skip
+    assert topic.publish(TopicArn=TOPIC, Message="m" * 1025)["MessageId"]
+    assert "is lost: One or more parameters are invalid" in caplog.text
+
+
 def test_an_address_is_posted_to_after_the_answer(lab: MotoLab, topic: Any, endpoint: Any):
     url, posted, answers = endpoint
     topic.subscribe(TopicArn=TOPIC, Protocol="http", Endpoint=url)

@@ -270,7 +270,7 @@ def _binary(kind: str, left: Any, right: Any, budget: Budget) -> Any:
             quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
             return quotient if kind == "/" else left - quotient * right
         return left / right if kind == "/" else left % right
-    binary = {"+": operator.add, "-": operator.sub, "*": operator.mul}[kind](left, right)
-    if isinstance(binary, int) and abs(binary) > 2**63:
+    result = {"+": operator.add, "-": operator.sub, "*": operator.mul}[kind](left, right)
+    if isinstance(result, int) and abs(result) > 2**63:
         raise TemplateError("a number in the template is too large")
-    return binary
+    return result

@@ -303,20 +303,22 @@ def _start(
 
 def _choose(
     cfn: CloudFormation, call: Call, request: InstanceRequest
-) -> tuple[StackSet, list[StackInstance]]:
-    """Return the set and those of its instances that a request names. Raises AwsError."""
+) -> tuple[StackSet, dict[tuple[str, str], StackInstance | None]]:
+    """Return the set and, by account and region, the instances that a request names; None where there is none yet.
+
+    Raises AwsError.
+    """
     one_set = _find(cfn, call, request["StackSetName"])
     _check_idle(cfn, one_set, request)
     accounts, regions = _accounts(request), get_list(request, "Regions")
     if not accounts or not regions:
         raise validation_error("Accounts and Regions must not be empty")  # assumed
     _check_role(cfn, one_set, one_set.settings)
-    present_ones = {(i.account, i.region): i for i in cfn.stack_sets.instances(one_set)}
-    return one_set, [
-        present_ones[account, region]
+    instances = {(i.account, i.region): i for i in cfn.stack_sets.instances(one_set)}
+    return one_set, {
+        (account, region): instances.get((account, region))
         for account, region in order_targets(accounts, regions, {})
-        if (account, region) in present_ones
-    ]
+    }
 
 
 @operation("CreateStackInstances")
@@ -328,13 +330,13 @@ def create_stack_instances(
     Where there is one already, it gets the set's present template (documented).
     """
     with cfn.lock:
-        one_set, instances = _choose(cfn, call, request)
-        known = {(i.account, i.region) for i in instances}
-        targets = order_targets(_accounts(request), get_list(request, "Regions"), {})
-        for account, region in targets:
-            if (account, region) not in known:
+        one_set, chosen = _choose(cfn, call, request)
+        instances: list[StackInstance] = []
+        for target, known in chosen.items():
+            if known is None:
                 name = f"StackSet-{one_set.name}-{cfn.ids.uuid()}"
-                instances.append(StackInstance(one_set.set_id, account, region, name))
+                known = StackInstance(one_set.set_id, *target, name)
+            instances.append(known)
         _mark(cfn, instances, request.get("ParameterOverrides"))
         return {"OperationId": _start(cfn, call, one_set, "CREATE", instances, request)}
 
@@ -362,10 +364,12 @@ def update_stack_instances(
 ) -> shapes.UpdateStackInstancesOutput:
     """Change the parameters of instances, in the background. Source: API_UpdateStackInstances."""
     with cfn.lock:
-        one_set, instances = _choose(cfn, call, request)
-        for account, region in order_targets(_accounts(request), get_list(request, "Regions"), {}):
-            if not any((i.account, i.region) == (account, region) for i in instances):
-                raise _instance_not_found(one_set, account, region)
+        one_set, chosen = _choose(cfn, call, request)
+        instances: list[StackInstance] = []
+        for target, known in chosen.items():
+            if known is None:
+                raise _instance_not_found(one_set, *target)
+            instances.append(known)
         _mark(cfn, instances, request.get("ParameterOverrides"))
         return {"OperationId": _start(cfn, call, one_set, "UPDATE", instances, request)}
 
@@ -376,7 +380,8 @@ def delete_stack_instances(
 ) -> shapes.DeleteStackInstancesOutput:
     """Delete instances, and their stacks unless RetainStacks. Source: API_DeleteStackInstances."""
     with cfn.lock:
-        one_set, instances = _choose(cfn, call, request)
+        one_set, chosen = _choose(cfn, call, request)
+        instances = [known for known in chosen.values() if known is not None]
         _mark(cfn, instances, None)
         return {"OperationId": _start(cfn, call, one_set, "DELETE", instances, request)}
 

@@ -126,11 +126,11 @@ def _functions() -> dict[str, Any]:
         "random": (_random, "<n?:n>", 1),
         "uuid": (lambda: str(uuid.uuid4()), "<:s>", 0),
     }
-    jfunctions: dict[str, Any] = {
+    functions: dict[str, Any] = {
         name: Jsonata.JFunction(cast("Any", _Call(function, count)), signature)
         for name, (function, signature, count) in signatures.items()
     }
-    return {**jfunctions, "eval": None}
+    return {**functions, "eval": None}
 
 
 _FUNCTIONS = _functions()

@@ -69,7 +69,7 @@ def _batches(targets: Targets) -> Iterator[dict[str, Any]]:
             "Accounts": [account],
             "Regions": regions,
             "ParameterOverrides": json.loads(overrides),
-        }  # fmt: skip
+        }
 
 
 def _run(context: Context, operation: str, params: Mapping[str, Any]) -> None:
@@ -149,9 +149,10 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
         if not any(row["Status"] in ("RUNNING", "STOPPING") for row in rows):
             break
         context.pause(_LOOK_EVERY_S)
-    instances = context.call("cloudformation", "ListStackInstances", named)["Summaries"]
-    present = {(row["Account"], row["Region"]): "[]" for row in instances}
-    _change_instances(context, properties, physical_id, present, {})
+    # The first page until nothing is left.
+    while rows := context.call("cloudformation", "ListStackInstances", named)["Summaries"]:
+        present = {(row["Account"], row["Region"]): "[]" for row in rows}
+        _change_instances(context, properties, physical_id, present, {})
     context.delete_if_exists("cloudformation", "DeleteStackSet", named, "StackSetNotFoundException")
 
 

@@ -68,7 +68,7 @@ def _fill(form: str, context: Context, values: Properties, identifier: str = "")
     text = form.format(**fields, **{k: v for k, v in values.items() if k not in fields})
     if not text.startswith("arn "):
         return text
-    _, service, resource = text.split(" ")
+    _, service, resource = text.split(" ", 2)
     return make_arn(service, context.region, context.account, resource)
 
 
