@@ -119,16 +119,20 @@ class SparseIndex:
             raise WrongIndex("it is no index file")
         if _CRC.unpack_from(data)[0] != zlib.crc32(memoryview(data)[_CRC.size :]):
             raise WrongIndex("the checksum does not match")
-        head = _HEAD.unpack_from(data, head_at)
-        count = head[8]
-        if head[0] != first_index or head[1] != identity or (len(data) != columns_at + 24 * count):
+        fields = _HEAD.unpack_from(data, head_at)
+        count = fields[8]
+        if (
+            fields[0] != first_index
+            or fields[1] != identity
+            or (len(data) != columns_at + 24 * count)
+        ):
             raise WrongIndex("it belongs to another segment")
         for column in (self._indices, self._arrivals, self._offsets):
             column.frombytes(data[columns_at : columns_at + 8 * count])
             columns_at += 8 * count
         if count:
             self._next_mark = self._offsets[-1] + INDEX_STEP_BYTES
-        return Extent(head[4], head[5], head[6], head[7], head[3], head[2])
+        return Extent(fields[4], fields[5], fields[6], fields[7], fields[3], fields[2])
 
 
 def boot_id() -> bytes:

@@ -16,6 +16,8 @@ SILENT_MS = 10 * 60_000
 HOT_CELSIUS = 80.0
 # How much the clocks of devices differ at most, and their messages' order: a silence is sure only after that.
 DOUBT_MS = 2 * 60_000
+# DynamoDB's longest sort key.
+MAX_DEVICE_BYTES = 1024
 
 # A device's part of a state.
 Seen = dict[str, Any]
@@ -26,9 +28,12 @@ def reading_of(data: bytes) -> tuple[str, int, float]:
     event = json.loads(data)
     try:
         at_ms = round(datetime.fromisoformat(event["event_time"]).timestamp() * 1000)
-        return str(event["device"]), at_ms, float(event["celsius"])
-    except (KeyError, TypeError) as error:
+        device, celsius = str(event["device"]), float(event["celsius"])
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError("it is not a reading") from error
+    if not 1 <= len(device.encode()) <= MAX_DEVICE_BYTES:
+        raise ValueError("its device cannot be a key of the table")
+    return device, at_ms, celsius
 
 
 def add(state: Mapping[str, Any], payloads: Iterable[bytes]) -> dict[str, Any]:

@@ -110,3 +110,21 @@ def test_a_window_whose_alerts_are_refused_is_reported_again() -> None:
     for _ in range(2):
         run([], state, fakes, final=True)
     assert [alert["kind"] for alert in fakes.alerts] == ["overheating"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"device": "", "celsius": 1},
+        {"device": "d" * 1025, "celsius": 1},
+        {"device": "\ud800", "celsius": 1},
+        {"device": "d", "celsius": 10**400},
+        {"device": "d", "celsius": "hot"},
+        {"device": "d", "celsius": None},
+    ],
+)
+def test_what_the_table_could_not_hold_is_malformed(fields: dict[str, Any]):
+    """Such a record would fail its batch, or its window, again and again."""
+    data = json.dumps({"event_time": "2026-01-05T06:00:00+00:00", **fields}).encode()
+    state = run([data], {}, Fakes(), final=False)
+    assert state == {"devices": {}, "malformed": 1}

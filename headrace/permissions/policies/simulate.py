@@ -190,14 +190,14 @@ def _place(text: str, offset: int) -> dict[str, int]:
 def _spans(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each statement of a policy, which is valid JSON."""
     decoder = json.JSONDecoder()
-    offset = _past_white(text, text.index("{") + 1)
-    while text[offset] == '"':
-        name, offset = decoder.raw_decode(text, offset)
-        offset = _past_white(text, _past_white(text, offset) + 1)
+    position = _past_white(text, text.index("{") + 1)
+    while text[position] == '"':
+        name, position = decoder.raw_decode(text, position)
+        position = _past_white(text, _past_white(text, position) + 1)
         if name == "Statement":
-            return _spans_of_value(decoder, text, offset)
-        offset = _past_white(text, decoder.raw_decode(text, offset)[1])
-        offset = _past_white(text, offset + 1) if text[offset] == "," else offset
+            return _spans_of_value(decoder, text, position)
+        position = _past_white(text, decoder.raw_decode(text, position)[1])
+        position = _past_white(text, position + 1) if text[position] == "," else position
     return []
 
 

@@ -257,13 +257,17 @@ def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message)
     from boto3.dynamodb.types import TypeSerializer
 
     plain = json.loads(json.dumps(made), parse_float=Decimal)
-    item = {name: TypeSerializer().serialize(value) for name, value in plain.items()}
+    try:
+        item = {name: TypeSerializer().serialize(value) for name, value in plain.items()}
+    except ArithmeticError as error:
+        raise ValueError("a number is outside of DynamoDB's range or precision") from error
     params = {"TableName": given["putItem"]["tableName"], "Item": item}
     return _one(rule, given.get("roleArn"), "dynamodb", "PutItem", params, data)
 
 
 def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
     import moto.logs.models
+    from moto.core.exceptions import JsonRESTError
 
     backends: Any = moto.logs.models.logs_backends
     backend, group = backends[rule.account_id][rule.region_name], str(given["logGroupName"])
@@ -271,9 +275,12 @@ def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Messag
     where = f"arn:{partition_of(rule.region_name)}:logs:{rule.region_name}:{rule.account_id}:log-group:{group}:*"
     if sentence := CURRENT.guard.denial(role, "logs:PutLogEvents", where):
         raise AwsError("AccessDeniedException", sentence)
-    backend.ensure_log_stream(group, rule.rule_name)
     line = {"timestamp": message.now_ms, "message": data.decode(errors="replace")}
-    backend.put_log_events(group, rule.rule_name, [line])
+    try:
+        backend.ensure_log_stream(group, rule.rule_name)
+        backend.put_log_events(group, rule.rule_name, [line])
+    except JsonRESTError as error:
+        raise AwsError(str(error.error_type), str(error.message)) from error
 
 
 def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:

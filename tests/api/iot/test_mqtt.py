@@ -111,6 +111,27 @@ def test_an_action_that_fails_runs_the_error_action(cloud: InProcessCloud, kind:
     assert failed["errorMessage"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "payload", "sentence"),
+    [
+        ("cloudwatchLogs", {"logGroupName": "none"}, {}, "specified log group does not exist"),
+        ("dynamoDBv2", {"putItem": {"tableName": "t"}}, {"v": 10**50 + 1}, "range or precision"),
+        ("dynamoDBv2", {"putItem": {"tableName": "t"}}, {"v": 1e200}, "a number is outside"),
+    ],
+)
+def test_what_moto_refuses_in_an_action_runs_the_error_action(
+    cloud: InProcessCloud, kind: str, settings: dict[str, Any], payload: Any, sentence: str
+):
+    name = f"refused_{kind}_{len(sentence)}"
+    url, take = queue(cloud, name)
+    error = {"sqs": {"queueUrl": url, "roleArn": ROLE}}
+    rule(cloud, name, f"SELECT * FROM '{name}'", {kind: {**settings, "roleArn": ROLE}}, error)
+    with TestDevice(cloud, "refused", version=5) as device:
+        assert device.publish(name, payload) == 0
+        assert not device.ends
+    assert sentence in take()["failures"][0]["errorMessage"]
+
+
 def test_retained_messages(cloud: InProcessCloud):
     data = cloud.client("iot-data")
     with TestDevice(cloud, "keeper", version=5) as device:
@@ -209,6 +230,41 @@ def test_shadows(cloud: InProcessCloud):
     assert by_topic[f"{prefix}/update/accepted"]["clientToken"] == "c"
     assert by_topic[f"{prefix}/update/delta"]["state"] == {"on": True}
     assert by_topic[f"{prefix}/update/documents"]["current"]["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "sentence"),
+    [
+        ("5", "Invalid JSON"),
+        ('"state"', "Invalid JSON"),
+        ('["state"]', "Invalid JSON"),
+        ('{"state": {"desired": 5}}', "Desired node must be an object"),
+        ('{"state": {"reported": ["x"]}}', "Reported node must be an object"),
+        ("[" * 50_000, "JSON contains too many levels of nesting"),
+        ('{"state": {"desired": ' + '{"a":' * 5000 + "1" + "}" * 5002, "JSON contains too many"),
+    ],
+)
+def test_a_shadow_is_not_updated_by_what_is_no_document(
+    cloud: InProcessCloud, payload: str, sentence: str
+):
+    things = cloud.client("iot")
+    things.create_thing(thingName="odd")
+    prefix = "$aws/things/odd/shadow/update"
+    with TestDevice(cloud, "odd", version=5) as device:
+        device.subscribe(f"{prefix}/rejected")
+        assert device.publish(prefix, payload) == 0
+        rejection = json.loads(device.wait_for(1)[0][1])
+        assert not device.ends
+    assert rejection["code"] == 400
+    assert rejection["message"].startswith(sentence)
+    with pytest.raises(ClientError) as error:
+        cloud.client("iot-data").update_thing_shadow(thingName="odd", payload=payload)
+    # The gateway refuses some depths before IoT sees them.
+    codes = {
+        "InvalidRequestException",
+        *(["SerializationException"] if len(payload) > 9999 else []),
+    }
+    assert error.value.response["Error"]["Code"] in codes
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from headrace.services.iot import rules
+from headrace.services.iot.mqtt import broker as broker_module
+from headrace.services.iot.mqtt import listener as listener_module
 from headrace.services.iot.mqtt import sessions, store
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
@@ -79,6 +83,25 @@ def test_what_waits_for_one_client_is_bounded(caplog: pytest.LogCaptureFixture):
     ]
 
 
+def test_what_a_client_does_not_acknowledge_counts():
+    receiver = SimpleNamespace(version=4, is_congested=False, receive_maximum=100)
+    session = Session(("a", "r"), "c", 60, receiver=receiver)
+    message = Publish("t", b"x" * (sessions.MOST_WAITING_BYTES // 2), 1)
+    for _ in range(2):
+        assert session.add(Queued(message, 0))
+    assert len(session.take(0)[0]) == 2
+    assert not session.add(Queued(message, 0))
+    session.land()
+    assert not session.add(Queued(message, 0))
+    first, _ = session.take(0)[0]
+    session.acknowledge(first.packet_id)
+    assert session.add(Queued(message, 0))
+    session.acknowledge(first.packet_id)
+    assert session.of_all.size_bytes == session.waiting_bytes == sessions.MOST_WAITING_BYTES
+    session.clear()
+    assert session.of_all.size_bytes == 0
+
+
 def test_what_is_retained_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -116,6 +139,109 @@ def test_what_cannot_be_stored_is_not_acknowledged(
         assert listener is not None
         assert listener.waiting_bytes == 0
     assert "is not stored" in caplog.text
+
+
+def test_a_defect_disconnects_only_the_client_that_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    publish = rules.publish
+
+    def fail(account: str, region: str, topic: str, payload: bytes, **more: object) -> None:
+        if topic == "defect":
+            raise ZeroDivisionError("a defect")
+        publish(account, region, topic, payload, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rules, "publish", fail)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        bad = TestDevice(cloud, "bad", version=5)
+        with TestDevice(cloud, "good", version=5) as good:
+            has_room, broker._has_room = broker._has_room, lambda: False
+            unanswered = bad.paho.publish("defect", "x", 1)
+            held = good.paho.publish("t", "x", 1)
+            wait_until(lambda: len(broker._work) == 2, within_s=WITHIN_S, what="both in one round")
+            broker._has_room = has_room
+            assert bad.wait_for_end() == 0x80
+            wait_until(lambda: held.mid in good.acknowledged, within_s=WITHIN_S, what="PUBACK")
+            assert not good.ends
+        assert unanswered.mid not in bad.acknowledged
+    assert "a defect" in caplog.text
+
+
+def test_who_waited_for_others_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(listener_module, "_MOST_BYTES_OF_ALL", 10)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        with TestDevice(cloud, "first") as first, TestDevice(cloud, "second") as second:
+            has_room, broker._has_room = broker._has_room, lambda: False
+            for count, device in enumerate((first, second), 1):
+                device.paho.publish("t", b"x" * 20, 1)
+                wait_until(
+                    lambda count=count: len(broker._work) == count, within_s=WITHIN_S, what="it"
+                )
+            # The first one's answer comes while the second one's bytes still count.
+            broker._has_room = has_room
+            for device in (second, first):
+                device.publish("t", "x")
+
+
+def test_a_client_that_does_not_read_is_not_read(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        listener = cloud.cloud.mqtt.listener
+        assert listener is not None
+        with TestDevice(cloud, "idle") as device:
+            (connection,) = listener.clients
+            # As asyncio does when the client leaves too many answers unread.
+            listener.loop.call_soon_threadsafe(connection.pause_writing)
+            wait_until(
+                lambda: not connection._transport.is_reading(), within_s=WITHIN_S, what="the pause"
+            )
+            info = device.paho.publish("t", "x", 1)
+            listener.loop.call_soon_threadsafe(connection.resume_writing)
+            wait_until(lambda: info.mid in device.acknowledged, within_s=WITHIN_S, what="PUBACK")
+
+
+def test_a_client_that_is_lost_while_nothing_can_be_stored_leaves(tmp_path: Path):
+    clock = HandClock()
+    options = {"mqtt": True, "mqtt_port": 0, "mqtt_tls_port": 0, "clock": clock}
+    with InProcessCloud(tmp_path / "data", **options) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        with TestDevice(cloud, "watcher") as watcher:
+            watcher.subscribe("wills/+")
+            lost = TestDevice(cloud, "lost", will=("wills/lost", "gone"))
+            change = broker._change
+
+            def fail(_: object) -> None:
+                broker._change = change
+                raise OSError(28, "No space left on device")
+
+            broker._change = fail
+            lost.break_off()
+            wait_until(
+                lambda: "lost" not in names(cloud, connected=True),
+                within_s=WITHIN_S,
+                what="the end of the connection",
+            )
+            clock.advance(2)
+            assert watcher.wait_for(1) == [("wills/lost", b"gone", False)]
+            wait_until(lambda: "lost" not in names(cloud), within_s=WITHIN_S, what="the end")
+
+
+def test_a_session_is_taken_up_again_when_there_may_be_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(broker_module, "_MOST_SESSIONS", 1)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        TestDevice(cloud, "first", version=5, is_clean=False, expiry_s=600).close()
+        other = TestDevice(cloud, "second", version=5, is_refused=True)
+        assert other.refusal == 0x89
+        with TestDevice(cloud, "first", version=5, is_clean=False, expiry_s=600) as again:
+            assert again.is_present
 
 
 def test_filters_match_as_mqtt_says():

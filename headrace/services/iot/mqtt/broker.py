@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +53,7 @@ _LOOK_EVERY_MS = 1000
 _MOST_SESSIONS = 50_000
 # How long messages wait when rules' deliveries pile up, before the broker looks again.
 _PILED_UP_S = 0.05
+_Work = Sequence[tuple[Client | None, Packet | Lost | Review]]
 
 
 class Broker:
@@ -127,24 +128,28 @@ class Broker:
         except Exception:
             log.exception("what MQTT clients sent is not stored, they are disconnected")
             with MOTO_LOCK:
-                self._give_up(client for client, _ in work if client is not None)
+                self._give_up(work)
         with MOTO_LOCK:
             self._send()
         return 0.0 if self._work else self._next_s()
 
-    def _give_up(self, clients: Iterable[Client]) -> None:
+    def _give_up(self, work: _Work) -> None:
         """Acknowledge nothing, and disconnect the clients; their sessions end when their connections have."""
-        for client, count in Counter(clients).items():
+        for client, count in Counter(client for client, _ in work if client is not None).items():
             sentence = "What was sent could not be stored"
             last = packets.disconnect(client.version, packets.UNSPECIFIED, sentence)
             self._answers[client] = Answers([last], count, ends=True)
+        for client, packet in work:
+            if isinstance(packet, Lost) and client is not None:
+                # Nobody says it again: the next look at the sessions publishes the will and forgets.
+                self._detach(client, is_orderly=False)
 
     def _next_s(self) -> float:
         """Return when a session may expire or a will may be due."""
         waits = any(session.receiver is None for session in self._sessions.values())
         return 1.0 if waits else math.inf
 
-    def _run(self, work: list[tuple[Client | None, Packet | Lost | Review]]) -> None:
+    def _run(self, work: _Work) -> None:
         self._is_in_round = True
         try:
             for client, packet in work:
@@ -185,6 +190,12 @@ class Broker:
         except MqttError as error:
             log.warning("the MQTT client %s is disconnected: %s", _name(client), error.sentence)
             self._end(client, error.code, error.sentence)
+        except OSError:
+            raise  # What must last cannot be stored: the round is given up.
+        except Exception:
+            # A defect that one client's packet meets is no matter of the others in the round.
+            log.exception("the MQTT client %s is disconnected", _name(client))
+            self._end(client, packets.UNSPECIFIED, "This cannot be carried out")
 
     def _answer(self, client: Client) -> Answers:
         return self._answers.setdefault(client, Answers())
@@ -229,10 +240,11 @@ class Broker:
             log.warning("the MQTT client %s may not have its will: %s", client_id, error.sentence)
             self._refuse(client, error.code)
             return
-        if len(self._sessions) >= _MOST_SESSIONS:
+        place = (device.account, device.region)
+        is_new = Session(place, client_id).key not in self._sessions
+        if is_new and len(self._sessions) >= _MOST_SESSIONS:
             self._refuse(client, packets.SERVER_BUSY)
             return
-        place = (device.account, device.region)
         session, is_present = self._open_session(place, client_id, packet)
         client.device, client.session = device, session
         session.receiver, session.expires_ms, session.will_due_ms = client, 0, 0
@@ -288,9 +300,29 @@ class Broker:
 
     def _leave(self, client: Client, *, is_orderly: bool) -> None:
         """End a connection's session, or keep it for its time; the will is published unless it left in order."""
-        session, client.session = client.session, None
+        session = self._detach(client, is_orderly=is_orderly)
         if session is None:
             return
+        if client.device is not None:
+            reason = "CLIENT_INITIATED_DISCONNECT" if is_orderly else "CONNECTION_LOST"
+            self._tell_presence(
+                session,
+                client.device,
+                "disconnected",
+                clientInitiatedDisconnect=is_orderly,
+                disconnectReason=reason,
+            )
+        self._publish_will(session, self._clock.now_ms())
+        if session.is_kept:
+            self._keep(session)
+        else:
+            self._forget(session)
+
+    def _detach(self, client: Client, *, is_orderly: bool) -> Session | None:
+        """Part a connection from its session, and set when the session's will and its end are due."""
+        session, client.session = client.session, None
+        if session is None:
+            return None
         now_ms = self._clock.now_ms()
         session.receiver = None
         session.land()
@@ -301,20 +333,7 @@ class Broker:
             delay_s = min(session.will.properties.get(packets.WILL_DELAY_S, 0), session.expiry_s)
         session.will_due_ms = now_ms + delay_s * 1000
         session.expires_ms = now_ms + session.expiry_s * 1000
-        if client.device is not None:
-            reason = "CLIENT_INITIATED_DISCONNECT" if is_orderly else "CONNECTION_LOST"
-            self._tell_presence(
-                session,
-                client.device,
-                "disconnected",
-                clientInitiatedDisconnect=is_orderly,
-                disconnectReason=reason,
-            )
-        self._publish_will(session, now_ms)
-        if session.is_kept:
-            self._keep(session)
-        else:
-            self._forget(session)
+        return session
 
     def _publish_will(self, session: Session, now_ms: int) -> None:
         will = session.will

@@ -80,6 +80,8 @@ class Listener:
         self.is_throttled = is_throttled
         self.clients: set[MqttConnection] = set()
         self.waiting_bytes = 0
+        # Those that are not read only because of what all together have handed over.
+        self.held_back: set[MqttConnection] = set()
         self.loop = asyncio.new_event_loop()
         self._thread: threading.Thread | None = None
         self._servers: list[asyncio.Server] = []
@@ -139,10 +141,20 @@ class Listener:
         def settle() -> None:
             for client, answer in answers.items():
                 client.settle(answer)
+            if not self.is_full:
+                # None of them has an answer to wait for.
+                held_back, self.held_back = self.held_back, set()
+                for client in held_back:
+                    client.read_on()
 
         # A stopped loop has no clients any longer.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(settle)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all together have handed over as much as may wait."""
+        return self.waiting_bytes >= _MOST_BYTES_OF_ALL
 
     def opened(self, client: MqttConnection) -> bool:
         """Note a connection; False when there are too many."""
@@ -240,7 +252,9 @@ class MqttConnection(asyncio.Protocol):
         return (
             len(self._sizes) >= MOST_IN_FLIGHT
             or self._waiting_bytes >= _MOST_BYTES
-            or self._listener.waiting_bytes >= _MOST_BYTES_OF_ALL
+            or self._listener.is_full
+            # Answers to a client that does not read them would pile up.
+            or self.is_congested
         )
 
     def _with_topic(self, packet: Publish) -> Publish:
@@ -304,8 +318,15 @@ class MqttConnection(asyncio.Protocol):
             self._transport.write(b"".join(answers.parts))
         if answers.ends:
             self.close()
-        elif not self._is_full:
+        else:
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Read the socket again, unless too much waits; with nothing of its own that waits, the listener reads on."""
+        if not self._is_full:
             self._transport.resume_reading()
+        elif not self._sizes and not self.is_congested:
+            self._listener.held_back.add(self)
 
     def close(self, last: bytes = b"") -> None:
         """Write the last bytes and close."""
@@ -320,15 +341,20 @@ class MqttConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self.is_congested = True
+        self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
         self.is_congested = False
+        # It reads, so it is alive, though what it said was not read.
+        self._heard_s = self._listener.loop.time()
+        self.read_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
         self._is_closing = True
         self._listener.clients.discard(self)
+        self._listener.held_back.discard(self)
         if self._alarm is not None:
             self._alarm.cancel()
         self._submit(LOST, 0)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 Place = tuple[str, str]
 # Documented: the most unacknowledged messages in either direction of a connection.
 MOST_IN_FLIGHT = 100
-# headrace's own bounds on what waits for one client.
+# headrace's own bounds on what waits for one client; bytes count until it acknowledges them.
 MOST_WAITING = 10_000
 MOST_WAITING_BYTES = 64 * 1024 * 1024
 # ... and for all together.
@@ -55,7 +55,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Waiting:
-    """How much waits for all clients together."""
+    """How much waits for all clients together, or for their acknowledgements."""
 
     size_bytes: int = 0
 
@@ -122,9 +122,9 @@ class Session:
         receiver = self.receiver
         while receiver is not None and self.waiting and len(self.flying) < receiver.receive_maximum:
             queued = self.waiting.popleft()
-            self._count(-len(queued.message.payload))
             self.has_overflowed = False
             if queued.expires_ms and queued.expires_ms <= now_ms:
+                self._count(-len(queued.message.payload))
                 expired += [queued.number] if queued.number else []
                 continue
             message = queued.message
@@ -139,14 +139,16 @@ class Session:
     def acknowledge(self, packet_id: int) -> int:
         """Forget a sent message; return the number of its row, 0 without one."""
         queued = self.flying.pop(packet_id, None)
-        return 0 if queued is None else queued.number
+        if queued is None:
+            return 0
+        self._count(-len(queued.message.payload))
+        return queued.number
 
     def land(self) -> None:
         """Let what was sent and not acknowledged wait again, first; it is sent as repeated."""
         for queued in reversed(self.flying.values()):
             queued.message = replace(queued.message, is_repeated=True)
             self.waiting.appendleft(queued)
-            self._count(len(queued.message.payload))
         self.flying.clear()
 
     def _next_id(self) -> int:

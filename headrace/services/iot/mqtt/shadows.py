@@ -19,6 +19,8 @@ from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.topics import publish_json, shadow_request
 
 _Publish = Callable[[str, bytes], None]
+# Documented: developerguide/device-shadow-error-messages.html.
+_TOO_DEEP = "JSON contains too many levels of nesting; maximum is 6"
 
 
 def answer_shadow_request(place: tuple[str, str], message: Publish, publish: _Publish) -> None:
@@ -75,9 +77,13 @@ def announce_changes(module: Any) -> None:
     def update_and_tell(self: Any, thing_name: str, payload: Any, shadow_name: str | None) -> Any:
         thing = self.iot_backend.describe_thing(thing_name)
         before = thing.thing_shadows.get(shadow_name)
-        if before is None and _names_version(payload):
-            raise module.ConflictException("Version conflict")
-        shadow = update(self, thing_name, payload, shadow_name)
+        try:
+            document = _checked_document(module, payload)
+            if before is None and "version" in document:
+                raise module.ConflictException("Version conflict")
+            shadow = update(self, thing_name, payload, shadow_name)
+        except RecursionError as error:
+            raise module.InvalidRequestException(_TOO_DEEP) from error
         # Shadows are kept with IoT's things, not with this service.
         CHANGES.made("iot")
         suffix = "" if shadow_name is None else f"/name/{shadow_name}"
@@ -105,12 +111,20 @@ def announce_changes(module: Any) -> None:
     backend.update_thing_shadow, backend.delete_thing_shadow = update_and_tell, delete_and_store
 
 
-def _names_version(payload: Any) -> bool:
+def _checked_document(module: Any, payload: Any) -> dict[str, Any]:
+    """Return the document of an update; refuse what moto would fail at. Moto refuses the rest itself."""
+    refuse = module.InvalidRequestException
     try:
-        value = json.loads(payload)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict) and "version" in value
+        document = json.loads(payload)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise refuse("Invalid JSON")
+    state: Any = document.get("state")
+    for name in ("desired", "reported") if isinstance(state, dict) else ():
+        if not isinstance(state.get(name), dict | None):
+            raise refuse(f"{name.capitalize()} node must be an object")
+    return document
 
 
 def _document(shadow: dict[str, Any]) -> dict[str, Any]:
