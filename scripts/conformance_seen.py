@@ -107,10 +107,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Record the requests of every in-process cloud."""
-    getoption = config.getoption("--conformance")
-    if not getoption:
+    folder = config.getoption("--conformance")
+    if not folder:
         return
-    prefix, _, path = str(getoption).partition("=")
+    prefix, _, path = str(folder).partition("=")
     seen = Seen(prefix)
     handle = InProcessCloud.handle
 

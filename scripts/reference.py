@@ -125,17 +125,17 @@ def differing_flights(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFr
     has `event_id`, and `why`: missing, unexpected, twice, or the columns that differ.
     """
     twice = set(actual.loc[actual["event_id"].duplicated(), "event_id"])
-    set_index = actual.drop_duplicates("event_id").set_index("event_id")
+    by_event_id = actual.drop_duplicates("event_id").set_index("event_id")
     why = {
-        **dict.fromkeys(expected.index.difference(set_index.index), "missing"),
-        **dict.fromkeys(set_index.index.difference(expected.index), "unexpected"),
+        **dict.fromkeys(expected.index.difference(by_event_id.index), "missing"),
+        **dict.fromkeys(by_event_id.index.difference(expected.index), "unexpected"),
         **dict.fromkeys(twice, "twice"),
     }
-    common = expected.index.intersection(set_index.index)
+    common = expected.index.intersection(by_event_id.index)
     for name in expected.columns:
         # Both in the same order; pandas compares only tables with indexes of the same type.
         one = expected.loc[common, name]
-        other = set_index.loc[common, name].set_axis(one.index)
+        other = by_event_id.loc[common, name].set_axis(one.index)
         same = (one.isna() & other.isna()) | (one == other).fillna(value=False).astype(bool)
         for event_id in common[~same.to_numpy(dtype=bool)]:
             why[event_id] = f"{why[event_id]}, {name}" if event_id in why else name

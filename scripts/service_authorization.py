@@ -115,8 +115,8 @@ def _prefix(folder: Path, prefix: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(path.read_text())
-    return read
+    table: dict[str, Any] = json.loads(path.read_text())
+    return table
 
 
 if __name__ == "__main__":

@@ -124,9 +124,9 @@ def _allow_many_files() -> None:
     """Raise the limit of open files to its maximum: each open shard and each client uses one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # On macOS the limit is reported as infinite, but the kernel still has one.
-    most_files = MOST_FILES if hard == resource.RLIM_INFINITY else hard
-    if soft < most_files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, hard))
+    wanted_files = MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft < wanted_files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted_files, hard))
 
 
 def _serve(config: Config, asked: StopSignals, *, says_how_to_use: bool) -> None:

@@ -52,9 +52,9 @@ class _Cron:
             if day.year in self.years and day.month in self.months and self.is_on(day):
                 for hour in self.hours:
                     for minute in self.minutes:
-                        combine = datetime.combine(day, time(hour, minute))
-                        if combine > moment:
-                            return combine
+                        start = datetime.combine(day, time(hour, minute))
+                        if start > moment:
+                            return start
             day += timedelta(days=1)
         return None
 

@@ -29,9 +29,9 @@ def snappy_decompressed(body: bytes, most_bytes: int | None = None) -> bytes:
 
 
 def _java_blocks(body: bytes) -> Iterator[bytes]:
-    java_header_bytes = _JAVA_HEADER_BYTES
-    while java_header_bytes < len(body):
-        chunk, java_header_bytes = _chunk(body, java_header_bytes)
+    offset = _JAVA_HEADER_BYTES
+    while offset < len(body):
+        chunk, offset = _chunk(body, offset)
         yield _plain(chunk)
 
 

@@ -18,8 +18,8 @@ DEFAULT_TIMEOUT_S = 3
 def source_of(mapping: Resource) -> Resource | None:
     """Return a mapping's event source if these templates contain it; a registered consumer stands for itself."""
     kinds = (STREAM, CONSUMER, QUEUE, *TABLES)
-    ones = [one for one in mapping.targets("EventSourceArn") if one.type in kinds]
-    return ones[0] if len(ones) == 1 else None
+    targets = [one for one in mapping.targets("EventSourceArn") if one.type in kinds]
+    return targets[0] if len(targets) == 1 else None
 
 
 def stream_of(mapping: Resource) -> Resource | None:
@@ -33,11 +33,13 @@ def stream_of(mapping: Resource) -> Resource | None:
 
 def function_of(mapping: Resource) -> Resource | None:
     """Return the function that a mapping invokes."""
-    ones = [one for one in mapping.targets("FunctionName") if one.type == "AWS::Lambda::Function"]
-    if not ones:
+    targets = [
+        one for one in mapping.targets("FunctionName") if one.type == "AWS::Lambda::Function"
+    ]
+    if not targets:
         through = [one for one in mapping.targets("FunctionName") if "Lambda" in one.type]
-        ones = [two for one in through for two in one.targets("FunctionName")]
-    return ones[0] if len(ones) == 1 else None
+        targets = [two for one in through for two in one.targets("FunctionName")]
+    return targets[0] if len(targets) == 1 else None
 
 
 def stream_mappings(template: Template) -> list[Resource]:

@@ -101,8 +101,8 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 def expand(records: Records) -> Records:
     """Return records with every aggregated one replaced by its user records."""
-    starts = pc.starts_with(records.column("data"), pattern=MAGIC)
-    if not pc.any(starts).as_py():
+    begin_with_magic = pc.starts_with(records.column("data"), pattern=MAGIC)
+    if not pc.any(begin_with_magic).as_py():
         return records
     rows: list[int] = []
     data: list[bytes] = []

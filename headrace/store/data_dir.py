@@ -120,8 +120,8 @@ def _sentence_of_system(data_dir: Path, error: OSError) -> str:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return f"No space is left on the disk of {data_dir}; free some and try again."
         case errno.ENOTDIR | errno.EEXIST:
-            ones = (one for one in (path, *path.parents) if one.exists() and not one.is_dir())
-            return f"{next(ones, path)} is not a directory."
+            files = (one for one in (path, *path.parents) if one.exists() and not one.is_dir())
+            return f"{next(files, path)} is not a directory."
         case errno.ENAMETOOLONG:
             return f"{data_dir} is too long a path."
         case _:

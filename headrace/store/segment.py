@@ -230,8 +230,8 @@ class Segment:
                     start, chunk = offset, memoryview(os.pread(file.fd, SCAN_CHUNK_BYTES, offset))
                 header = frame.decode_header(chunk, offset - start)
                 if len(chunk) - (offset - start) < header.frame_bytes:
-                    scan_chunk_byte = max(SCAN_CHUNK_BYTES, header.frame_bytes)
-                    start, chunk = offset, memoryview(os.pread(file.fd, scan_chunk_byte, offset))
+                    chunk_bytes = max(SCAN_CHUNK_BYTES, header.frame_bytes)
+                    start, chunk = offset, memoryview(os.pread(file.fd, chunk_bytes, offset))
                 at = offset - start + frame.FRAME_HEADER_BYTES
                 frame.verify(header, chunk[at : at + header.payload_bytes])
             except CorruptFrame:

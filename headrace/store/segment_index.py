@@ -119,11 +119,11 @@ class SparseIndex:
             raise WrongIndex("it is no index file")
         if _CRC.unpack_from(data)[0] != zlib.crc32(memoryview(data)[_CRC.size :]):
             raise WrongIndex("the checksum does not match")
-        unpack = _HEAD.unpack_from(data, head_at)
-        count = unpack[8]
+        fields = _HEAD.unpack_from(data, head_at)
+        count = fields[8]
         if (
-            unpack[0] != first_index
-            or unpack[1] != identity
+            fields[0] != first_index
+            or fields[1] != identity
             or (len(data) != columns_at + 24 * count)
         ):
             raise WrongIndex("it belongs to another segment")
@@ -132,7 +132,7 @@ class SparseIndex:
             columns_at += 8 * count
         if count:
             self._next_mark = self._offsets[-1] + INDEX_STEP_BYTES
-        return Extent(unpack[4], unpack[5], unpack[6], unpack[7], unpack[3], unpack[2])
+        return Extent(fields[4], fields[5], fields[6], fields[7], fields[3], fields[2])
 
 
 def boot_id() -> bytes:

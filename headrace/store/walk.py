@@ -39,8 +39,8 @@ def frames(
                 continue
             if len(chunk) - (offset - start) < header.frame_bytes:
                 start = offset
-                read_chunk_byte = max(READ_CHUNK_BYTES, header.frame_bytes)
-                chunk = memoryview(segment.read(offset, read_chunk_byte))
+                chunk_bytes = max(READ_CHUNK_BYTES, header.frame_bytes)
+                chunk = memoryview(segment.read(offset, chunk_bytes))
             at = offset - start + frame.FRAME_HEADER_BYTES
             payload = chunk[at : at + header.payload_bytes]
             frame.verify(header, payload)

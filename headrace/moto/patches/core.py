@@ -75,30 +75,33 @@ _MISSING: Any = object()
 
 def _remember_keys(get_value: Any) -> Any:
     """Return get_value with the names that it tries for a member made once for each class, not for every value."""
-    from moto.core.serialize import XFormedAttributePicker
     from moto.core.utils import get_value as value_of
 
     @functools.wraps(get_value)
     def get(self: Any, value: Any, key: str, shape: Any) -> Any:
-        kind = type(value)
-        is_usual = type(self._value_picker) is XFormedAttributePicker
-        if shape is None or not is_usual or hasattr(kind, "__getattr__"):
+        if shape is None or not _picks_by_names(self) or hasattr(type(value), "__getattr__"):
             return get_value(self, value, key, shape)
         keys = _keys_of(self, value, key, shape)
-        picked = None
         for name in keys.names:
             held = value.get(name, _MISSING) if keys.is_plain else value_of(value, name, _MISSING)
             if held is not _MISSING:
-                picked = held
-                break
-        if self._value_picker.response_transformers:
-            path = f"{'.'.join(self.path)}.{key}"
-            for ending, transform in self._value_picker.response_transformers.items():
-                if path.endswith(ending):
-                    return transform(picked)
-        return picked
+                return held
+        return None
 
     return get
+
+
+def _picks_by_names(serializer: Any) -> bool:
+    """Whether a value depends on nothing but its names: a few services, none of many requests, transform values."""
+    picker = serializer._value_picker
+    return type(picker) is _usual_picker() and not picker.response_transformers
+
+
+@functools.cache
+def _usual_picker() -> type:
+    from moto.core.serialize import XFormedAttributePicker
+
+    return XFormedAttributePicker
 
 
 def _keys_of(serializer: Any, value: Any, key: str, shape: Any) -> _Keys:
@@ -122,17 +125,11 @@ def _skip_absent(write_structure: Any) -> Any:
 
     Most values of DynamoDB's items have one of ten members.
     """
-    from moto.core.serialize import XFormedAttributePicker
 
     @functools.wraps(write_structure)
     def write(self: Any, serialized: Any, value: Any, shape: Any, key: str) -> None:
-        picker = self._value_picker
-        if (
-            type(value) is not dict
-            or 2 * len(value) > len(shape.members)
-            or type(picker) is not XFormedAttributePicker
-            or picker.response_transformers
-        ):
+        is_sparse = type(value) is dict and 2 * len(value) <= len(shape.members)
+        if not is_sparse or not _picks_by_names(self):
             write_structure(self, serialized, value, shape, key)
             return
         members = shape.__dict__.get("headrace_members")

@@ -165,11 +165,11 @@ def _path_without(shape: Any, value: Any, name: Any, path: str) -> str:
     given = cast("Mapping[str, Any]", value)
     if name in shape.members and name not in given:
         return f"{path}.{_lower(name)}".lstrip(".")
-    path_withouts = (
+    paths = (
         _path_without(member, given.get(key), name, f"{path}.{_lower(key)}")
         for key, member in shape.members.items()
     )
-    return next(filter(None, path_withouts), "")
+    return next(filter(None, paths), "")
 
 
 def _lower(name: str) -> str:

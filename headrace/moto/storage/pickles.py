@@ -131,9 +131,9 @@ def backend_dict(module: str, qualified_name: str) -> Any:
     from moto.core.base_backend import BackendDict
 
     with IMPORTING:
-        import_module = importlib.import_module(module)
+        owner = importlib.import_module(module)
     # A copy: another thread's import may add names to the module.
-    for value in list(vars(import_module).values()):
+    for value in list(vars(owner).values()):
         if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
             return value
     raise LookupError(f"moto has no backends {module}.{qualified_name}")

@@ -69,7 +69,7 @@ def find_unused_statements(
     for access in _distinct(accesses):
         for match in evaluate(principal, access, policies).matched:
             used[match.policy, match.index].add(access.action.lower())
-    unuseds: list[Unused] = []
+    unused_statements: list[Unused] = []
     for policy in policies.identity:
         for statement in policy.document.statements:
             if statement.effect == "Deny":
@@ -77,10 +77,10 @@ def find_unused_statements(
             actions = used.get((policy, statement.index), set())
             idle = _idle(statement.actions.sources, actions) if not statement.not_actions else ()
             if idle or not actions:
-                unuseds.append(
+                unused_statements.append(
                     Unused(policy.name, statement.index + 1, statement.sid, idle, not actions)
                 )
-    return tuple(unuseds)
+    return tuple(unused_statements)
 
 
 def _distinct(accesses: Iterable[Access]) -> list[Access]:

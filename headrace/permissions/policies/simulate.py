@@ -190,14 +190,14 @@ def _place(text: str, offset: int) -> dict[str, int]:
 def _spans(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each statement of a policy, which is valid JSON."""
     decoder = json.JSONDecoder()
-    past_white = _past_white(text, text.index("{") + 1)
-    while text[past_white] == '"':
-        name, past_white = decoder.raw_decode(text, past_white)
-        past_white = _past_white(text, _past_white(text, past_white) + 1)
+    position = _past_white(text, text.index("{") + 1)
+    while text[position] == '"':
+        name, position = decoder.raw_decode(text, position)
+        position = _past_white(text, _past_white(text, position) + 1)
         if name == "Statement":
-            return _spans_of_value(decoder, text, past_white)
-        past_white = _past_white(text, decoder.raw_decode(text, past_white)[1])
-        past_white = _past_white(text, past_white + 1) if text[past_white] == "," else past_white
+            return _spans_of_value(decoder, text, position)
+        position = _past_white(text, decoder.raw_decode(text, position)[1])
+        position = _past_white(text, position + 1) if text[position] == "," else position
     return []
 
 

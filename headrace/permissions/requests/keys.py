@@ -90,10 +90,10 @@ def _table_key_permissions(request: Request) -> Iterator[RequiredPermission]:
     """Yield the permissions that encrypting a table with a customer's key needs."""
     if request.service != "dynamodb" or request.operation not in ("CreateTable", "UpdateTable"):
         return
-    ssespecification: Any = request.parameters.get("SSESpecification")
+    encryption: Any = request.parameters.get("SSESpecification")
     named = ""
-    if isinstance(ssespecification, Mapping):
-        named = str(cast("Mapping[str, Any]", ssespecification).get("KMSMasterKeyId") or "")
+    if isinstance(encryption, Mapping):
+        named = str(cast("Mapping[str, Any]", encryption).get("KMSMasterKeyId") or "")
     key = "" if not named or "alias/aws/" in named else key_arn(request, named)
     for action in _ON_NEW_TABLES if key else ():
         table = request.arn("dynamodb", f"table/{request.text('TableName')}")

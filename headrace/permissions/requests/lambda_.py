@@ -139,8 +139,8 @@ def _list_streams(request: Request) -> tuple[str, ...]:
     """Return the ARNs of the streams that a new queue or channel is to read."""
     listed: Any = request.parameters.get("StreamConfigurationList")
     entries = cast("list[Any]", listed) if isinstance(listed, list) else []
-    ones = [cast("Mapping[str, Any]", one) for one in entries if isinstance(one, Mapping)]
-    return tuple(str(one["StreamARN"]) for one in ones if one.get("StreamARN")) or ("*",)
+    mappings = [cast("Mapping[str, Any]", one) for one in entries if isinstance(one, Mapping)]
+    return tuple(str(one["StreamARN"]) for one in mappings if one.get("StreamARN")) or ("*",)
 
 
 def _stream_named(request: Request) -> str:

@@ -86,8 +86,8 @@ def services() -> tuple[str, ...]:
 
 @functools.cache
 def _read() -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(_TABLE.read_text())
-    return read
+    table: dict[str, Any] = json.loads(_TABLE.read_text())
+    return table
 
 
 def _resource_type(name: str, form: str) -> ResourceType:

@@ -54,5 +54,5 @@ class ControlStore:
     def list_stored(self, account: str, region: str, kind: str) -> list[StoredResource]:
         """Return the resources of a type that Cloud Control made, changed or deleted."""
         with self._lock:
-            kepts = list(self._kept.values())
-        return [r for r in kepts if (r.account, r.region, r.kind) == (account, region, kind)]
+            requests = list(self._kept.values())
+        return [r for r in requests if (r.account, r.region, r.kind) == (account, region, kind)]

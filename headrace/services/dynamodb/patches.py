@@ -295,13 +295,11 @@ def _answer_updating(update_table: Any) -> Any:
 
 def _encrypt(table: Any, request: dict[str, Any]) -> None:
     """Change a table's encryption, which moto ignores."""
-    ssespecification = dict(request["SSESpecification"])
-    if ssespecification.get("Enabled") and "KMSMasterKeyId" not in ssespecification:
+    encryption = dict(request["SSESpecification"])
+    if encryption.get("Enabled") and "KMSMasterKeyId" not in encryption:
         region = table.table_arn.split(":")[3]
-        ssespecification["KMSMasterKeyId"] = table._get_default_encryption_key(
-            table.account_id, region
-        )
-    table.sse_specification = ssespecification
+        encryption["KMSMasterKeyId"] = table._get_default_encryption_key(table.account_id, region)
+    table.sse_specification = encryption
 
 
 # --- requests -------------------------------------------------------------------------------------

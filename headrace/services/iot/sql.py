@@ -92,18 +92,18 @@ class Statement:
             return None
         if len(self.items) == 1 and self.items[0][1] is None:
             return message.payload
-        build: dict[str, Any] = {}
+        document: dict[str, Any] = {}
         for name, expression in self.items:
             if expression is None:
                 payload: Any = message.payload
                 if not isinstance(payload, dict):
                     raise IotSqlError("`*` beside other attributes needs a JSON object")
-                build.update(cast("dict[str, Any]", payload))
+                document.update(cast("dict[str, Any]", payload))
                 continue
             value = expression(message)
             if value is not _UNDEFINED:
-                build[name] = value
-        return build
+                document[name] = value
+        return document
 
 
 @functools.lru_cache(maxsize=128)
@@ -186,9 +186,9 @@ class _Parser:
         return Statement(topic_filter, tuple(items), where)
 
     def whole_expression(self) -> _Expression:
-        either = self._either()
+        condition = self._either()
         self._end()
-        return either
+        return condition
 
     # --- tokens -----------------------------------------------------------------------------------
 

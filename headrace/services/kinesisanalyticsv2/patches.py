@@ -88,25 +88,25 @@ def vpc(network: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge(described: dict[str, Any], update: dict[str, Any], at: str = "") -> dict[str, Any]:
-    merge = dict(described)
+    shown = dict(described)
     for member, value in update.items():
         name = member.removesuffix("Update")
         section = _SECTIONS.get((at, member), f"{name}Description")
         if isinstance(value, dict):
             inner = cast("dict[str, Any]", value)
-            merged = _merge(merge.get(section, {}), inner, member)
+            merged = _merge(shown.get(section, {}), inner, member)
             if merged.get("ConfigurationType") == "DEFAULT":
                 merged |= _DEFAULTS.get(section, {})
             if section == "ParallelismConfigurationDescription" and "Parallelism" in merged:
                 merged["CurrentParallelism"] = merged["Parallelism"]
-            merge[section] = merged
+            shown[section] = merged
         elif isinstance(value, list):
-            merge[section] = [_artifact(each) for each in cast("list[dict[str, Any]]", value)]
+            shown[section] = [_artifact(each) for each in cast("list[dict[str, Any]]", value)]
         elif member == "ZipFileContentUpdate":
-            merge |= _code(str(value))
+            shown |= _code(str(value))
         else:
-            merge[name] = value
-    return merge
+            shown[name] = value
+    return shown
 
 
 def _artifact(artifact: dict[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def _describe(self: Any) -> str:
     language = self._get_param("queryLanguage")
     after = self._get_param("nextToken") or ""
     most = self._get_param("maxResults") or PAGE
-    ones = sorted(
+    definitions = sorted(
         (
             one
             for one in _get_saved(self.logs_backend).values()
@@ -68,7 +68,7 @@ def _describe(self: Any) -> str:
         ),
         key=_place,
     )
-    rest = [one for one in ones if _place(one) > after]
+    rest = [one for one in definitions if _place(one) > after]
     answer: dict[str, Any] = {"queryDefinitions": rest[:most]}
     if len(rest) > most:
         answer["nextToken"] = _place(rest[most - 1])

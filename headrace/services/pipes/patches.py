@@ -62,11 +62,11 @@ def _check_filters(source_parameters: dict[str, Any] | None) -> None:
 
 
 def _with_fixed(before: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
-    with_fixed = dict(given)
+    members = dict(given)
     for source, parameters in (before or {}).items():
         if not isinstance(parameters, dict):
             continue
         kept = {name: parameters[name] for name in _FIXED & set(parameters)}
         if kept:
-            with_fixed[source] = {**with_fixed.get(source, {}), **kept}
-    return with_fixed
+            members[source] = {**members.get(source, {}), **kept}
+    return members

@@ -108,8 +108,8 @@ class Sessions:
     def all(self, account: str, region: str) -> Sequence[OpenSession]:
         """Return the open sessions of an account, newest first."""
         with self._lock:
-            helds = list(self._held.values())
-        of = [h for h in helds if (h.opened_by.account, h.opened_by.region) == (account, region)]
+            sessions = list(self._held.values())
+        of = [h for h in sessions if (h.opened_by.account, h.opened_by.region) == (account, region)]
         return sorted(of, key=lambda held: (held.created_ms, held.id), reverse=True)
 
     def step(self) -> float:

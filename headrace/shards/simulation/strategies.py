@@ -142,13 +142,17 @@ def follow_mean(load: KeyedLoad, settings: Settings, shards: int) -> Run:
         total = float(used.sum())
         is_cold = total / count < settings.merge_at
         cold_since_s = (now_s if cold_since_s is None else cold_since_s) if is_cold else None
-        min_shard = max(settings.min_shards, math.ceil(total / settings.target_utilisation))
+        shard_count = max(settings.min_shards, math.ceil(total / settings.target_utilisation))
         target = count
         if run.throttled[step] or total / count >= settings.split_at:
-            target = min(max(min_shard, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
+            target = min(
+                max(shard_count, math.ceil(GROWTH * count)), 2 * count, settings.max_shards
+            )
         elif cold_since_s is not None and now_s - cold_since_s >= settings.cold_for_s:
             # Some calls of the day are kept for load that comes.
-            target = max(min_shard, -(-count // 2)) if len(calls) < RESIZES_PER_DAY // 2 else count
+            target = (
+                max(shard_count, -(-count // 2)) if len(calls) < RESIZES_PER_DAY // 2 else count
+            )
         is_free = len(calls) < RESIZES_PER_DAY and not (calls and now_s - calls[-1] < RESIZE_S)
         if target != count and is_free:
             calls.append(now_s)

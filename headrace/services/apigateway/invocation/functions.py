@@ -133,7 +133,7 @@ def _parse_structured(value: Mapping[str, Any], *, decodes: bool) -> HttpRespons
     headers = [(str(name), str(each)) for name, values in many.items() for each in values]
     headers += [(str(name), str(each)) for name, each in one.items() if name.lower() not in taken]
     headers += [
-        ("Set-Cookie", str(cooky)) for cooky in cast("list[Any]", value.get("cookies") or [])
+        ("Set-Cookie", str(cookie)) for cookie in cast("list[Any]", value.get("cookies") or [])
     ]
     return answer(int(value["statusCode"]), headers, data)
 

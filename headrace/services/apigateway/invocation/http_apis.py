@@ -229,12 +229,12 @@ class HttpApiRequest:
             result = self._functions.invoke(function, json.dumps(event).encode())
         except FunctionNotFound as error:
             raise Refused(500, "Internal Server Error") from error
-        invoke = None
+        response = None
         if not result.function_error:
-            invoke = parse_proxy_result(result.payload, needs_status=version == "1.0")
-        if invoke is None:
+            response = parse_proxy_result(result.payload, needs_status=version == "1.0")
+        if response is None:
             raise Refused(500, "Internal Server Error")
-        return invoke
+        return response
 
     def _event(self, key: str, parameters: dict[str, str], version: str) -> dict[str, Any]:
         request, query = self._request, query_of(self._request)
@@ -257,7 +257,7 @@ class HttpApiRequest:
                 "routeKey": key,
                 "rawPath": self._path,
                 "rawQueryString": request.query,
-                "cookies": [cooky for cooky in cookies if cooky] or None,
+                "cookies": [cookie for cookie in cookies if cookie] or None,
                 "headers": headers,
                 "queryStringParameters": {n: ",".join(v) for n, v in query.items()} or None,
                 "requestContext": context,

@@ -274,14 +274,14 @@ class RestRequest:
         # Documented: a Base64 body becomes bytes if the first type that the client accepts is a binary one
         # (docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-payload-encodings-workflow.html).
         decodes = self._is_binary("accept")
-        proxy = (
+        answer_of_proxy = (
             None
             if result.function_error
             else parse_proxy_result(result.payload, needs_status=True, decodes=decodes)
         )
-        if proxy is None:
+        if answer_of_proxy is None:
             raise Refused(502, "Internal server error", "InternalServerErrorException")
-        return proxy
+        return answer_of_proxy
 
     def _integrate(
         self,

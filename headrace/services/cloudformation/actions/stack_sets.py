@@ -66,10 +66,10 @@ def _refuse_organizations(request: Mapping[str, Any]) -> None:
 
 
 def _find(cfn: CloudFormation, call: Call, name: str) -> StackSet:
-    find = cfn.stack_sets.find(call.account, call.region, name)
-    if find is None:
+    stack_set = cfn.stack_sets.find(call.account, call.region, name)
+    if stack_set is None:
         raise AwsError("StackSetNotFoundException", f"StackSet {name} not found", 404)
-    return find
+    return stack_set
 
 
 def _find_operation(cfn: CloudFormation, one_set: StackSet, operation_id: str) -> SetOperation:

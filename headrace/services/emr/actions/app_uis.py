@@ -31,10 +31,10 @@ def _cluster_of(emr: Emr, call: Call, arn: str) -> Cluster:
 
 
 def _find(emr: Emr, call: Call, ui_id: str) -> PersistentUi:
-    find = emr.app_uis.find(ui_id, account=call.account, region=call.region)
-    if find is None:
+    app_ui = emr.app_uis.find(ui_id, account=call.account, region=call.region)
+    if app_ui is None:
         raise invalid_request(f"Persistent app UI id '{ui_id}' is not valid.")
-    return find
+    return app_ui
 
 
 def _ready(

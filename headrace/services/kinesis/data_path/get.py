@@ -129,7 +129,7 @@ class Iterators:
         throttle, now_ms = self._throttle, call.now_ms
         if throttle is not None:
             _check_rate(throttle, stream, shard, now_ms)
-        and_count = read_and_count(
+        read = read_and_count(
             stream,
             shard,
             index,
@@ -138,13 +138,13 @@ class Iterators:
             clock=self._clock,
             started_ms=now_ms,
         )
-        batch = and_count.batch
+        batch = read.batch
         if throttle is not None:
             throttle.spend_read(stream, shard, batch.data_bytes, now_ms)
-        if and_count.at_end:
+        if read.at_end:
             return GetRecordsResult(batch.payloads, None, 0, child_shards(stream, shard))
         following = self.seal(stream, shard.number, batch.next_index, now_ms)
-        return GetRecordsResult(batch.payloads, following, and_count.behind_ms, [])
+        return GetRecordsResult(batch.payloads, following, read.behind_ms, [])
 
     def _mac(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, key=self._key, digest_size=_MAC_BYTES).digest()

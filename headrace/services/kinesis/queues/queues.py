@@ -118,12 +118,12 @@ class Queues:
     def listed(self, account: str, region: str, now_ms: int) -> list[OpenQueue]:
         """Return the queues of an account in a region, by name."""
         self._remove_deleted(now_ms)
-        openeds = [
+        opened_queues = [
             opened
             for opened in self._by_arn.values()
             if (opened.queue.account, opened.queue.region) == (account, region)
         ]
-        return sorted(openeds, key=lambda opened: opened.queue.name)
+        return sorted(opened_queues, key=lambda opened: opened.queue.name)
 
     def of_stream(self, stream: Stream, now_ms: int) -> list[OpenQueue]:
         """Return the queues on a stream."""

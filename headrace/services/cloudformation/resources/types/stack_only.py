@@ -33,10 +33,10 @@ def _kind(
     """Return a type whose id is a form of `uuid`, `name` and the properties; attributes are forms of the id, too."""
 
     def result(context: Context, identifier: str, values: Properties) -> ResourceResult:
-        fills = {
+        filled = {
             name: _fill(form, context, values, identifier) for name, form in attributes.items()
         }
-        return ResourceResult(identifier, fills)
+        return ResourceResult(identifier, filled)
 
     def create(context: Context, values: Properties) -> ResourceResult:
         return result(context, _fill(physical_id, context, values), values)
