@@ -63,35 +63,44 @@ def publish(
     rule_name, direct_topic = "", topic
     if topic.startswith(TO_RULE):
         rule_name, _, direct_topic = topic.removeprefix(TO_RULE).partition("/")
-    value: Any = payload
-    # A payload that is not JSON is passed on unchanged.
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(payload)
-    message = Message(direct_topic, value, CURRENT.clock.now_ms(), client_id, principal)
-    _run_rules(account, region, message, payload, only=rule_name)
+    # A message that no rule may select is not even read.
+    if selecting := _find_rules(account, region, only=rule_name):
+        value: Any = payload
+        # A payload that is not JSON is passed on unchanged.
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(payload)
+        message = Message(direct_topic, value, CURRENT.clock.now_ms(), client_id, principal)
+        for rule in selecting:
+            _run_rule(rule, message, payload, is_direct=bool(rule_name))
     if not rule_name and CURRENT.devices is not None:
         CURRENT.devices.deliver(account, region, topic, payload, **delivered)
 
 
-def _run_rules(account: str, region: str, message: Message, payload: bytes, *, only: str) -> None:
+def _find_rules(account: str, region: str, *, only: str) -> list[Any]:
+    """Return the rules that are enabled, or of them the one with the name `only`."""
     from moto.iot.models import iot_backends
 
     backends: Any = iot_backends
     rules = backends[account][region].rules
     if only and only not in rules:
         log.warning("a message for the rule %s is lost: there is no such rule", only)
-    for rule in list(rules.values()):
-        if rule.rule_disabled or (only and rule.rule_name != only):
-            continue
-        try:
-            made = parse(str(rule.sql)).result(message, is_direct=bool(only))
-        except IotSqlError as error:
-            log.warning("%s does not run: %s", rule.arn, error)
-            continue
-        if made is not None:
-            data = made if isinstance(made, bytes) else json.dumps(made).encode()
-            for action in rule.actions:
-                _act(rule, action, made, data, message, payload)
+    return [
+        rule
+        for rule in rules.values()
+        if not rule.rule_disabled and (not only or rule.rule_name == only)
+    ]
+
+
+def _run_rule(rule: Any, message: Message, payload: bytes, *, is_direct: bool) -> None:
+    try:
+        made = parse(str(rule.sql)).result(message, is_direct=is_direct)
+    except IotSqlError as error:
+        log.warning("%s does not run: %s", rule.arn, error)
+        return
+    if made is not None:
+        data = made if isinstance(made, bytes) else json.dumps(made).encode()
+        for action in rule.actions:
+            _act(rule, action, made, data, message, payload)
 
 
 def _act(
