@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from headrace.cdc.capture import Capture, Settings
@@ -89,9 +90,15 @@ def lab(postgres: LogicalPostgres, request: pytest.FixtureRequest, tmp_path: Pat
     postgres.run(f"create database {name}")
     yield Lab(postgres, name, tmp_path)
     slots = f"from pg_replication_slots where database = '{name}'"
-    # The server notices a moment later that a capture is gone.
-    wait_until(lambda: not postgres.run(f"select {slots} and active"), what="slots without readers")
-    postgres.run(
-        f"select pg_drop_replication_slot(slot_name) {slots}",
-        f"drop database {name} with (force)",
-    )
+    drop = f"select pg_drop_replication_slot(slot_name) {slots}"
+
+    def drop_slots() -> bool:
+        # The server notices a moment later that a capture is gone, one that had just begun to read too.
+        try:
+            postgres.run(drop)
+        except psycopg.errors.ObjectInUse:
+            return False
+        return True
+
+    wait_until(drop_slots, what="slots without readers")
+    postgres.run(f"drop database {name} with (force)")
