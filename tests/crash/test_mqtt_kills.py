@@ -24,10 +24,9 @@ class Publisher:
     """A device that publishes numbers one after the other, each once the one before is acknowledged or lost."""
 
     def __init__(self, port: int, client_id: str) -> None:
-        self.acknowledged: set[int] = set()
-        self.retained = 0
         self._numbers: dict[int, int] = {}
-        self._lock = threading.Lock()
+        # Of packets. paho calls back with a lock of its own held, under which nothing may wait for `publish`.
+        self._acknowledged_ids: list[int] = []
         self._paho = paho.Client(CallbackAPIVersion.VERSION2, client_id=client_id)
         self._paho.on_publish = self._published
         self._paho.max_inflight_messages_set(20)
@@ -35,13 +34,16 @@ class Publisher:
         self._paho.loop_start()
 
     def _published(self, _: Any, __: Any, mid: int, ___: Any, ____: Any) -> None:
-        with self._lock:
-            self.acknowledged.add(self._numbers[mid])
+        self._acknowledged_ids.append(mid)
+
+    @property
+    def acknowledged(self) -> set[int]:
+        """The numbers whose messages the broker has acknowledged; for the thread that publishes."""
+        return {self._numbers[mid] for mid in self._acknowledged_ids}
 
     def publish(self, number: int) -> None:
-        with self._lock:
-            mid = self._paho.publish("meter/1", json.dumps({"n": number}), 1).mid
-            self._numbers[mid] = number
+        mid = self._paho.publish("meter/1", json.dumps({"n": number}), 1).mid
+        self._numbers[mid] = number
 
     def stop(self) -> None:
         self._paho.loop_stop()
