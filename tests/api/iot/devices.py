@@ -40,6 +40,7 @@ class TestDevice:
         expiry_s: int = 0,
         is_refused: bool = False,
         keep_alive_s: int = 60,
+        largest_packet: int = 0,
     ) -> None:
         self.messages: list[tuple[str, bytes, bool]] = []
         self.ends: list[int] = []
@@ -71,6 +72,8 @@ class TestDevice:
         if version == 5:
             properties = Properties(PacketTypes.CONNECT)
             properties.SessionExpiryInterval = expiry_s
+            if largest_packet:
+                properties.MaximumPacketSize = largest_packet
             more = {"clean_start": is_clean, "properties": properties}
         self.paho.connect(
             "localhost" if tls is not None else "127.0.0.1",

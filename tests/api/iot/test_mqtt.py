@@ -346,3 +346,22 @@ def test_the_endpoint_is_this_cloud(cloud: InProcessCloud):
         "credentials"
         in iot.describe_endpoint(endpointType="iot:CredentialProvider")["endpointAddress"]
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "code"),
+    [
+        ("create_thing_group", {"thingGroupName": "below", "parentGroupName": "absent"}, "ResourceNotFoundException"),
+        ("cancel_job_execution", {"jobId": "absent", "thingName": "absent"}, "ResourceNotFoundException"),
+        ("delete_job_execution", {"jobId": "a", "thingName": "a", "executionNumber": 1}, "ResourceNotFoundException"),
+        ("create_certificate_from_csr", {"certificateSigningRequest": "none"}, "InvalidRequestException"),
+        ("register_certificate", {"certificatePem": "none"}, "CertificateValidationException"),
+        ("register_certificate_without_ca", {"certificatePem": "none"}, "CertificateValidationException"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_has_aws_s_error(
+    cloud: InProcessCloud, operation: str, params: Any, code: str
+):
+    with pytest.raises(ClientError) as refusal:
+        getattr(cloud.client("iot"), operation)(**params)
+    assert refusal.value.response["Error"]["Code"] == code

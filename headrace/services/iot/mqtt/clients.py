@@ -35,6 +35,7 @@ class Client(Receiver, Protocol):
     address: str
     certificate: bytes | None
     keep_alive_s: int
+    largest_packet: int
 
     def settle(self, answers: Answers) -> None:
         """Write answers; called on the thread of the connections' loop."""
@@ -48,6 +49,8 @@ class Answers:
     parts: list[bytes] = field(default_factory=list[bytes])
     done: int = 0
     ends: bool = False
+    # Of messages of QoS 0, which nothing else bounds.
+    best_effort_bytes: int = 0
 
 
 def connack_properties(

@@ -185,6 +185,7 @@ class MqttConnection(asyncio.Protocol):
         self.is_congested = False
         self.receive_maximum = MOST_IN_FLIGHT
         self.keep_alive_s = 0
+        self.largest_packet = LARGEST_PACKET
         self.address = ""
         self.certificate: bytes | None = None
 
