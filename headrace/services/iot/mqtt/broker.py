@@ -221,7 +221,9 @@ class Broker:
 
     def _connect(self, client: Client, packet: packets.Connect) -> None:
         client.version = packet.version
-        device = self._access.identify(client.certificate, packet.client_id, client.address)
+        device = self._access.identify(
+            client.certificate, client.signer, packet.client_id, client.address
+        )
         assigned = ""
         if not packet.client_id:
             if not packet.is_clean:
@@ -387,7 +389,7 @@ class Broker:
                 "timestamp": self._clock.now_ms(),
                 "eventType": event,
                 "sessionIdentifier": self._ids.uuid(),
-                "principalIdentifier": device.certificate_id or device.account,
+                "principalIdentifier": device.principal or device.account,
                 "ipAddress": device.address,
                 **details,
             },
@@ -420,7 +422,7 @@ class Broker:
                 packets.puback(client.version, message.packet_id, error.code)
             )
             return
-        self._accept(session.place, session.client_id, device.certificate_id or "N/A", message)
+        self._accept(session.place, session.client_id, device.principal or "N/A", message)
         if message.qos:
             self._answer(client).parts.append(packets.puback(client.version, message.packet_id))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.aws.signatures.signers import Signer
 from headrace.services.iot.mqtt import packets
 from headrace.services.iot.mqtt.access import Device
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Receiver, Session
@@ -34,6 +35,7 @@ class Client(Receiver, Protocol):
     session: Session | None
     address: str
     certificate: bytes | None
+    signer: Signer | None
     keep_alive_s: int
     largest_packet: int
 
