@@ -78,7 +78,7 @@ def test_the_job_has_the_matches_of_the_fold(
     assert [row.columns["ns"] for row in fold.results["falls"]] == [[2**62, 2**62, 0], [3], [0]]
     assert fold.late == {"falls": 1, "pairs": 1, "above": 1}
     if not nightly:
-        script = replace(script, queries=tuple(q for q in script.queries if q.name != "above"))
+        script = replace(script, queries=script.queries[:1])
 
     @settings(
         max_examples=15,
