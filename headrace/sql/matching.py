@@ -260,7 +260,7 @@ class Matcher:
         start = self._start - self._base
         return {"rows": rows, "pending": pending, "start": start, "matches": self._matches}
 
-    def restore(self, state: dict[Any, Any], decode: Callable[[str], list]) -> None:
+    def restore(self, state: dict[Any, Any], decode: Callable[[str], list[Any]]) -> None:
         """Take over a state; `decode` makes a row's values of its text."""
         self._rows = [(time, order, decode(text), text) for time, order, text in state["rows"]]
         self._pending = [

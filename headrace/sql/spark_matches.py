@@ -26,7 +26,7 @@ def match_lines(query: QueryPlan, match: MatchPlan, text: SparkText) -> list[str
     lines += ["        ],", f"        kinds={kinds!r},", "        spec={"]
     for key, value in match.spec().items():
         lines += (
-            [f"            {key!r}: {{", *_entries(value), "            },"]
+            [f"            {key!r}: {{", *_entries(cast(dict[str, Any], value)), "            },"]
             if isinstance(value, dict)
             else [f"            {key!r}: {_python(value)},"]
         )
