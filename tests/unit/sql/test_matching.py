@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -259,3 +261,29 @@ def test_ways_that_conditions_tell_apart_are_bounded_too(monkeypatch: pytest.Mon
         matcher.take(number, number, [2**number, number])
     assert matcher.advance(None) == []
     assert matcher.given_up > 0
+
+
+def test_the_next_time_is_when_something_is_decided_without_a_new_row() -> None:
+    matcher = Matcher(
+        spec_of(
+            ("seq", ("row", "A"), ("repeat", ("row", "B"), 0, -1, True)), {}, within=10, history=0
+        )
+    )
+    assert matcher.next_time() is None
+    matcher.take(5, 0, [0, 0])
+    assert matcher.next_time() == 5
+    assert matcher.advance(5) == []
+    assert matcher.next_time() == 15
+    assert matcher.advance(14) == []
+    ((first, last, _),) = matcher.advance(15)
+    assert (first[0], last[0], matcher.next_time(), matcher.is_empty()) == (5, 5, None, False)
+    # MATCH_NUMBER goes on counting.
+    assert matcher.state()["matches"] == 1
+
+
+def test_values_go_through_json_with_every_digit() -> None:
+    moment = datetime(2026, 1, 1, 1, 2, 3, 456789, tzinfo=UTC)
+    values = [2**62 + 1, 0.1, Decimal("1.10"), moment, None, "x", float("inf")]
+    kinds = ["", "double", "decimal", "time", "double", "", "double"]
+    text = json.dumps({f"c{index}": matching.encoded(value) for index, value in enumerate(values)})
+    assert matching.decoded(kinds, json.loads(text)) == values
