@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cdc.changes import CaptureError
 from headrace.cdc.compaction import Compaction
+from headrace.cdc.events import CaptureError
 from headrace.cdc.snapshots import Snapshots
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud
