@@ -64,6 +64,7 @@ def integral(batches: list[list[Event]]) -> dict[tuple[str, str], Any]:
     return {(table, key): row for table, key, row in keys if row is not None}
 
 
+@pytest.mark.slow
 def test_the_table_is_the_integral_of_the_stream_whatever_dies(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,27 @@ def test_an_output_that_is_gone_is_not_made_anew(spark: SparkSession, tmp_path: 
     feed.put([change("c", 24, 2)])
     with pytest.raises(StreamingQueryException, match="is at micro-batch -1"):
         run(spark, feed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_fold_of_stored_lines_and_events_is_the_integral(seed: int) -> None:
+    chance = random.Random(seed)
+    batches, stored = history(chance, 80), list[Any]()
+    truncated: dict[str, Any] = {}
+    for batch in batches:
+        events: list[Any] = []
+        for event in chance.sample(batch, len(batch)):
+            data = json.dumps(event).encode()
+            table, key, lsn, place, *_ = compact._place(Compaction(), data, event["origin"])
+            if key is None:
+                truncated[table] = max((lsn, place), truncated.get(table, (0, 0)))
+            else:
+                events.append((table, key, None, None, lsn, place, None, data))
+        # As Spark sorts them: stored lines of the same place before or after.
+        rows = sorted([*((*line, None) for line in stored), *events], key=lambda row: (row[:2], row[4:6]))  # fmt: skip
+        stored = list(compact._folded(rows, truncated, 0, 1))
+    found = {line[:2]: json.loads(line[2]) for line in stored if not line[3]}
+    assert found == integral(batches)
 
 
 def test_old_tombstones_go() -> None:
