@@ -18,7 +18,12 @@ from typing import Any
 
 import pyiceberg.expressions
 from pyiceberg.catalog.glue import GlueCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchIcebergTableError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+)
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -142,16 +147,33 @@ class IcebergRows:
         return _fold(table.scan().to_arrow(), state, changes, now_ms)
 
     def _load(self) -> tuple[Table, dict[str, Any]]:
+        name = ".".join(self._name)
         try:
-            table: Table = self._catalog.load_table(self._name)
-        except NoSuchTableError:
-            table = self._catalog.create_table(
-                self._name, SCHEMA, partition_spec=_BY_TABLE, properties=_NO_RETRIES
-            )
+            table = self._open()
+        except NoSuchNamespaceError as error:
+            raise CaptureError(
+                f"There is no database {self._name[0]} in the catalogue: make it with a LocationUri, below which the"
+                " table's files go."
+            ) from error
+        except NoSuchIcebergTableError as error:
+            raise CaptureError(f"{name} is no Iceberg table: give another name.") from error
+        except (ValueError, OSError) as error:
+            # No LocationUri; no bucket, or no right to it.
+            raise CaptureError(f"{name} cannot be made or read: {error}.") from error
+        if tuple(table.schema().column_names) != Compaction.COLUMNS:
+            raise CaptureError(f"{name} has other columns: give another table, which may be new.")
         if not set(_NO_RETRIES.items()) <= set(table.properties.items()):
             with table.transaction() as transaction:
                 transaction.set_properties(_NO_RETRIES)
         return table, self._state(table)
+
+    def _open(self) -> Table:
+        try:
+            return self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            return self._catalog.create_table(
+                self._name, SCHEMA, partition_spec=_BY_TABLE, properties=_NO_RETRIES
+            )
 
     def _state(self, table: Table) -> dict[str, Any]:
         """Return what the newest of our snapshots says; others, such as a compaction's, come between."""

@@ -180,6 +180,10 @@ def check_resume(
     # The Spark job knows the stream by the name that it was given.
     if state["stream"] not in (summary["StreamARN"], stream):
         raise CaptureError(f"{where} has the snapshot of {state['stream']}, not of {stream}.")
+    if not state["offsets"] and state.get("batch") is not None:
+        raise CaptureError(
+            f"{where} does not say where in {stream} to go on: EMR's own connector names no shards."
+        )
     if now_ms - state["time_ms"] > retention_ms(summary):
         raise CaptureError(
             f"The snapshot is older than the {summary['RetentionPeriodHours']} hours that {stream} keeps its"

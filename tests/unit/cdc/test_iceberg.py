@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
 
 from headrace.cdc.compaction import Compaction
 from headrace.cdc.events import CaptureError
-from headrace.cdc.iceberg import IcebergRows, glue_catalog
+from headrace.cdc.iceberg import SCHEMA, IcebergRows, glue_catalog
 from tests.support.clock import FakeClock
 from tests.support.server import ServerProcess
 from tests.unit.cdc.test_compaction import plain_event
@@ -152,3 +153,22 @@ def test_a_table_of_others_is_refused(server: ServerProcess):
     other.append(table.scan().to_arrow())
     with pytest.raises(CaptureError, match=r"lake.others has rows, and no snapshot says"):
         IcebergRows(lab.catalog, "lake", "others", lab.clock).advance(lab.kinesis, "theirs")
+
+
+def test_what_a_person_must_change_is_said(server: ServerProcess):
+    lab, glue = _Lab(server, "refused"), server.client("glue")
+    for name, location in (("nowhere", {}), ("gone", {"LocationUri": "s3://not-there/x"})):
+        glue.create_database(DatabaseInput={"Name": name, **location})
+    glue.create_table(DatabaseName="lake", TableInput={"Name": "plain", "Parameters": {"a": "b"}})
+    fields = SCHEMA.fields[:2]
+    lab.catalog.create_table(("lake", "narrow"), Schema(*fields))
+    for database, table, sentence in (
+        ("absent", "t", "There is no database absent"),
+        ("nowhere", "t", r"nowhere\.t cannot be made or read"),
+        ("gone", "t", r"gone\.t cannot be made or read"),
+        ("lake", "plain", r"lake\.plain is no Iceberg table"),
+        ("lake", "narrow", r"lake\.narrow has other columns"),
+    ):
+        rows = IcebergRows(lab.catalog, database, table, lab.clock)
+        with pytest.raises(CaptureError, match=sentence):
+            rows.advance(lab.kinesis, "refused")
