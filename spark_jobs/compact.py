@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Optional
+from typing import Any, Optional, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -127,13 +127,15 @@ def _folded(
         compaction = Compaction()
         # Events of one place, which came twice, may come before the stored line.
         lines = sorted(group, key=lambda row: row[7] is not None)
-        stored = [row[:7] for row in lines if row[7] is None]
+        stored = [cast("Line", row[:7]) for row in lines if row[7] is None]
         compaction.restore(stored, {})
         if table in truncated:
             compaction.truncate(table, truncated[table], now_ms)
         for row in lines[len(stored) :]:
-            event = read_event(row[7])
-            compaction.fold(event, key, now_ms)
+            event = read_event(row[7] or b"")
+            # Of a key: no other events are here.
+            if event is not None:
+                compaction.fold(event, key, now_ms)
         compaction.forget_tombstones(now_ms - keep_ms)
         yield from compaction.lines()
 
@@ -319,7 +321,7 @@ class CompactJob(Job):
     ) -> dict[str, int]:
         """Fold what the stream has since the checkpoint; return counts. Raises ValueError, StreamingQueryException."""
         now = spark.range(1).select(F.unix_millis(F.current_timestamp()))
-        table = Table(spark, arguments, now.first()[0])
+        table = Table(spark, arguments, now.collect()[0][0])
         table.check()
         queries.drain(spark, records[0], self.name, "append", arguments.checkpoint, table.take)
         rows = table.finish()

@@ -22,6 +22,7 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchIcebergTableError,
     NoSuchNamespaceError,
+    NoSuchPropertyException,
     NoSuchTableError,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -155,7 +156,7 @@ class IcebergRows:
                 f"There is no database {self._name[0]} in the catalogue: make it with a LocationUri, below which the"
                 " table's files go."
             ) from error
-        except NoSuchIcebergTableError as error:
+        except (NoSuchIcebergTableError, NoSuchPropertyException) as error:
             raise CaptureError(f"{name} is no Iceberg table: give another name.") from error
         except (ValueError, OSError) as error:
             # No LocationUri; no bucket, or no right to it.
