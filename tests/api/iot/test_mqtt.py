@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from paho.mqtt.client import WebsocketConnectionError
 
 from headrace.aws.calls.http import HttpRequest
 from tests.api.iot.devices import WITHIN_S, TestDevice
@@ -343,7 +344,8 @@ def test_mqtt_over_websocket(cloud: InProcessCloud, version: int):
         (handshake("/mqtt", "Sec-WebSocket-Protocol: wamp"), b"400", b"the subprotocol mqtt"),
         (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: https://evil.example"), b"403", b""),
         # A page whose name an attacker has let point here.
-        (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: http://evil.example").replace(b"localhost", b"evil.example"), b"4", b""),
+        (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: http://evil").replace(b": localhost", b": evil"),
+         b"4", b""),
         (b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", b"4", b""),
         (b"GET " + b"/" * 100_000, b"4", b""),
     ],
@@ -361,6 +363,18 @@ def test_a_websocket_that_is_none_or_foreign_is_refused(
                 answer += part
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert sentence in answer
+
+
+def test_custom_authorizers_are_refused_by_name(cloud: InProcessCloud):
+    user = "me?x-amz-customauthorizer-name=mine"
+    device = TestDevice(cloud, "custom", version=5, user=user, is_refused=True)
+    assert device.refusal == 0x87
+    assert device.answers[0][4].ReasonString == "headrace has no custom authorizers"
+    # What AWS's SDKs say of themselves is no authorizer.
+    TestDevice(cloud, "sdk", version=5, user="?SDK=Python&Version=1.31").close()
+    target = "/mqtt?x-amz-customauthorizer-name=mine"
+    with pytest.raises(WebsocketConnectionError):
+        TestDevice(cloud, "custom", transport="websockets", target=target)
 
 
 def test_what_is_no_mqtt_in_a_websocket_ends_it(cloud: InProcessCloud):
@@ -422,6 +436,10 @@ def test_the_endpoint_is_this_cloud(cloud: InProcessCloud):
         ("cancel_job_execution", {"jobId": "absent", "thingName": "absent"}, "ResourceNotFoundException"),
         ("delete_job_execution", {"jobId": "a", "thingName": "a", "executionNumber": 1}, "ResourceNotFoundException"),
         ("create_certificate_from_csr", {"certificateSigningRequest": "none"}, "InvalidRequestException"),
+        ("register_ca_certificate", {"caCertificate": "x", "allowAutoRegistration": True}, "NotImplemented"),
+        ("register_ca_certificate", {"caCertificate": "x", "registrationConfig": {"templateName": "t"}},
+         "NotImplemented"),
+        ("update_ca_certificate", {"certificateId": "a" * 64, "newAutoRegistrationStatus": "ENABLE"}, "NotImplemented"),
         ("register_certificate", {"certificatePem": "none"}, "CertificateValidationException"),
         ("register_certificate_without_ca", {"certificatePem": "none"}, "CertificateValidationException"),
     ],
