@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.agent.converters import converter_of
+from headrace.agent.files import tailer
+from headrace.agent.files.content import Content
 from headrace.agent.files.lines import Splitter
 from headrace.agent.files.names import FilePattern
 from headrace.agent.files.positions import PositionStore
@@ -248,6 +250,27 @@ def test_a_file_that_vanishes_is_read_to_its_end_as_long_as_it_is_open(tmp_path:
     machine.poll()
     machine.write(3)
     machine.log.unlink()
+    machine.check()
+
+
+def test_a_file_whose_permissions_are_lost_is_told_once_and_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+    machine.write(3)
+    machine.poll()
+    machine.kill()
+    machine.write(3)
+    opening = tailer.open_content
+
+    def refuse(path: Path, **_: bool) -> Content:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(tailer, "open_content", refuse)
+    for _ in range(3):
+        machine.poll()
+    assert caplog.text.count("cannot be read now: Permission denied") == 1
+    monkeypatch.setattr(tailer, "open_content", opening)
     machine.check()
 
 
