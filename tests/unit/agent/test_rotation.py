@@ -198,7 +198,7 @@ def play(steps: list[tuple[object, ...]], **options: object) -> None:
 
 @pytest.mark.parametrize("olddir", [False, True], ids=["beside", "olddir"])
 @pytest.mark.parametrize("pattern", [r"app\.log", r"app\.log.*"], ids=["name", "wildcard"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES, *COPIES, ("compress",)))
 def test_no_rotation_and_no_kill_loses_or_repeats_a_line(
     steps: list[tuple[object, ...]], pattern: str, olddir: bool
@@ -207,28 +207,28 @@ def test_no_rotation_and_no_kill_loses_or_repeats_a_line(
     play(steps, pattern=pattern, olddir=olddir)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES))
 def test_a_rename_while_a_file_is_read_loses_nothing(steps: list[tuple[object, ...]]) -> None:
     """#75: events.log* matches the rotated files too, and a file has another's name between two looks."""
     play(steps, pattern=r"app\.log.*")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES, ("touch",)))
 def test_a_rotated_file_that_changes_is_not_sent_again(steps: list[tuple[object, ...]]) -> None:
     """#87: httpd writes to the rotated file until it is reloaded; olddir."""
     play(steps, pattern=r"app\.log.*", olddir=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES, *COPIES))
 def test_a_restart_goes_on_although_records_are_converted(steps: list[tuple[object, ...]]) -> None:
     """#114, #116: LOGTOJSON and skipHeaderLines; the position counts the file's bytes, not the converted ones."""
     play(steps, header=True, pattern=r"app\.log.*")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*COPIES, ("compress",)))
 def test_copytruncate_into_a_folder_below_loses_nothing(steps: list[tuple[object, ...]]) -> None:
     """#118: copytruncate, compress, olddir."""
