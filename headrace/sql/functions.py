@@ -341,8 +341,8 @@ NOT_BUILT = {
     "CURRENT_ROW_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
     **dict.fromkeys(
         ("RANDOM_CUT_FOREST", "RANDOM_CUT_FOREST_WITH_EXPLANATION", "HOTSPOTS"),
-        "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (rrcf's last "
-        "release is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
+        "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
+        "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
     ),
     **dict.fromkeys(
         ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB"), "Spark before 4.1 has no TIME; use a TIMESTAMP"

@@ -200,13 +200,8 @@ def by_sql(name: str) -> Callable[[Bench, str, str], None]:
         job = ModuleType("sql_job")
         code = compile_script(read_script(text), "A benchmark.")
         exec(compile(code, "job.py", "exec", dont_inherit=True), job.__dict__)
-        options = job.__dict__["kinesis_options"]
-        # As the other source: without AWS's pace of a shard's reads.
-        fast = {
-            "kinesis.getRecords.fetchIntervalMs": "1",
-            "kinesis.getRecords.maxBytesPerSecond": "1000000000",
-        }
-        job.__dict__["kinesis_options"] = lambda *arguments: options(*arguments) | fast
+        # The same source for both: without AWS's pace of a shard's reads.
+        job.__dict__["read_kinesis"] = lambda _spark, _arguments, name: source(bench, name)
         with redirect_stdout(StringIO()):
             job.__dict__["main"]([
                 "--region", REGION, "--endpoint-url", bench.endpoint_url, "--source-format", "kinesis", "--once",
