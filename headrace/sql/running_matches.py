@@ -41,7 +41,9 @@ class RunningMatches(RunningQuery):
             self.late += 1
             return []
         key = json.dumps([conversions.as_json(part(scope)) for part in self._by])
-        matcher = self._matchers.setdefault(key, Matcher(self._match.spec()))
+        matcher = self._matchers.get(key)
+        if matcher is None:
+            matcher = self._matchers[key] = Matcher(self._match.spec())
         self._count += 1
         values = [_carried(part(scope)) for part in self._columns]
         time = (row.time - conversions.EPOCH) // _MICROSECOND
