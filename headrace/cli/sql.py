@@ -242,6 +242,11 @@ def query(
 )
 @click.option("--bucket", help="The bucket for the job; AWS's must be yours.")
 @click.option(
+    "--errors",
+    metavar="STREAM",
+    help="A stream for the records that cannot be read; made on demand.",
+)
+@click.option(
     "--packages",
     type=_PATH,
     metavar="ZIP",
@@ -259,6 +264,7 @@ def run(
     cluster_id: str | None,
     bucket: str | None,
     packages: Path | None,
+    errors: str | None,
     endpoint_url: str,
     region: str,
     aws: bool,
@@ -288,7 +294,7 @@ def run(
     _check_progress(
         script, checkpoint, client("s3", endpoint_url=endpoint_url, region=region, aws=aws)
     )
-    for stream in _targets(script):
+    for stream in (*_targets(script), *([errors] if errors else ())):
         _make_stream(kinesis, stream)
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder) / f"{name}.py"
@@ -296,6 +302,8 @@ def run(
         arguments = ["--region", region, "--checkpoint", checkpoint]
         if not aws:
             arguments += ["--endpoint-url", endpoint_url]
+        if errors:
+            arguments += ["--errors", errors]
         context.invoke(
             submit,
             job=job,

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from headrace.sql.errors import Place, SqlError
-from headrace.sql.expressions import Expression, Tick, walk
+from headrace.sql.expressions import Column, Expression, Tick, walk
 from headrace.sql.parsing import parse
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -26,7 +26,7 @@ from headrace.sql.plan import (
 )
 from headrace.sql.query_checks import check_kind, columns_of, inherit_time, warnings_of
 from headrace.sql.query_joins import DEFAULT_GRACE_MS, join_plan
-from headrace.sql.query_matches import match_plan
+from headrace.sql.query_matches import match_plan, stagger_plan
 from headrace.sql.query_outputs import (
     Groups,
     has_aggregate,
@@ -185,8 +185,8 @@ class Analysis:
             relation = self.relations.get(lower.removesuffix("_001"))
         if lower == "error_stream":
             raise SqlError(
-                "error_stream is not read by SQL, as on AWS: a job counts the records that it cannot read, and prints "
-                "their count when it ends",
+                "error_stream is not read by SQL: a job counts the records that it cannot read, and `headrace sql run "
+                "--errors STREAM` puts them into a stream",
                 name.place,
             )
         if relation is None:
@@ -312,6 +312,8 @@ class Analysis:
             _check_match(select)
             match = match_plan(select.source.match, source, select.source.alias, times)
             inputs = (match.relation,)
+        if select.stagger is not None:
+            return self._stagger(select, name, source, is_table)
         scope = Scope(inputs, times)
         where = None if select.where is None else condition(select.where, scope, "WHERE")
         refuse_aggregates(where, "WHERE")
@@ -325,6 +327,39 @@ class Analysis:
             plan = self._project(select, name, scope, where)
         plan = replace(
             plan, source=source, match=match, joins=joins, limit=select.limit, place=select.place
+        )
+        check_kind(plan, select, is_table, self.dialect)
+        return replace(plan, warnings=warnings_of(plan))
+
+    def _stagger(
+        self, select: Select, name: str, source: Input, is_table: bool | None
+    ) -> QueryPlan:
+        """Return the plan of a query with windows that begin with their first row."""
+        assert select.stagger is not None
+        if self.dialect == KSQL:
+            raise SqlError(
+                "WINDOWED BY is Kinesis Analytics'; KSQL has WINDOW SESSION", select.stagger.place
+            )
+        if (
+            select.joins
+            or select.group_by
+            or select.having
+            or select.distinct
+            or select.source.match
+        ):
+            raise SqlError(
+                "a staggered window has PARTITION BY in place of GROUP BY, and one stream; name its rows by CREATE "
+                "STREAM for what follows",
+                select.stagger.place,
+            )
+        match = stagger_plan(select, source, select.source.alias, TIMESTAMP)
+        alias = match.relation.alias
+        outputs = tuple(
+            Named(one.name, Column(one.name, alias), one.type)
+            for one in match.relation.relation.columns
+        )
+        plan = QueryPlan(
+            name, source, outputs, None, match=match, limit=select.limit, place=select.place
         )
         check_kind(plan, select, is_table, self.dialect)
         return replace(plan, warnings=warnings_of(plan))

@@ -44,6 +44,7 @@ from headrace.sql.statements import (
     SelectItem,
     SetProperty,
     Show,
+    Stagger,
     Statement,
     Terminate,
     Window,
@@ -200,15 +201,17 @@ class Builder(ExpressionBuilder):
         )
         return Select(tuple(items), distinct=distinct is not None, place=place_of(meta), **clauses)
 
-    def build_frame_of_stagger(self, _meta: Meta, *_: Any) -> None:
-        return None
+    def build_frame_of_stagger(
+        self, meta: Meta, partition: tuple[Expression, ...] | None, interval: Interval
+    ) -> Stagger:
+        if not interval.duration_ms:
+            raise SqlError("a window's RANGE is longer than 0", interval.place)
+        return Stagger(partition or (), interval.duration_ms, place_of(meta))
 
-    def build_windowed_by(self, meta: Meta, kind: Token, _frame: None) -> None:
-        raise SqlError(
-            f"WINDOWED BY {kind}: Spark's windows begin at fixed times, not at each key's first row; "
-            "GROUP BY the keys and STEP(ROWTIME BY INTERVAL ..), or KSQL's WINDOW SESSION",
-            place_of(meta),
-        )
+    def build_windowed_by(self, meta: Meta, kind: Token, stagger: Stagger) -> Stagger:
+        if kind.upper() != "STAGGER":
+            raise SqlError(f"WINDOWED BY STAGGER, not {kind}", place_of(meta))
+        return replace(stagger, place=place_of(meta))
 
     def build_named_windows(self, _meta: Meta, *frames: tuple[str, Frame]) -> dict[str, Frame]:
         return dict(frames)
@@ -221,7 +224,7 @@ class Builder(ExpressionBuilder):
         names = (
             "window",
             "where",
-            "windowed_by",
+            "stagger",
             "group_by",
             "partition_by",
             "having",

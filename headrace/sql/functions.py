@@ -339,9 +339,11 @@ NOT_BUILT = {
     "UUID": "it gives another value when a micro-batch is repeated",
     "CURRENT_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
     "CURRENT_ROW_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
-    "RANDOM_CUT_FOREST": "Spark has no such algorithm on streams",
-    "RANDOM_CUT_FOREST_WITH_EXPLANATION": "Spark has no such algorithm on streams",
-    "HOTSPOTS": "Spark has no such algorithm on streams",
+    **dict.fromkeys(
+        ("RANDOM_CUT_FOREST", "RANDOM_CUT_FOREST_WITH_EXPLANATION", "HOTSPOTS"),
+        "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
+        "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
+    ),
     **dict.fromkeys(
         ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB"), "Spark before 4.1 has no TIME; use a TIMESTAMP"
     ),
@@ -362,7 +364,7 @@ NOT_BUILT = {
     ),
     "REGEX_REPLACE": "REGEXP_REPLACE(text, pattern, new) replaces every match",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
-    **dict.fromkeys(("LAG", "EXP_AVG"), "Spark looks at no earlier rows of a stream one by one; use a sliding window"),
+    **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
 }  # fmt: skip
 
 

@@ -152,8 +152,9 @@ class Navigation:
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """MATCH_RECOGNIZE over the query's source: its matches are rows of `relation`.
+    """MATCH_RECOGNIZE over the query's source, or a staggered window: its matches are rows of `relation`.
 
+    Only rows that `where` lets through are looked at.
     `columns` are what it needs of each row; `conditions` are by variable, and read navigations by index, as in
     `matching.py`; each of `measures` (the partition's columns first) reads navigations by name, of which `results` are
     the indexes of those that it needs.
@@ -171,6 +172,7 @@ class MatchPlan:
     within_ms: int
     grace_ms: int
     history: int
+    where: Expression | None = None
 
     def spec(self) -> dict[str, Any]:
         """Return what the matcher takes."""

@@ -70,6 +70,15 @@ class MatchRecognize:
 
 
 @dataclass(frozen=True)
+class Stagger:
+    """WINDOWED BY STAGGER (..): windows that begin with a partition's first row."""
+
+    partition: tuple[Expression, ...]
+    range_ms: int
+    place: Place
+
+
+@dataclass(frozen=True)
 class RelationName:
     """A relation in FROM or JOIN, under its alias."""
 
@@ -105,6 +114,7 @@ class Select:
     group_by: tuple[Expression, ...] = ()
     partition_by: tuple[Expression, ...] = ()
     having: Expression | None = None
+    stagger: Stagger | None = None
     emit: str = ""
     limit: int | None = None
     distinct: bool = False

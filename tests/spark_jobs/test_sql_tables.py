@@ -15,7 +15,7 @@ from headrace.sql.plan import QueryPlan
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.views import LocalFiles, View
 from tests.spark_jobs import sql_on_files
-from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job
+from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
@@ -59,6 +59,17 @@ def test_queries_of_tables_have_changes_and_tombstones(
         path.name for path in (tmp_path / "progress" / "left_homes" / "table").iterdir()
     )
     assert folders == ["batch=2", "batch=3"]
+    for query in script.queries:
+        assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", ["3.5", "4.1"])
+def test_other_sparks_store_the_same_tables(minor: str, tmp_path: Path) -> None:
+    script = read_script(QUERIES)
+    fold = fold_of(script, BATCHES)
+    read = run_job_on(minor, script, BATCHES, tmp_path)
+    assert not differences(script, fold, read)
     for query in script.queries:
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
 
