@@ -118,9 +118,27 @@ export function Permissions() {
       : html`<p>Nothing. ${amount(value.accesses)} accesses of ${value.callers} callers were looked at.</p>`)}</${Load}>`;
 }
 
+// Firehose's age is in seconds, Lambda's in milliseconds.
+const isFirehose = (alarm) => (alarm.Namespace || alarm.Metrics[0].MetricStat.Metric.Namespace) === 'AWS/Firehose';
+const metricOf = (alarm) => (alarm.Metrics ? html`<code>${alarm.Metrics[1].Expression}</code>, age = ${alarm.Metrics[0].MetricStat.Metric.MetricName}` : alarm.MetricName);
+
+function Forecast({one}) {
+  const slope = one.slope == null ? '–' : Math.abs(one.slope) < 0.001 ? 'steady' : one.slope < 0 ? `falls ${span(-one.slope * 1000)} a second` : `grows ${span(one.slope * 1000)} a second`;
+  const end = one.ageS == null ? 'no age yet' : one.expiresInS == null ? 'not at this slope' : `in ${span(one.expiresInS * 1000)}`;
+  return html`<tr><td><a href=${`#/${one.reader.startsWith('function:') ? 'functions' : 'deliveries'}/${encodeURIComponent(one.reader.replace(/^.*?:/, ''))}`}>${one.reader.replace(':', ' ')}</a></td><td class="number">${one.ageS == null ? '–' : span(one.ageS * 1000)}</td><td class="number">${slope}</td><td class="number">${one.retentionS / 3600} h</td><td><span class=${one.isDue ? 'bad' : ''}>${end}</span></td></tr>`;
+}
+
+function Alarms() {
+  const again = useEvery(10);
+  return html`<${Load} path="export/alarms" again=${again}>${({alarms, forecasts}) => (alarms.length ? html`
+    <section><h2>Forecast</h2><div class="scroll" tabindex="0" role="region" aria-label="Forecast"><table><thead><tr><th>Reader</th><th class="number">Age</th><th class="number">Slope</th><th class="number">Retention</th><th>Records expire</th></tr></thead><tbody>${forecasts.map((one) => html`<${Forecast} key=${one.reader} one=${one} />`)}</tbody></table></div></section>
+    <section><div class="row"><h2>Suggested alarms</h2><span class="grow"></span><${Copy} text=${JSON.stringify(alarms, null, 2)} label="Copy for PutMetricAlarm" /></div><${Table} label="Alarms" columns=${['Alarm', 'Metric', 'From', 'Why']} rows=${alarms.map((one) => [one.AlarmName, metricOf(one), span(one.Threshold * (isFirehose(one) ? 1000 : 1)), one.AlarmDescription])} /></section>`
+    : html`<section><h2>Suggested alarms</h2><p class="dim">No function or delivery reads a stream: there is no age to watch.</p></section>`)}</${Load}>`;
+}
+
 export function Export() {
   return html`<div class="head"><h1>For AWS</h1><span class="dim">The same figures as a CloudWatch dashboard, as CDK code, and alarms.</span></div>
-    <section><h2>Suggested alarms</h2><${Load} path="export/alarms">${({alarms}) => (alarms.length ? html`<${Table} label="Alarms" columns=${['Alarm', 'Metric', 'Above', 'Why']} rows=${alarms.map((one) => [one.AlarmName, one.MetricName, span(one.Threshold), one.AlarmDescription])} />` : html`<p class="dim">No function reads a stream: there is no iterator age to watch.</p>`)}</${Load}></section>
+    <${Alarms} />
     <section><div class="row"><h2>CDK (Python)</h2></div><${Load} path="export/cdk">${({code}) => html`<${Copy} text=${code} label="Copy the code" /><pre tabindex="0">${code.slice(0, 4000)}${code.length > 4000 ? '\n…' : ''}</pre>`}</${Load}></section>
     <section><h2>CloudWatch dashboard</h2><${Load} path="export/cloudwatch">${(value) => html`<${Copy} text=${JSON.stringify(value)} label="Copy the JSON" /><pre tabindex="0">${JSON.stringify(value, null, 2).slice(0, 3000)}</pre>`}</${Load}></section>`;
 }
