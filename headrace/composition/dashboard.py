@@ -35,6 +35,7 @@ class CloudFacts:
         self._data_dir = data_dir
         self._services, self._decisions, self._fidelity = services, decisions, fidelity
         self.positions, self.counts_over_time = meter.positions, meter.counts_over_time
+        self.counts_by_shard = meter.counts_by_shard
         self._functions = meter.functions
 
     def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:

@@ -159,6 +159,9 @@ class Dashboard:
                 shards = list_shards(Reader(self._account), name)
                 ids = [one["ShardId"] for one in shards]
                 return hottest_keys(self._account, name, ids, now_ms)
+            case [name, "lineage"]:
+                span_ms = _whole(asked, "span", 0) or None
+                return details.shards_over_time(self._account, name, span_ms, now_ms, self._local)
             case [name, "timeline"]:
                 from_ms, to_ms = (
                     _whole(asked, "from", now_ms - 3_600_000),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
@@ -150,20 +151,28 @@ class CloudMeter:
         return {}
 
     def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
-        """Return how many stored records of a stream arrived in each of `steps` equal spans; reads two indexes each."""
-        counts = [0] * steps
+        """Return how many stored records of a stream arrived in each of `steps` equal spans."""
+        by_shard = self.counts_by_shard(stream, from_ms, to_ms, steps).values()
+        return [sum(column) for column in zip(*by_shard, strict=True)] or [0] * steps
+
+    def counts_by_shard(
+        self, stream: str, from_ms: int, to_ms: int, steps: int
+    ) -> dict[str, list[int]]:
+        """Return the same by shard id, of the shards that have any; looks up an index for each span."""
+        counts: dict[str, list[int]] = {}
         for one in list(self._kinesis.streams.values()):
             if one.name != stream or not self._is_ours(one):
                 continue
             for shard in one.shards:
-                if shard.log is None:
+                if shard.log is None or (shard.closed_ms or to_ms) < from_ms:
                     continue
                 edges = [
                     shard.log.index_at(from_ms + (to_ms - from_ms) * step // steps)
                     for step in range(steps + 1)
                 ]
-                for step in range(steps):
-                    counts[step] += max(0, edges[step + 1] - edges[step])
+                row = [max(0, after - before) for before, after in pairwise(edges)]
+                if any(row):
+                    counts[shard.shard_id] = row
         return counts
 
     def positions(self, mapping_id: str) -> dict[str, dict[str, Any]]:

@@ -10,8 +10,11 @@ from headrace.dashboard.account import Account, CallRefused, Reader, millisecond
 from headrace.dashboard.inventory import Inventory
 from headrace.dashboard.objects import MOST_OBJECTS, newest_objects, s3_settings
 from headrace.dashboard.records import lease_tables, list_shards
+from headrace.store.sequence import InvalidSequence, parse
 
 MOST_LOG_LINES = 200
+# How many steps the heat over time has: fewer for many shards, of which each costs a look-up.
+LEAST_HEAT_STEPS, MOST_HEAT_STEPS, MOST_HEAT_CELLS = 12, 120, 12_000
 
 
 class Local(Protocol):
@@ -23,6 +26,12 @@ class Local(Protocol):
 
     def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
         """Return how many records arrived in each of `steps` equal spans."""
+        ...
+
+    def counts_by_shard(
+        self, stream: str, from_ms: int, to_ms: int, steps: int
+    ) -> dict[str, list[int]]:
+        """Return the same by shard id, of the shards that got any."""
         ...
 
     def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:
@@ -53,7 +62,7 @@ def stream_detail(
     described = account.call("kinesis", "DescribeStreamSummary", StreamName=name)
     summary = described["StreamDescriptionSummary"]
     reader = Reader(account)
-    shards = [_shard(shard) for shard in list_shards(reader, name)]
+    shards = _shards(reader, name)
     me = f"stream:{name}"
     consumers: list[dict[str, Any]] = []
     for edge in inventory.edges:
@@ -93,6 +102,28 @@ def stream_detail(
     }
 
 
+def _shards(reader: Reader, stream: str) -> list[dict[str, Any]]:
+    shards = [_shard(shard) for shard in list_shards(reader, stream)]
+    closings: dict[str, int] = {}
+    for shard in shards:
+        for parent in shard["parents"]:
+            if shard["openedMs"] is not None:
+                closings[parent] = min(closings.get(parent, shard["openedMs"]), shard["openedMs"])
+    for shard in shards:
+        # A shard ends when its children begin; its own last number tells only the second.
+        shard["closedMs"] = closings.get(shard["shardId"], shard["closedMs"])
+    return shards
+
+
+def _read_time_ms(number: str | None, *, is_creation: bool) -> int | None:
+    """Return the time in a sequence number, in milliseconds; None for one of another layout (see `Sequence`)."""
+    try:
+        parts = parse(number or "")
+    except InvalidSequence:
+        return None
+    return (parts.base.created_s if is_creation else parts.seconds) * 1000
+
+
 def _shard(shard: Mapping[str, Any]) -> dict[str, Any]:
     keys, numbers = shard["HashKeyRange"], shard["SequenceNumberRange"]
     parents = [shard.get("ParentShardId"), shard.get("AdjacentParentShardId")]
@@ -103,6 +134,36 @@ def _shard(shard: Mapping[str, Any]) -> dict[str, Any]:
         "parents": [parent for parent in parents if parent],
         "isOpen": "EndingSequenceNumber" not in numbers,
         "startingSequenceNumber": numbers["StartingSequenceNumber"],
+        "openedMs": _read_time_ms(numbers["StartingSequenceNumber"], is_creation=True),
+        "closedMs": _read_time_ms(numbers.get("EndingSequenceNumber"), is_creation=False),
+    }
+
+
+def shards_over_time(
+    account: Account, stream: str, span_ms: int | None, now_ms: int, local: Local | None
+) -> dict[str, Any]:
+    """Return the shards that were open within a span until now, or ever, with what each got a second in equal steps.
+
+    `rates` is by shard id; a shard that got nothing is missing, and so are all where the account has no such figures.
+    Raises CallRefused.
+    """
+    account.call("kinesis", "DescribeStreamSummary", StreamName=stream)
+    reader = Reader(account)
+    shards = _shards(reader, stream)
+    oldest_ms = min((one["openedMs"] for one in shards if one["openedMs"] is not None), default=0)
+    from_ms = min(now_ms - 1_000, max(oldest_ms, 0 if span_ms is None else now_ms - span_ms))
+    shards = [one for one in shards if one["closedMs"] is None or one["closedMs"] >= from_ms]
+    steps = max(LEAST_HEAT_STEPS, min(MOST_HEAT_STEPS, MOST_HEAT_CELLS // max(1, len(shards))))
+    counts = {} if local is None else local.counts_by_shard(stream, from_ms, now_ms, steps)
+    step_s = (now_ms - from_ms) / steps / 1000
+    return {
+        "fromMs": from_ms,
+        "toMs": now_ms,
+        "steps": steps,
+        "isKnown": local is not None,
+        "shards": shards,
+        "rates": {key: [round(one / step_s, 2) for one in row] for key, row in counts.items()},
+        "refused": reader.refusals(),
     }
 
 
