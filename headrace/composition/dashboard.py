@@ -34,7 +34,8 @@ class CloudFacts:
     ) -> None:
         self._data_dir = data_dir
         self._services, self._decisions, self._fidelity = services, decisions, fidelity
-        self.positions, self.counts_over_time = meter.positions, meter.counts_over_time
+        self.positions, self.behind = meter.positions, meter.behind
+        self.counts_over_time = meter.counts_over_time
         self.counts_by_shard = meter.counts_by_shard
         self._functions = meter.functions
 

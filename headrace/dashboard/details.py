@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from headrace.core.ports import AfterSequence, Position
 from headrace.dashboard.account import Account, CallRefused, Reader, milliseconds, next_token
 from headrace.dashboard.inventory import Inventory
 from headrace.dashboard.objects import MOST_OBJECTS, newest_objects, s3_settings
@@ -20,8 +21,12 @@ LEAST_HEAT_STEPS, MOST_HEAT_STEPS, MOST_HEAT_CELLS = 12, 120, 12_000
 class Local(Protocol):
     """What only this cloud knows beside AWS's answers; AWS's own page goes without. Thread-safe."""
 
-    def positions(self, mapping_id: str) -> dict[str, dict[str, Any]]:
-        """Return waiting records and lag by shard id."""
+    def positions(self, stream: str, consumer: str) -> dict[str, dict[str, Any]]:
+        """Return waiting records and lag of a consumer by shard id."""
+        ...
+
+    def behind(self, stream: str, shard_id: str, position: Position) -> dict[str, Any] | None:
+        """Return waiting records and lag at a position; None for one that is not of the stream."""
         ...
 
     def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
@@ -68,7 +73,7 @@ def stream_detail(
     for edge in inventory.edges:
         if edge.start == me:
             via = edge.via or edge.end
-            rows = local.positions(via.removeprefix("mapping:")) if local and edge.via else {}
+            rows = local.positions(name, via) if local else {}
             consumers.append({"id": via, "target": edge.end, "shards": rows})
     listed = reader.pages(
         "kinesis",
@@ -81,7 +86,7 @@ def stream_detail(
         {
             "id": f"fan-out:{one['ConsumerName']}",
             "target": "",
-            "shards": {},
+            "shards": local.positions(name, f"fan-out:{one['ConsumerName']}") if local else {},
             "state": one["ConsumerStatus"],
         }
         for one in listed
@@ -97,8 +102,25 @@ def stream_detail(
         "createdMs": milliseconds(summary.get("StreamCreationTimestamp")),
         "shards": shards,
         "consumers": consumers,
-        "leases": lease_tables(reader, tables),
+        "leases": [
+            _with_lag(one, name, local) for one in lease_tables(reader, tables, name, shards)
+        ],
         "refused": reader.refusals(),
+    }
+
+
+def _with_lag(lease: dict[str, Any], stream: str, local: Local | None) -> dict[str, Any]:
+    """Return a lease with what waits after its checkpoint; on AWS only with the checkpoint's own time."""
+    number = lease["checkpoint"]
+    row = None
+    if local is not None and number.isdecimal():
+        row = local.behind(stream, lease["shardId"], AfterSequence(number))
+    return {
+        **lease,
+        "checkpointMs": _read_time_ms(number, is_creation=False),
+        "waiting": None,
+        "lagMs": None,
+        **(row or {}),
     }
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +17,7 @@ from headrace.dashboard.payloads import (
     user_records,
 )
 from headrace.shards.sketch import KeySketch
+from headrace.store.sequence import InvalidSequence, parse
 
 MOST_RECORDS = 500
 # A search ends after this many records without enough hits, and says so.
@@ -231,9 +232,16 @@ def _row(shard_id: str, record: Mapping[str, Any], most_bytes: int = 2_048) -> d
     return row
 
 
-def lease_tables(reader: Reader, names: list[str]) -> list[dict[str, Any]]:
-    """Return the consumers that keep leases in DynamoDB as the KCL does: table, shard, checkpoint, owner."""
+def lease_tables(
+    reader: Reader, names: list[str], stream: str, shards: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the leases of a stream that consumers keep in DynamoDB as the KCL does: table, shard, checkpoint, owner.
+
+    A table does not say its stream, but a checkpoint has its shard's time of creation; the key of a consumer of many
+    streams has the stream's name.
+    """
     rows: list[dict[str, Any]] = []
+    opened_ms = {one["shardId"]: one["openedMs"] for one in shards}
     for name in names[:20]:
         items = reader.pages(
             "dynamodb",
@@ -245,13 +253,21 @@ def lease_tables(reader: Reader, names: list[str]) -> list[dict[str, Any]]:
         )
         for item in items:
             values = {key: next(iter(value.values()), "") for key, value in item.items()}
-            if "checkpoint" in values:
-                rows.append(
-                    {
-                        "table": name,
-                        "shardId": values.get("leaseKey", ""),
-                        "checkpoint": values["checkpoint"],
-                        "owner": values.get("leaseOwner", ""),
-                    }
-                )
-    return json.loads(json.dumps(rows, default=str))
+            if "checkpoint" not in values:
+                continue
+            *others, shard_id = str(values.get("leaseKey", "")).split(":")
+            checkpoint = str(values["checkpoint"])
+            if shard_id not in opened_ms or (others and others[1:2] != [stream]):
+                continue
+            with contextlib.suppress(InvalidSequence):
+                if parse(checkpoint).base.created_s * 1000 != opened_ms[shard_id]:
+                    continue
+            rows.append(
+                {
+                    "table": name,
+                    "shardId": shard_id,
+                    "checkpoint": checkpoint,
+                    "owner": str(values.get("leaseOwner", "")),
+                }
+            )
+    return rows

@@ -1,12 +1,17 @@
 """Measures the page with a stream of 1,000 shards and a pipeline of 200 nodes, and what it costs the cloud.
 
-`python -m scripts.benchmarks.dashboard` prints the time that the page's script takes for an update (p50, p95, in
-milliseconds), and the processor time that the cloud takes without a page and with one open, in percent of a core.
+`scripts/bench dashboard` prints the time that the page's script takes for an update (p50, p95, in milliseconds), the
+processor time that the cloud takes without a page and with one open, in percent of a core, and what PutRecords costs
+the cloud without a page, with an open list and with the page of the stream, by turns (processor time is little changed
+by what else the machine does). `--puts` measures only the last.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,10 +19,14 @@ from typing import Any
 
 import boto3
 
+from scripts.benchmarks.interleaved import kinesis as kinesis_call
+from scripts.benchmarks.wire import Connection
 from tests.dashboard.browser import Page
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
+# Of PutRecords: turns, calls in a turn, records in a call, and their bytes.
+TURNS, CALLS, RECORDS, RECORD_BYTES = 9, 1_500, 100, 200
 SHARDS, NODES, UPDATES, IDLE_S = 1_000, 200, 30, 30
 # Gives the page's own `apply` an event in which every figure differs, and waits for the frame that shows it.
 UPDATE = """(async () => {
@@ -62,7 +71,6 @@ def main() -> None:
         ServerProcess(Path(folder) / "data") as server,
         Page(find_chromium()) as page,
     ):
-        _idle(server, "without a page")
         kinesis: Any = boto3.client(
             "kinesis",
             endpoint_url=server.endpoint_url,
@@ -70,8 +78,13 @@ def main() -> None:
             aws_access_key_id="test",
             aws_secret_access_key="test",
         )
+        if "--puts" in sys.argv:
+            _puts(server, page, kinesis)
+            return
+        _idle(server, "without a page")
         page.visit(f"{server.endpoint_url}/_headrace/", "create-stream")
         _idle(server, "with an idle page")
+        _puts(server, page, kinesis)
         kinesis.create_stream(StreamName="wide", ShardCount=1)
         page.do("init", code=WIDE % SHARDS)
         for number in range(NODES - 1):
@@ -87,6 +100,42 @@ def main() -> None:
             half, most = times[len(times) // 2], times[int(len(times) * 0.95)]
             print(f"update of {path or 'the list'}: p50 {half:.1f} ms, p95 {most:.1f} ms")
         _idle(server, f"with a page of {NODES} streams")
+
+
+def _puts(server: ServerProcess, page: Page, kinesis: Any) -> None:
+    """Print the processor time that the cloud takes for a record, by what is open, as medians over the turns."""
+    kinesis.create_stream(StreamName="busy", ShardCount=4)
+    kinesis.get_waiter("stream_exists").wait(StreamName="busy", WaiterConfig={"Delay": 1})
+    data = "QUJD" * (RECORD_BYTES // 3)
+    records = [{"Data": data, "PartitionKey": f"k{number}"} for number in range(RECORDS)]
+    call = kinesis_call("PutRecords", "PutRecords", {"StreamName": "busy", "Records": records})
+    request, connection = call.signed("test"), Connection(server.port)
+    views = {"no page": "", "the list": "#/", "the stream's page": "#/streams/busy"}
+    cpu_us: dict[str, list[float]] = {view: [] for view in views}
+    call_ms: dict[str, list[float]] = {view: [] for view in views}
+    assert json.loads(connection.call(request))["FailedRecordCount"] == 0
+    for turn in range(TURNS + 1):
+        for view, path in views.items():
+            page.do("open", url="about:blank")
+            if path:
+                page.visit(f"{server.endpoint_url}/_headrace/{path}", "busy")
+            before, times = _cpu_s(server.pid), []
+            for _ in range(CALLS):
+                start = time.perf_counter()
+                connection.exchange(request)
+                times.append(time.perf_counter() - start)
+            if turn:  # the first turn warms up
+                spent_s = _cpu_s(server.pid) - before
+                cpu_us[view].append(1e6 * spent_s / (CALLS * RECORDS))
+                call_ms[view].append(1e3 * statistics.median(times))
+    for view in views:
+        least, most = min(cpu_us[view]), max(cpu_us[view])
+        ratios = [one / bare for one, bare in zip(cpu_us[view], cpu_us["no page"], strict=True)]
+        print(
+            f"PutRecords with {view}: {statistics.median(cpu_us[view]):.3f} us of processor time a record"
+            f" ({least:.3f} to {most:.3f}), {statistics.median(ratios):.3f} times that without a page;"
+            f" a call {statistics.median(call_ms[view]):.2f} ms; load {os.getloadavg()[0]:.1f}"
+        )
 
 
 def _idle(server: ServerProcess, what: str) -> None:

@@ -2,18 +2,20 @@
 import {Load, get, html, reading, useEffect, useRef, useState} from './lib.js';
 import uPlot from './vendor/uPlot.js';
 
+// The steps of the axis of time, in seconds; its words are UTC, as everywhere on the page.
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400];
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 function Plot({points, title, column, unit, scale = 1, color}) {
   const place = useRef(null);
   useEffect(() => {
-    const size = () => ({width: Math.max(220, place.current.clientWidth), height: 150});
+    const size = () => ({width: Math.max(220, place.current.clientWidth), height: 140});
     const axis = {stroke: style('--dim'), grid: {stroke: style('--line'), width: 1}, ticks: {stroke: style('--line')}, font: '11px system-ui'};
     const plot = new uPlot({
       ...size(), legend: {show: false}, cursor: {y: false}, padding: [8, 8, 0, 0],
       scales: {y: {range: (_, __, most) => [0, Math.max(most || 0, 1) * 1.1]}},
       series: [{}, {stroke: style(color), width: 1.6, fill: `${style(color)}22`, points: {show: false}}],
-      axes: [axis, {...axis, size: 54, values: (_, values) => values.map((v) => `${+v.toFixed(2)}${unit}`)}],
+      axes: [{...axis, size: 34, incrs: SECONDS, space: 90, values: (_, values) => values.map((v) => new Date(v * 1000).toISOString().slice(11, v % 60 ? 19 : 16))}, {...axis, size: 54, values: (_, values) => values.map((v) => `${+v.toFixed(2)}${unit}`)}],
     }, [points.map((p) => p[0] / 1000), points.map((p) => (p[column] == null ? null : p[column] / scale))], place.current);
     const watcher = new ResizeObserver(() => plot.setSize(size()));
     watcher.observe(place.current);
@@ -29,7 +31,7 @@ export function Charts({id}) {
     const timer = setInterval(() => { if (!document.hidden) setAgain((n) => n + 1); }, length === 'day' ? 60_000 : 2_000);
     return () => clearInterval(timer);
   }, [length]);
-  return html`<section aria-label="Over time"><div class="row"><h2>Over time</h2><span class="grow"></span><div class="chips" role="group" aria-label="Span">
+  return html`<section aria-label="Over time"><div class="row"><h2>Over time</h2><span class="dim">UTC</span><span class="grow"></span><div class="chips" role="group" aria-label="Span">
       ${[['minutes', '10 minutes'], ['day', '1 day']].map(([key, text]) => html`<button class="chip" aria-pressed=${length === key} onClick=${() => setLength(key)}>${text}</button>`)}</div></div>
     <${Load} path="history" params=${{id, span: length}} again=${again}>${({points}) => (points.length < 2
       ? html`<p class="dim">${length === 'day' ? 'Minutes in which something happened appear here.' : 'The first points come within seconds.'}</p>`

@@ -1,10 +1,11 @@
 // The pages of one function, delivery, job, stack; of what AWS would deny; and of what goes to AWS.
 import {Charts} from './charts.js';
+import {Drawing} from './front.js';
 import {Batches, Payload} from './records.js';
-import {Copy, CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, post, quote, rate, reading, resources, session, shortShard, span, tell, useEvery, useState, when} from './lib.js';
+import {Copy, CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, many, post, quote, rate, reading, resources, session, shortShard, span, tell, useEvery, useRef, useState, when} from './lib.js';
 
-function Head({name, kind, state, children}) {
-  return html`<div class="head"><h1>${name}</h1><span class="kind">${kind}</span><${State} value=${state} />${children}</div>`;
+function Head({name, kind, state, words, children}) {
+  return html`<div class="head"><h1>${name}</h1><span class="kind">${kind}</span><${State} value=${state} />${words && html`<span class="dim">${words}</span>`}<span class="grow"></span>${children}</div>`;
 }
 function Table({label, columns, rows}) {
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table><thead><tr>${columns.map((one) => html`<th>${one}</th>`)}</tr></thead><tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td>${cell}</td>`)}</tr>`)}</tbody></table></div>`;
@@ -12,7 +13,8 @@ function Table({label, columns, rows}) {
 function Figures({id, names}) {
   const row = reading(id).value.row;
   const all = {Rate: rate(row?.[0]), Errors: rate(row?.[2]), Waiting: amount(row?.[3]), Lag: span(row?.[4])};
-  return html`<dl class="figures">${names.map((name) => html`<div><dt>${name}</dt><dd>${all[name]}</dd></div>`)}</dl>${row?.[5] && html`<div class="refused" role="alert">${row[5]}</div>`}`;
+  // A figure that the kind does not have is left out.
+  return html`<dl class="figures">${names.filter((name) => all[name] !== '–').map((name) => html`<div><dt>${name}</dt><dd>${all[name]}</dd></div>`)}</dl>${row?.[5] && html`<div class="refused failing" role="alert">${row[5]}</div>`}`;
 }
 
 function Durations({list}) {
@@ -27,8 +29,8 @@ function Redrive({arn}) {
 
 export function Function_({name}) {
   const again = useEvery(3);
-  return html`<${Load} path=${`functions/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="function" state=${value.state}><span class="dim">${value.runtime}, ${value.memoryMiB} MiB, ${value.timeoutS} s</span></${Head}>
-    <${CopyCalls} cli=${`aws lambda invoke --function-name ${quote(name)} --payload '{}' --cli-binary-format raw-in-base64-out /dev/stdout`} boto=${`boto3.client("lambda").invoke(FunctionName=${JSON.stringify(name)}, Payload=b"{}")["Payload"].read()`} />
+  return html`<${Load} path=${`functions/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="function" state=${value.state} words=${`${value.runtime}, ${value.memoryMiB} MiB, ${value.timeoutS} s`}>
+    <${CopyCalls} cli=${`aws lambda invoke --function-name ${quote(name)} --payload '{}' --cli-binary-format raw-in-base64-out /dev/stdout`} boto=${`boto3.client("lambda").invoke(FunctionName=${JSON.stringify(name)}, Payload=b"{}")["Payload"].read()`} /></${Head}>
     <${Refusals} list=${value.refused} /><${Figures} id=${`function:${name}`} names=${['Rate', 'Errors']} />
     <section><h2>Reads from</h2>${value.mappings.length ? html`<${Table} label="Mappings" columns=${['Source', 'State', 'Last result', 'Batch size', 'Retries', 'Failed records go to']} rows=${value.mappings.map((one) => [one.source.split(':').pop(), html`<${State} value=${one.state} />`, one.lastResult, one.batchSize, one.retries === -1 ? 'until expiry' : one.retries, html`${one.onFailure.split(':').pop() || 'nowhere'}<${Redrive} arn=${one.onFailure} />`])} />` : html`<p class="dim">Nothing: it runs when it is invoked.</p>`}</section>
     ${value.batches.map((one) => html`<section><h2>Batches of ${one.source.split(':').pop()}</h2>${one.trees.length ? html`<${Batches} trees=${[...one.trees].reverse()} />` : html`<p class="dim">No batches yet.</p>`}</section>`)}
@@ -38,19 +40,21 @@ export function Function_({name}) {
 }
 
 function Failed({name}) {
-  const [again, setAgain] = useState(0);
+  const [again, setAgain] = useState(0), isEmpty = useRef(true), every = useEvery(10);
+  // While records fail, and until the first is there, the list is read again by itself.
+  const isChanging = isEmpty.current || reading(`delivery:${name}`).value.row?.[2] > 0;
   const redrive = async (key) => {
-    await tell(() => post('redrive-failed', {delivery: name, key}), (done) => `${done.sent} records put again to ${done.target}${done.before ? `, ${done.before} before` : ''}.`);
+    await tell(() => post('redrive-failed', {delivery: name, key}), (done) => `${many(done.sent, 'record')} put again to ${done.target}${done.before ? `, ${done.before} before` : ''}.`);
     setAgain((count) => count + 1);
   };
   return html`<section><div class="row"><h2>Failed records</h2><span class="grow"></span><button class="quiet" onClick=${() => setAgain(again + 1)}>Read again</button></div>
-    <${Load} path=${`deliveries/${encodeURIComponent(name)}/failed`} again=${again}>${(value) => html`<${Refusals} list=${value.refused} />
+    <${Load} path=${`deliveries/${encodeURIComponent(name)}/failed`} again=${again * 1e6 + (isChanging ? every : 0)}>${(value) => { isEmpty.current = !value.objects.length; return html`<${Refusals} list=${value.refused} />
       ${!value.objects.length && html`<p class="dim">None below <code>${value.prefix || '(no prefix)'}</code>.</p>`}
-      ${value.objects.map((one) => html`<details open=${one.records.length > 0}><summary><code>${one.key}</code> ${amount(one.count)} records${one.sent > 0 ? `, ${amount(one.sent)} put again` : ''}${one.uncertain > 0 ? `, ${amount(one.uncertain)} uncertain: headrace redrive --uncertain-again` : ''}</summary>
+      ${value.objects.map((one) => html`<details open=${one.records.length > 0}><summary><code>${one.key}</code> ${many(one.count, 'record')}${one.sent > 0 ? `, ${amount(one.sent)} put again` : ''}${one.uncertain > 0 ? `, ${amount(one.uncertain)} uncertain: headrace redrive --uncertain-again` : ''}</summary>
         ${one.problem && html`<div class="refused" role="alert">${one.problem}</div>`}
         ${!session.value?.isReadOnly && value.target && one.records.some((row) => !row.isSent) && html`<button class="main" onClick=${() => redrive(one.key)}>Put again to ${value.target}</button>${value.target.startsWith('kinesis:') && html` <span class="dim">The stream's other readers get them again too.</span>`}`}
         ${one.records.length > 0 && html`<${Table} label=${`Failed records of ${one.key}`} columns=${['Arrived (UTC)', 'Reason', 'Data', '']} rows=${one.records.map((row) => [row.arrivedMs ? when(row.arrivedMs) : '–', html`<strong>${row.code}</strong> ${row.message}`, html`<code>${row.payload.data.slice(0, 300)}</code>`, row.isSent ? 'put again' : ''])} />`}</details>`)}
-      ${value.isCut && html`<p class="dim">Older ones are not listed here: <code>headrace redrive s3://${value.bucket}/${value.prefix}</code></p>`}`}</${Load}></section>`;
+      ${value.isCut && html`<p class="dim">Older ones are not listed here: <code>headrace redrive s3://${value.bucket}/${value.prefix}</code></p>`}`; }}</${Load}></section>`;
 }
 
 function Opened({name, path}) {
@@ -66,27 +70,29 @@ function Objects({name, list}) {
 
 export function Delivery({name}) {
   const again = useEvery(3);
-  return html`<${Load} path=${`deliveries/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="delivery" state=${value.state} />
-    <${CopyCalls} cli=${`aws firehose describe-delivery-stream --delivery-stream-name ${quote(name)}`} boto=${`boto3.client("firehose").describe_delivery_stream(DeliveryStreamName=${JSON.stringify(name)})`} />
+  return html`<${Load} path=${`deliveries/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="delivery" state=${value.state}>
+    <${CopyCalls} cli=${`aws firehose describe-delivery-stream --delivery-stream-name ${quote(name)}`} boto=${`boto3.client("firehose").describe_delivery_stream(DeliveryStreamName=${JSON.stringify(name)})`} /></${Head}>
     <${Refusals} list=${value.refused} /><${Figures} id=${`delivery:${name}`} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
     <dl class="facts"><dt>Bucket</dt><dd>${value.bucket || '–'}</dd><dt>Prefix</dt><dd><code>${value.prefix || '(none)'}</code></dd><dt>Failed records</dt><dd><code>${value.errorPrefix || '(the same prefix)'}</code></dd><dt>Form</dt><dd>${value.format}, ${value.compression || 'not compressed'}</dd><dt>Buffer</dt><dd>${value.buffer.SizeInMBs ?? '–'} MiB or ${value.buffer.IntervalInSeconds ?? '–'} s</dd></dl>
     <${Charts} id=${`delivery:${name}`} />
     <section><h2>Newest objects</h2>${value.objects.length ? html`<${Objects} name=${name} list=${value.objects} />` : html`<p class="dim">No objects yet: the first is written when a buffer is full or its time is over.</p>`}</section>`}</${Load}><${Failed} name=${name} />`;
 }
 
+const utc = (iso) => iso.replace('T', ' ').replace(/(\.000)?Z$/, '');
+
 function Query({query}) {
   const newest = query.batches[query.batches.length - 1];
   const behind = newest.inputPerS > newest.processedPerS;
   return html`<section><h2>Query ${query.name || query.id}</h2>
-    <dl class="figures"><div><dt>Input</dt><dd>${rate(newest.inputPerS)}</dd></div><div><dt>Processed</dt><dd>${rate(newest.processedPerS)}</dd></div><div><dt>State rows</dt><dd>${amount(newest.stateRows)}</dd></div><div><dt>State</dt><dd>${bytes(newest.stateBytes)}</dd></div><div><dt>Watermark</dt><dd>${newest.watermark || 'none'}</dd></div></dl>
+    <dl class="figures"><div><dt>Input</dt><dd>${rate(newest.inputPerS)}</dd></div><div><dt>Processed</dt><dd>${rate(newest.processedPerS)}</dd></div><div><dt>State rows</dt><dd>${amount(newest.stateRows)}</dd></div><div><dt>State</dt><dd>${bytes(newest.stateBytes)}</dd></div><div><dt>Watermark</dt><dd>${utc(newest.watermark) || 'none'}</dd></div></dl>
     ${behind && html`<div class="refused" role="note">More rows arrive than the query processes.</div>`}
-    <${Table} label=${`Micro-batches of ${query.name || query.id}`} columns=${['Begun', 'Batch', 'Took', 'Rows', 'Input', 'Processed', 'Watermark', 'State rows', 'Too late']} rows=${[...query.batches].reverse().slice(0, 50).map((one) => [one.at, one.batchId, span(one.durationMs), amount(one.rows), rate(one.inputPerS), rate(one.processedPerS), one.watermark || '–', amount(one.stateRows), amount(one.late)])} /></section>`;
+    <${Table} label=${`Micro-batches of ${query.name || query.id}`} columns=${['Begun (UTC)', 'Batch', 'Took', 'Rows', 'Input', 'Processed', 'Watermark', 'State rows', 'Too late']} rows=${[...query.batches].reverse().slice(0, 50).map((one) => [utc(one.at), one.batchId, span(one.durationMs), amount(one.rows), rate(one.inputPerS), rate(one.processedPerS), utc(one.watermark) || '–', amount(one.stateRows), amount(one.late)])} /></section>`;
 }
 
 export function Job({holder, id}) {
   const again = useEvery(3);
   return html`<${Load} path=${`jobs/${encodeURIComponent(holder)}/${encodeURIComponent(id)}`} again=${again}>${(value) => html`<${Head} name=${value.title} kind="job" state=${value.state} />
-    ${value.problem && html`<div class="refused" role="alert">${value.problem}</div>`}
+    ${value.problem && html`<div class="refused failing" role="alert">${value.problem}</div>`}
     <dl class="facts"><dt>Runs on</dt><dd>${value.holder}</dd><dt>Started</dt><dd>${when(value.startedMs)}</dd><dt>Ended</dt><dd>${when(value.endedMs)}</dd><dt>Lasted</dt><dd>${value.startedMs && value.endedMs ? span(value.endedMs - value.startedMs) : '–'}</dd></dl>
     ${value.queries.map((one) => html`<${Query} key=${one.id} query=${one} />`)}
     <section><h2>Command</h2><pre tabindex="0">${value.arguments.map(quote).join(' \\\n  ')}</pre></section>
@@ -103,19 +109,33 @@ export function Stack({name}) {
     <section><h2>Events</h2><${Table} label="Events" columns=${['Time (UTC)', 'Resource', 'State', 'Reason']} rows=${value.events.map((one) => [when(one.timeMs), one.logicalId, html`<${State} value=${one.state} />`, one.reason])} /></section>`}</${Load}>`;
 }
 
+// retentionHours: Retention hours; url: URL.
+const wordsOf = (key) => (key === 'url' ? 'URL' : key.replace(/([A-Z])/g, ' $1').toLowerCase().replace(/^./, (letter) => letter.toUpperCase()));
+
+// The part of the map around a resource.
+function Neighbours({id, again}) {
+  return html`<${Load} path="map" again=${again}>${({resources: all, edges}) => {
+    const near = edges.filter((edge) => edge.start === id || edge.end === id);
+    const ids = new Set([id, ...near.flatMap((edge) => [edge.start, edge.end])]);
+    return near.length > 0 && html`<${Drawing} value=${{resources: all.filter((row) => ids.has(row.id)), edges: near}} label="What it reads from and feeds" />`;
+  }}</${Load}>`;
+}
+
 export function Other({id}) {
   const one = resources.value.find((row) => row.id === id);
   if (!one) return html`<${Empty} title=${`There is no ${id.replace(':', ' ')}.`} />`;
-  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state} /><${Figures} id=${id} names=${['Rate', 'Waiting', 'Lag']} />
-    <dl class="facts">${one.arn && html`<dt>ARN</dt><dd><code>${one.arn}</code></dd>`}${Object.entries(one.facts).map(([key, value]) => html`<dt>${key}</dt><dd>${String(value)}</dd>`)}</dl>
+  const facts = Object.entries(one.facts).filter(([, value]) => value !== false && value != null && value !== '');
+  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state} /><${Figures} id=${id} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
+    <dl class="facts">${one.arn && html`<dt>ARN</dt><dd><code>${one.arn}</code></dd>`}${facts.map(([key, value]) => html`<dt>${wordsOf(key)}</dt><dd>${value === true ? 'yes' : String(value)}</dd>`)}</dl>
+    <${Neighbours} id=${id} again=${resources.value} />
     ${one.kind === 'queue' && html`<${Redrive} arn=${one.arn} />`}<${Charts} id=${id} />`;
 }
 
 export function Permissions() {
   return html`<div class="head"><h1>Permissions</h1><span class="dim">What AWS would deny.</span></div><${Load} path="permissions">${(value) => (!value.isKnown
     ? html`<p class="dim">Only a headrace cloud records what its callers were allowed.</p>`
-    : value.denied.length ? html`<${Table} label="Denied" columns=${['Who', 'Action', 'Resource', 'Why', 'Times', 'Last']} rows=${value.denied.map((one) => [html`<code>${one.principal}</code>`, html`<code>${one.action}</code>`, html`<code>${one.resource}</code>`, one.reason, amount(one.count), one.last])} />`
-      : html`<p>Nothing. ${amount(value.accesses)} accesses of ${value.callers} callers were looked at.</p>`)}</${Load}>`;
+    : value.denied.length ? html`<${Table} label="Denied" columns=${['Who', 'Action', 'Resource', 'Why', 'Times', 'Last (UTC)']} rows=${value.denied.map((one) => [html`<code class="arn">${one.principal}</code>`, html`<code class="whole">${one.action}</code>`, html`<code class="arn">${one.resource}</code>`, one.reason, amount(one.count), html`<span class="whole">${one.last.slice(0, 19).replace('T', ' ')}</span>`])} />`
+      : html`<p>Nothing was denied. Looked at: ${amount(value.accesses)} accesses of ${many(value.callers, 'caller')}.</p>`)}</${Load}>`;
 }
 
 // Firehose's age is in seconds, Lambda's in milliseconds.
@@ -132,7 +152,7 @@ function Alarms() {
   const again = useEvery(10);
   return html`<${Load} path="export/alarms" again=${again}>${({alarms, forecasts}) => (alarms.length ? html`
     <section><h2>Forecast</h2><div class="scroll" tabindex="0" role="region" aria-label="Forecast"><table><thead><tr><th>Reader</th><th class="number">Age</th><th class="number">Slope</th><th class="number">Retention</th><th>Records expire</th></tr></thead><tbody>${forecasts.map((one) => html`<${Forecast} key=${one.reader} one=${one} />`)}</tbody></table></div></section>
-    <section><div class="row"><h2>Suggested alarms</h2><span class="grow"></span><${Copy} text=${JSON.stringify(alarms, null, 2)} label="Copy for PutMetricAlarm" /></div><${Table} label="Alarms" columns=${['Alarm', 'Metric', 'From', 'Why']} rows=${alarms.map((one) => [one.AlarmName, metricOf(one), span(one.Threshold * (isFirehose(one) ? 1000 : 1)), one.AlarmDescription])} /></section>`
+    <section><div class="row"><h2>Suggested alarms</h2><span class="grow"></span><${Copy} text=${JSON.stringify(alarms, null, 2)} label="Copy for PutMetricAlarm" /></div><${Table} label="Alarms" columns=${['Alarm', 'Metric', 'From', 'Why']} rows=${alarms.map((one) => [html`<span class="whole">${one.AlarmName}</span>`, metricOf(one), html`<span class="whole">${span(one.Threshold * (isFirehose(one) ? 1000 : 1))}</span>`, one.AlarmDescription])} /></section>`
     : html`<section><h2>Suggested alarms</h2><p class="dim">No function or delivery reads a stream: there is no age to watch.</p></section>`)}</${Load}>`;
 }
 
@@ -146,5 +166,5 @@ export function Export() {
 export function More() {
   const [list, setList] = useState(null);
   if (!list) fetch('/_headrace/?format=json').then((answer) => answer.json()).then((value) => setList(Object.entries(value.pages))).catch(() => setList([]));
-  return html`<div class="head"><h1>More pages</h1></div><ul class="links">${(list || []).map(([url, title]) => html`<li><a href=${url.replace(/^https?:\/\/[^/]*/, '')}>${title}</a></li>`)}</ul>`;
+  return html`<div class="head"><h1>More pages</h1></div><section><ul class="links">${(list || []).map(([url, title]) => html`<li><a href=${url.replace(/^https?:\/\/[^/]*/, '')}>${title}</a></li>`)}</ul></section>`;
 }

@@ -140,11 +140,14 @@ export function span(ms) {
   if (ms == null) return '–';
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.floor(ms % 60_000 / 1000)} s`;
-  return `${Math.floor(ms / 3_600_000)} h ${Math.floor(ms % 3_600_000 / 60_000)} min`;
+  const seconds = Math.floor(ms % 60_000 / 1000);
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min${seconds ? ` ${seconds} s` : ''}`;
+  const minutes = Math.floor(ms % 3_600_000 / 60_000);
+  return `${Math.floor(ms / 3_600_000)} h${minutes ? ` ${minutes} min` : ''}`;
 }
 export const when = (ms) => (ms == null ? '–' : new Date(ms).toISOString().replace('T', ' ').replace('Z', ''));
 export const bytes = (value) => (value == null ? '–' : value < 1024 ? `${value} B` : value < 1 << 20 ? `${(value / 1024).toFixed(1)} KiB` : `${(value / (1 << 20)).toFixed(1)} MiB`);
+export const many = (count, one) => `${amount(count)} ${one}${count === 1 ? '' : 's'}`;
 export const shortShard = (id) => id.replace(/^shardId-0*(?=\d)/, 'shard ');
 
 // How late is late: a minute is a warning, ten are a problem.

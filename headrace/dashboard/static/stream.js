@@ -18,11 +18,14 @@ const Swatches = () => [0, 1, 2, 3, 4, 5].map((n) => html`<span class=${`swatch 
 function Band({shards, chosen, choose}) {
   const rows = shardReadings.value;
   const open = shards.filter((one) => one.isOpen);
-  return html`<svg class="band" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${open.length} open shards by their hash ranges, coloured by heat`}>
+  return html`<div class="bandbox"><svg class="band" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" aria-label=${`${open.length} open shards by their hash ranges, coloured by heat`}>
     ${open.map((one) => {
       const start = share(one.startingHashKey), width = share(one.endingHashKey) - start;
       return html`<rect key=${one.shardId} x=${start} y="0" width=${Math.max(width, 0.02)} height="10" class=${`heat h${steps(heatOf(rows[one.shardId]))} ${one.shardId === chosen ? 'chosen' : ''}`} onClick=${() => choose(one.shardId)}><title>${shortShard(one.shardId)}</title></rect>`;
-    })}</svg><div class="row scale dim"><span>hash key 0</span><span class="grow"></span><span>cool</span><${Swatches} /><span>full</span><span class="grow"></span><span>2¹²⁸ − 1</span></div>`;
+    })}</svg>${open.length <= 24 && open.map((one) => {
+      const start = share(one.startingHashKey), width = share(one.endingHashKey) - start;
+      return width > 6 && html`<span class="bandname" aria-hidden="true" key=${one.shardId} style=${{left: `${start}%`, width: `${width}%`}}>${shortShard(one.shardId)}</span>`;
+    })}</div><div class="row scale dim"><span>hash key 0</span><span class="grow"></span><span>cool</span><${Swatches} /><span>full</span><span class="grow"></span><span>2¹²⁸ − 1</span></div>`;
 }
 
 const SPANS = [['', 'all'], ['3600000', '1 h'], ['21600000', '6 h'], ['86400000', '1 day']];
@@ -59,7 +62,7 @@ function ShardsOverTime({value}) {
   const y = (key) => ROOM.top + share(key) / 100 * tall;
   const ticks = Math.max(2, Math.min(6, Math.floor(inner / 150)));
   const clock = (ms) => when(ms).slice(toMs - fromMs > 86_400_000 ? 5 : 11, toMs - fromMs > 21_600_000 ? 16 : 19);
-  return html`<div ref=${place}><svg class="lineage" width=${width} height=${tall + ROOM.top + ROOM.bottom} role="img" aria-label=${`${shards.length} shards from ${when(fromMs)} to ${when(toMs)} by their hash ranges, coloured by heat; the table below has the splits and merges`}>
+  return html`<div ref=${place} class="clip"><svg class="lineage" width=${width} height=${tall + ROOM.top + ROOM.bottom} role="img" aria-label=${`${shards.length} shards from ${when(fromMs)} to ${when(toMs)} by their hash ranges, coloured by heat; the table below has the splits and merges`}>
     ${shards.map((one) => {
       const start = x(one.openedMs ?? fromMs), end = Math.max(start + 1, x(one.closedMs ?? toMs)), top = y(one.startingHashKey), high = Math.max(1.5, y(one.endingHashKey) - top - 1);
       const heats = (rates[one.shardId] || []).map((rate) => steps(Math.min(1, rate / 1000)));
@@ -120,8 +123,10 @@ function Shards({value, chosen, choose, reload}) {
 
 function Consumer({one}) {
   const row = reading(one.id).value.row;
-  const behind = Object.entries(one.shards).filter(([, at]) => at.waiting > 0);
-  return html`<tr><td>${one.target ? html`${one.target.replace(/^(.*?):/, '$1 ')}` : one.id.replace(':', ' ')}</td><td>${one.state && html`<${State} value=${one.state} />`}${row?.[5] && html`<span class="bad">${row[5]}</span>`}</td><td class="number">${rate(row?.[0])}</td><td class="number">${amount(row?.[3])}</td><td class="number">${span(row?.[4])}</td>
+  const places = Object.values(one.shards), behind = Object.entries(one.shards).filter(([, at]) => at.waiting > 0);
+  const waiting = row?.[3] ?? (places.length ? places.reduce((sum, at) => sum + at.waiting, 0) : null);
+  const lag = row?.[4] ?? (places.length ? Math.max(...places.map((at) => at.lagMs)) : null);
+  return html`<tr><td>${one.target ? html`${one.target.replace(/^(.*?):/, '$1 ')}` : one.id.replace(':', ' ')}</td><td>${one.state && html`<${State} value=${one.state} />`}${row?.[5] && html`<span class="bad">${row[5]}</span>`}</td><td class="number">${rate(row?.[0])}</td><td class="number">${amount(waiting)}</td><td class="number">${span(lag)}</td>
     <td class="dim">${behind.length ? behind.slice(0, 6).map(([id, at]) => `${shortShard(id)}: ${amount(at.waiting)} (${span(at.lagMs)})`).join(', ') : Object.keys(one.shards).length ? 'at the end of every shard' : ''}</td></tr>`;
 }
 
@@ -151,7 +156,7 @@ export function Stream({name, tab}) {
     ${tab === 'records' ? html`<${Records} name=${name} shards=${value.shards} />` : tab === 'lineage' ? html`<${Lineage} name=${name} />` : html`
       <section aria-label="Hash ranges"><h2>Hash ranges and heat</h2><${Band} shards=${value.shards} chosen=${chosen} choose=${choose} /></section>
       <section aria-label="Consumers"><h2>Consumers</h2>${value.consumers.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Consumers"><table><thead><tr><th>Consumer</th><th>State</th><th class="number">Rate</th><th class="number">Waiting</th><th class="number">Lag</th><th>Position</th></tr></thead><tbody>${value.consumers.map((one) => html`<${Consumer} key=${one.id} one=${one} />`)}</tbody></table></div>` : html`<${Empty} title="Nobody reads this stream. Connect a function:" command=${`aws lambda create-event-source-mapping --function-name NAME --event-source-arn ${value.arn} --starting-position LATEST`} />`}
-        ${value.leases.length > 0 && html`<h3>Leases in DynamoDB (KCL)</h3><table><thead><tr><th>Table</th><th>Shard</th><th>Checkpoint</th><th>Owner</th></tr></thead><tbody>${value.leases.slice(0, 100).map((one) => html`<tr><td>${one.table}</td><td>${one.shardId}</td><td><code>${one.checkpoint}</code></td><td>${one.owner}</td></tr>`)}</tbody></table>`}</section>
+        ${value.leases.length > 0 && html`<h3>Leases in DynamoDB (KCL)</h3><div class="scroll" tabindex="0" role="region" aria-label="Leases"><table><thead><tr><th>Table</th><th>Shard</th><th>Owner</th><th class="number">Waiting</th><th class="number">Lag</th><th>Checkpoint</th></tr></thead><tbody>${value.leases.slice(0, 100).map((one) => html`<tr><td><a href=${`#/other/${encodeURIComponent(`table:${one.table}`)}`}>${one.table}</a></td><td>${shortShard(one.shardId)}</td><td>${one.owner}</td><td class="number">${amount(one.waiting)}</td><td class="number">${span(one.lagMs)}</td><td>${one.checkpointMs ? html`<span title=${one.checkpoint}>record of ${when(one.checkpointMs).slice(0, 19)}</span>` : html`<code>${one.checkpoint}</code>`}</td></tr>`)}</tbody></table></div>`}</section>
       <${Charts} id=${`stream:${name}`} />
       <section aria-label="Shards"><h2>Shards</h2><${Shards} value=${value} chosen=${chosen} choose=${choose} reload=${() => setAgain(again + 1000)} /></section>
       <section aria-label="Hottest keys"><h2>Hottest keys</h2><${Hottest} name=${name} /></section>
