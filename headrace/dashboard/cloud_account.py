@@ -22,6 +22,7 @@ from headrace.core.ports import (
 from headrace.dashboard.account import CallRefused
 from headrace.dashboard.inventory import Inventory, id_of
 from headrace.dashboard.meter import Totals
+from headrace.dashboard.progress import rate_of
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.sources import END, position_of
 from headrace.services.kinesis.backend import Kinesis
@@ -111,8 +112,14 @@ class CloudMeter:
         pipes: Pipes,
         functions: FunctionTotals,
         handled: Callable[[], dict[str, tuple[int, int]]],
+        queries: Callable[[str, str], list[dict[str, Any]]],
     ) -> None:
-        """Take the services; `handled` returns, by ARN, what rules, topics, queues and tables handled and failed."""
+        """Take the services, and what returns figures of others.
+
+        `handled` returns, by ARN, what rules, topics, queues and tables handled and failed; `queries` what Spark says
+        of a job, see `streaming_queries`.
+        """
+        self._queries = queries
         self._account, self._handled = account, handled
         self._clock = clock
         self._kinesis, self._lambda, self._firehose = kinesis, lambda_, firehose
@@ -158,6 +165,9 @@ class CloudMeter:
             if resource.kind == "function":
                 sums, _ = self.functions.of(resource.name)
                 totals[resource.id] = Totals(sums["Invocations"], errors=sums["Errors"])
+            elif resource.kind == "job" and resource.state == "RUNNING":
+                queries = self._queries(*resource.name.split("/", 1))
+                totals[resource.id] = Totals(rate=rate_of(queries, self._clock.now_ms()))
             elif resource.kind in _HANDLING:
                 records, errors = handled.get(resource.arn, (0, 0))
                 waiting = resource.facts.get("messages")

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.client.aggregation import aggregate
+from headrace.dashboard import records
 from tests.dashboard.pipeline import HOSTILE
 from tests.support.clock import ShiftedClock
 from tests.support.cloud import InProcessCloud
@@ -166,6 +167,36 @@ def test_the_hottest_keys_have_their_shares(cloud: InProcessCloud) -> None:
         put(cloud, b"x" * 100, "hot" if number else "cold")
     keys = get(cloud, "streams/orders/keys")["keys"]
     assert (keys[0]["key"], keys[0]["share"] > 0.8) == ("hot", True)
+
+
+def test_the_hottest_keys_of_a_busy_stream_are_a_sample(
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MOST_SKETCHED", 400)
+    kinesis = cloud.client("kinesis")
+    for _ in range(20):
+        rows = [{"Data": b"x" * 9, "PartitionKey": "hot" if n % 2 else f"k{n}"} for n in range(200)]
+        kinesis.put_records(StreamName="orders", Records=rows)
+    value = get(cloud, "streams/orders/keys")
+    assert value["isSample"]
+    assert value["records"] <= 400
+    assert value["keys"][0]["key"] == "hot"
+    assert 0.3 < value["keys"][0]["share"] < 0.9
+
+
+def test_the_newest_records_of_a_busy_stream_are_the_newest(
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More come in ten seconds than a search reads."""
+    monkeypatch.setattr(records, "MOST_SEARCHED", 100)
+    monkeypatch.setattr(records, "LOCAL_SPAN_MS", 1)
+    kinesis = cloud.client("kinesis")
+    for start in range(0, 1_000, 10):
+        rows = [{"Data": b"%d" % n, "PartitionKey": "k"} for n in range(start, start + 10)]
+        kinesis.put_records(StreamName="orders", Records=rows)
+    newest = [int(one["data"]) for one in payloads(cloud, "limit=50")]
+    assert newest == list(range(1_000 - len(newest), 1_000))
+    assert newest
 
 
 def test_names_are_data_in_the_exported_code(cloud: InProcessCloud) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -322,4 +323,13 @@ def test_with_auth_the_printed_address_logs_in(tmp_path: Path, page: Page) -> No
     with ServerProcess(tmp_path / "data", "--auth") as server:
         page.do("open", url=address(server, ""))
         assert "KeyNeeded" in page.do("eval", code="document.body.innerText")
-    page.do("said")
+        page.do("said")
+        printed = re.search(r"its pages: (\S+)", (server.data_dir / "headrace.log").read_text())
+        assert printed is not None
+        page.do("open", url=printed[1])
+        page.do("wait", text="kinesis create-stream")
+        page.do("wait", text="live")
+        # The address holds no secret any more.
+        assert page.do("eval", code="location.search") == ""
+        page.do("wait", text="0 resources")
+        assert page.do("said") == []

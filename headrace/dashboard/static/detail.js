@@ -33,7 +33,7 @@ export function Function_({name}) {
     <${CopyCalls} cli=${`aws lambda invoke --function-name ${quote(name)} --payload '{}' --cli-binary-format raw-in-base64-out /dev/stdout`} boto=${`boto3.client("lambda").invoke(FunctionName=${JSON.stringify(name)}, Payload=b"{}")["Payload"].read()`} /></${Head}>
     <${Refusals} list=${value.refused} /><${Figures} id=${`function:${name}`} names=${['Rate', 'Errors']} />
     <section><h2>Reads from</h2>${value.mappings.length ? html`<${Table} label="Mappings" columns=${['Source', 'State', 'Last result', 'Batch size', 'Retries', 'Failed records go to']} rows=${value.mappings.map((one) => [one.source.split(':').pop(), html`<${State} value=${one.state} />`, one.lastResult, one.batchSize, one.retries === -1 ? 'until expiry' : one.retries, html`${one.onFailure.split(':').pop() || 'nowhere'}<${Redrive} arn=${one.onFailure} />`])} />` : html`<p class="dim">Nothing: it runs when it is invoked.</p>`}</section>
-    ${value.batches.map((one) => html`<section><h2>Batches of ${one.source.split(':').pop()}</h2>${one.trees.length ? html`<${Batches} trees=${[...one.trees].reverse()} />` : html`<p class="dim">No batches yet.</p>`}</section>`)}
+    ${value.batches.map((one) => html`<section><h2>Batches of ${one.source.split(':').pop()}</h2>${one.trees.length ? html`<${Batches} trees=${[...one.trees].reverse()} stream=${one.source.includes(':stream/') && !one.source.includes(':table/') ? one.source.split('/').pop() : ''} />` : html`<p class="dim">No batches yet.</p>`}</section>`)}
     ${value.durations.length > 0 && html`<section><h2>Durations since the start</h2><${Durations} list=${value.durations} /></section>`}
     <${Charts} id=${`function:${name}`} />
     <section><h2>Newest log lines</h2>${value.logs.length ? html`<pre class="logs" tabindex="0">${value.logs.map((one) => `${when(one.timeMs)}  ${one.text.trimEnd()}`).join('\n')}</pre>` : html`<p class="dim">It has written nothing yet.</p>`}</section>`}</${Load}>`;
@@ -62,10 +62,20 @@ function Opened({name, path}) {
     : html`<p class="dim">${amount(value.total)} rows${value.rows.length < value.total ? `, the first ${value.rows.length} here` : ''}${value.columns.length < value.allColumns ? `; ${value.columns.length} of ${value.allColumns} columns` : ''}.</p><${Table} label=${`Rows of ${path}`} columns=${value.columns.map((one) => html`${one.name} <small class="dim">${one.type}</small>`)} rows=${value.rows.map((row) => row.map((cell) => (cell == null ? html`<span class="dim">null</span>` : cell)))} />`)}</${Load}>`;
 }
 
+// The folders of the newest objects: one for each partition.
+function Partitions({list}) {
+  const folders = new Map();
+  for (const one of list) {
+    const folder = one.key.slice(0, one.key.lastIndexOf('/') + 1), known = folders.get(folder) || {count: 0, size: 0, timeMs: 0};
+    folders.set(folder, {count: known.count + 1, size: known.size + one.bytes, timeMs: Math.max(known.timeMs, one.timeMs)});
+  }
+  return folders.size > 1 && html`<h3>Partitions of the newest objects</h3><${Table} label="Partitions" columns=${['Folder', 'Objects', 'Size', 'Newest (UTC)']} rows=${[...folders].map(([folder, one]) => [html`<code>${folder || '(none)'}</code>`, one.count, bytes(one.size), when(one.timeMs)])} />`;
+}
+
 function Objects({name, list}) {
   const [open, setOpen] = useState('');
   return html`<${Table} label="Objects" columns=${['Written (UTC)', 'Key', 'Size']} rows=${list.map((one) => [when(one.timeMs), html`<button class="plain" aria-expanded=${open === one.key ? 'true' : 'false'} onClick=${() => setOpen(open === one.key ? '' : one.key)}><code>${one.key}</code></button>`, bytes(one.bytes)])} />
-    ${open && html`<h3>${open}</h3><${Opened} name=${name} path=${open} />`}`;
+    <${Partitions} list=${list} />${open && html`<h3>${open}</h3><${Opened} name=${name} path=${open} />`}`;
 }
 
 export function Delivery({name}) {

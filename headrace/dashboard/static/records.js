@@ -107,12 +107,13 @@ function failure(detail) {
   }
 }
 
-function Batch({node, depth = 0}) {
-  return html`<li><span class=${`chip ${node.disposal === 'success' ? 'good' : /dropped|failure|expired/.test(node.disposal) ? 'bad' : 'busy'}`}>${node.disposal}</span> ${node.part || `batch ${node.number}`} of ${shortShard(node.shard_id)}: ${many(node.records, 'record')}${node.detail ? html` <span class="dim">${node.detail}</span>` : ''}
+function Batch({node, stream, depth = 0}) {
+  return html`<li><span class=${`chip ${node.disposal === 'success' ? 'good' : /dropped|failure|expired/.test(node.disposal) ? 'bad' : 'busy'}`}>${node.disposal}</span> ${node.part || `batch ${node.number}`} of ${shortShard(node.shard_id)}: ${stream && node.first ? html`<a href=${`#/streams/${encodeURIComponent(stream)}/records/${node.shard_id}/${node.first}`}>${many(node.records, 'record')}</a>` : many(node.records, 'record')}${node.detail ? html` <span class="dim">${node.detail}</span>` : ''}
     ${node.attempts.length > 0 && html`<ol class="attempts">${node.attempts.map((one) => html`<li><time>${when(one.at_ms)}</time> ${one.duration_ms} ms <strong class=${/^(ok|success)/i.test(one.outcome) ? 'good' : 'bad'}>${one.outcome}</strong>${one.detail && html`<pre tabindex="0">${failure(one.detail).slice(0, 4000)}</pre>`}</li>`)}</ol>`}
-    ${node.parts.length > 0 && html`<ul class="tree">${node.parts.map((part) => html`<${Batch} node=${part} depth=${depth + 1} />`)}</ul>`}</li>`;
+    ${node.parts.length > 0 && html`<ul class="tree">${node.parts.map((part) => html`<${Batch} node=${part} stream=${stream} depth=${depth + 1} />`)}</ul>`}</li>`;
 }
-export const Batches = ({trees}) => html`<ul class="tree">${trees.map((node) => html`<${Batch} node=${node} />`)}</ul>`;
+// With a stream, each batch leads to its records.
+export const Batches = ({trees, stream}) => html`<ul class="tree">${trees.map((node) => html`<${Batch} node=${node} stream=${stream} />`)}</ul>`;
 
 // What became of a record at a function, by the words of its passport: ok, bad, or warn while it waits.
 const fateOf = (outcome) => ({kind: /^(success|filtered)/.test(outcome) ? 'ok' : /^(dropped|sent to the failure)/.test(outcome) ? 'bad' : 'warn', text: outcome.split(':')[0].replace('sent to the failure destination', 'failed, sent on')});
@@ -150,8 +151,9 @@ function Line({name, record, isOpen, toggle}) {
     ${isOpen && html`<tr class="detail"><td colspan="5"><${Whole} name=${name} record=${record} /></td></tr>`}`;
 }
 
-export function Records({name, shards}) {
-  const [form, setForm] = useState({position: 'newest', at: '', shard: '', search: '', limit: '50'});
+// From a shard and a sequence number on, if the address has them.
+export function Records({name, shards, shard = '', sequence = ''}) {
+  const [form, setForm] = useState({position: sequence ? 'sequence' : 'newest', at: sequence, shard, search: '', limit: '50'});
   const [asked, ask] = useState(form), [again, setAgain] = useState(0), [open, setOpen] = useState(null);
   const [filters, setFilters] = useState(() => stored(name));
   const change = (values) => setForm({...form, ...values});

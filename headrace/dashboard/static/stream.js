@@ -133,7 +133,7 @@ function Consumer({one}) {
 function Hottest({name}) {
   const again = useEvery(10);
   return html`<${Load} path=${`streams/${encodeURIComponent(name)}/keys`} again=${again}>${(value) => (value.keys.length
-    ? html`<table class="keys"><thead><tr><th>Key</th><th class="number">Share of bytes</th><th></th></tr></thead><tbody>${value.keys.slice(0, 10).map((one) => html`<tr><td><code>${one.key.slice(0, 80)}</code></td><td class="number">${(one.share * 100).toFixed(1)} %</td><td><meter min="0" max="1" value=${one.share} aria-label=${`Share of ${one.key.slice(0, 40)}`}></meter></td></tr>`)}</tbody></table><p class="dim">Of ${amount(value.records)} records of the last minute.</p>`
+    ? html`<table class="keys"><thead><tr><th>Key</th><th class="number">Share of bytes</th><th></th></tr></thead><tbody>${value.keys.slice(0, 10).map((one) => html`<tr><td><code>${one.key.slice(0, 80)}</code></td><td class="number">${(one.share * 100).toFixed(1)} %</td><td><meter min="0" max="1" value=${one.share} aria-label=${`Share of ${one.key.slice(0, 40)}`}></meter></td></tr>`)}</tbody></table><p class="dim">${value.isSample ? 'By a sample of' : 'Of'} ${amount(value.records)} records of the last minute.</p>`
     : html`<p class="dim">No records in the last minute.</p>`)}</${Load}>`;
 }
 
@@ -143,7 +143,7 @@ function Put({name}) {
     <label>Partition key <input required value=${key} onInput=${(e) => setKey(e.target.value)} /></label><label class="wide">Data <textarea rows="4" value=${data} onInput=${(e) => setData(e.target.value)}></textarea></label><button class="main">Put</button></form></details>`;
 }
 
-export function Stream({name, tab}) {
+export function Stream({name, tab, shard, sequence}) {
   const [again, setAgain] = useState(0), [chosen, choose] = useState(null);
   useEffect(() => { watch(name); return () => watch(''); }, [name]);
   const every = useEvery(5);
@@ -153,7 +153,7 @@ export function Stream({name, tab}) {
     <div class="row"><div role="tablist" class="tabs" aria-label="Views of the stream">${[['', 'Overview'], ['records', 'Records'], ['lineage', 'Lineage']].map(([key, text]) => html`<a role="tab" aria-selected=${tab === key ? 'true' : 'false'} href=${key ? `${here}/${key}` : here}>${text}</a>`)}</div><span class="grow"></span>
       <${CopyCalls} cli=${`aws kinesis describe-stream-summary --stream-name ${quote(name)}`} boto=${`boto3.client("kinesis").describe_stream_summary(StreamName=${JSON.stringify(name)})`} /></div>
     <${Refusals} list=${value.refused} />
-    ${tab === 'records' ? html`<${Records} name=${name} shards=${value.shards} />` : tab === 'lineage' ? html`<${Lineage} name=${name} />` : html`
+    ${tab === 'records' ? html`<${Records} key=${`${shard} ${sequence}`} name=${name} shards=${value.shards} shard=${shard} sequence=${sequence} />` : tab === 'lineage' ? html`<${Lineage} name=${name} />` : html`
       <section aria-label="Hash ranges"><h2>Hash ranges and heat</h2><${Band} shards=${value.shards} chosen=${chosen} choose=${choose} /></section>
       <section aria-label="Consumers"><h2>Consumers</h2>${value.consumers.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Consumers"><table><thead><tr><th>Consumer</th><th>State</th><th class="number">Rate</th><th class="number">Waiting</th><th class="number">Lag</th><th>Position</th></tr></thead><tbody>${value.consumers.map((one) => html`<${Consumer} key=${one.id} one=${one} />`)}</tbody></table></div>` : html`<${Empty} title="Nobody reads this stream. Connect a function:" command=${`aws lambda create-event-source-mapping --function-name NAME --event-source-arn ${value.arn} --starting-position LATEST`} />`}
         ${value.leases.length > 0 && html`<h3>Leases in DynamoDB (KCL)</h3><div class="scroll" tabindex="0" role="region" aria-label="Leases"><table><thead><tr><th>Table</th><th>Shard</th><th>Owner</th><th class="number">Waiting</th><th class="number">Lag</th><th>Checkpoint</th></tr></thead><tbody>${value.leases.slice(0, 100).map((one) => html`<tr><td><a href=${`#/other/${encodeURIComponent(`table:${one.table}`)}`}>${one.table}</a></td><td>${shortShard(one.shardId)}</td><td>${one.owner}</td><td class="number">${amount(one.waiting)}</td><td class="number">${span(one.lagMs)}</td><td>${one.checkpointMs ? html`<span title=${one.checkpoint}>record of ${when(one.checkpointMs).slice(0, 19)}</span>` : html`<code>${one.checkpoint}</code>`}</td></tr>`)}</tbody></table></div>`}</section>
