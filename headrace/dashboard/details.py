@@ -15,7 +15,7 @@ from headrace.store.sequence import InvalidSequence, parse
 
 MOST_LOG_LINES = 200
 # How many steps the heat over time has: fewer for many shards, of which each costs a look-up.
-LEAST_HEAT_STEPS, MOST_HEAT_STEPS, MOST_HEAT_CELLS = 12, 120, 12_000
+LEAST_HEAT_STEPS, MOST_HEAT_STEPS, MOST_HEAT_CELLS = 6, 120, 6_000
 
 
 class Local(Protocol):

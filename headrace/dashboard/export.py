@@ -240,7 +240,7 @@ def suggested_alarms(
         worst_ms = max(past, default=0)
         usual_ms = max(_LEAST_AGE_MS, _MARGIN * worst_ms) if past else DEFAULT_AGE_MS
         why = (
-            f"{_MARGIN} times the highest age of the last day ({worst_ms / 1000:g} s, busy minutes: {len(past)})"
+            f"{_MARGIN} times the highest age of the last day ({worst_ms / 1000:.1f} s, busy minutes: {len(past)})"
             if past
             else "no busy minute in the last day to reason from"
         )

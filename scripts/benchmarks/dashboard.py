@@ -26,7 +26,7 @@ from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
 
 # Of PutRecords: turns, calls in a turn, records in a call, and their bytes.
-TURNS, CALLS, RECORDS, RECORD_BYTES = 9, 400, 100, 200
+TURNS, CALLS, RECORDS, RECORD_BYTES = 9, 6_000, 100, 200
 SHARDS, NODES, UPDATES, IDLE_S = 1_000, 200, 30, 30
 # Gives the page's own `apply` an event in which every figure differs, and waits for the frame that shows it.
 UPDATE = """(async () => {
@@ -119,6 +119,7 @@ def _puts(server: ServerProcess, page: Page, kinesis: Any) -> None:
             page.do("open", url="about:blank")
             if path:
                 page.visit(f"{server.endpoint_url}/_headrace/{path}", "busy")
+            time.sleep(2)  # until the page's first requests are answered
             before, times = _cpu_s(server.pid), []
             for _ in range(CALLS):
                 start = time.perf_counter()

@@ -135,10 +135,10 @@ export function Other({id}) {
   const one = resources.value.find((row) => row.id === id);
   if (!one) return html`<${Empty} title=${`There is no ${id.replace(':', ' ')}.`} />`;
   const facts = Object.entries(one.facts).filter(([, value]) => value !== false && value != null && value !== '');
-  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state} /><${Figures} id=${id} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
+  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state}>${one.kind === 'queue' && html`<${Redrive} arn=${one.arn} />`}</${Head}><${Figures} id=${id} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
     <dl class="facts">${one.arn && html`<dt>ARN</dt><dd><code>${one.arn}</code></dd>`}${facts.map(([key, value]) => html`<dt>${wordsOf(key)}</dt><dd>${value === true ? 'yes' : String(value)}</dd>`)}</dl>
     <${Neighbours} id=${id} again=${resources.value} />
-    ${one.kind === 'queue' && html`<${Redrive} arn=${one.arn} />`}<${Charts} id=${id} />`;
+    ${reading(id).value.row && html`<${Charts} id=${id} />`}`;
 }
 
 export function Permissions() {

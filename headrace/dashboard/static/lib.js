@@ -215,7 +215,7 @@ export function Load({path, params, again = 0, children}) {
     return () => { isCurrent = false; };
   }, [key, again]);
   if (state.key !== key) return html`<p class="dim" role="status">Loading…</p>`;
-  return html`${state.error && html`<div class="refused" role="alert">${state.error.message}</div>`}${state.value && children(state.value)}`;
+  return html`${state.error && html`<div class="refused" role="alert">${state.error.message}</div>${!state.value && html`<p><a href="#/">To the pipeline</a></p>`}`}${state.value && children(state.value)}`;
 }
 
 // Counts up every `seconds` while the page can be seen.

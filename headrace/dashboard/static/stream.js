@@ -64,7 +64,7 @@ function ShardsOverTime({value}) {
   const clock = (ms) => when(ms).slice(toMs - fromMs > 86_400_000 ? 5 : 11, toMs - fromMs > 21_600_000 ? 16 : 19);
   return html`<div ref=${place} class="clip"><svg class="lineage" width=${width} height=${tall + ROOM.top + ROOM.bottom} role="img" aria-label=${`${shards.length} shards from ${when(fromMs)} to ${when(toMs)} by their hash ranges, coloured by heat; the table below has the splits and merges`}>
     ${shards.map((one) => {
-      const start = x(one.openedMs ?? fromMs), end = Math.max(start + 1, x(one.closedMs ?? toMs)), top = y(one.startingHashKey), high = Math.max(1.5, y(one.endingHashKey) - top - 1);
+      const start = x(one.openedMs ?? fromMs), end = Math.max(start + 1, x(one.closedMs ?? toMs)), top = y(one.startingHashKey), room = y(one.endingHashKey) - top, high = Math.max(0.5, room > 4 ? room - 1 : room);
       const heats = (rates[one.shardId] || []).map((rate) => steps(Math.min(1, rate / 1000)));
       return html`<g key=${one.shardId}><title>${`${shortShard(one.shardId)}, ${share(one.startingHashKey).toFixed(1)} – ${share(one.endingHashKey).toFixed(1)} % of the hash keys, open from ${when(one.openedMs)}${one.closedMs ? ` to ${when(one.closedMs)}` : ''}`}</title>
         <rect class="h0" x=${start} y=${top} width=${end - start} height=${high} />
@@ -72,7 +72,7 @@ function ShardsOverTime({value}) {
           const left = Math.max(start, ROOM.left + run.start / count * inner), right = Math.min(end, ROOM.left + run.end / count * inner);
           return right > left && html`<rect class=${`h${run.value}`} x=${left} y=${top} width=${right - left} height=${high} />`;
         })}
-        <rect class=${one.isOpen ? 'life' : 'life closed'} x=${start} y=${top} width=${end - start} height=${high} />
+        ${high > 4 && html`<rect class=${one.isOpen ? 'life' : 'life closed'} x=${start} y=${top} width=${end - start} height=${high} />`}
         ${high > 15 && end - start > 64 && html`<text x=${start + 7} y=${top + high / 2 + 4}>${shortShard(one.shardId)}</text>`}</g>`;
     })}
     <text class="axis" x=${ROOM.left - 6} y=${ROOM.top + 10} text-anchor="end">0</text><text class="axis" x=${ROOM.left - 6} y=${ROOM.top + tall} text-anchor="end">2¹²⁸</text>
@@ -97,7 +97,7 @@ function Lineage({name}) {
   return html`<section aria-label="Lineage"><div class="row"><h2>Shards over time</h2><span class="grow"></span><div class="chips" role="group" aria-label="Span">${SPANS.map(([key, text]) => html`<button class="chip" aria-pressed=${length === key} onClick=${() => setLength(key)}>${text}</button>`)}</div></div>
     <${Load} path=${`streams/${encodeURIComponent(name)}/lineage`} params=${{span: length}} again=${again}>${(value) => {
       const events = reshards(value.shards);
-      return html`<${Refusals} list=${value.refused} /><${ShardsOverTime} value=${value} />${value.isKnown ? html`<div class="row scale dim"><span>Records a second:</span><span>none</span><${Swatches} /><span>1,000, a shard's limit</span></div>` : html`<p class="dim">AWS tells no heat of single shards here.</p>`}
+      return html`<${Refusals} list=${value.refused} /><${ShardsOverTime} value=${value} />${value.isKnown ? html`<div class="row scale dim"><span>Records a second:</span><span>none</span><${Swatches} /><span>1,000, a shard's limit</span></div>` : html`<p class="dim">Heat by shard over time is known to a headrace cloud alone.</p>`}
         <h3>Splits and merges</h3>${events.length ? html`<div class="scroll" tabindex="0" role="region" aria-label="Splits and merges"><table><thead><tr><th>Time (UTC)</th><th>What</th><th>From</th><th>To</th></tr></thead><tbody>${events.slice(0, 200).map((one) => html`<tr><td>${when(one.ms).slice(0, 19)}</td><td>${one.what}</td><td>${one.from.map(shortShard).join(', ')}</td><td>${one.to.map(shortShard).join(', ')}</td></tr>`)}</tbody></table></div>` : html`<p class="dim">None: every shard is of the stream's start, or its parents have expired.</p>`}`;
     }}</${Load}></section>`;
 }
