@@ -287,6 +287,17 @@ def test_a_timeline_bar_sets_the_position(server: ServerProcess, page: Page) -> 
     page.do("holds", code="document.querySelector('form.ask select').value === 'time'")
 
 
+def test_a_browser_whose_clock_stands_elsewhere_sees_the_arrivals(
+    server: ServerProcess, page: Page
+) -> None:
+    page.visit(address(server, ""), "orders-to-lake")
+    page.do("eval", code="{ const real = Date.now; Date.now = () => real() - 86_400_000; }")
+    page.do("wait", text="live")
+    page.do("eval", code="location.hash = '#/streams/orders/records'")
+    page.do("holds", code="document.querySelector('.bar:not([disabled])') !== null")
+    assert page.do("said") == []
+
+
 def test_a_stream_deleted_while_it_is_watched_is_named(server: ServerProcess, page: Page) -> None:
     kinesis = client_at(server.endpoint_url, "kinesis")
     kinesis.create_stream(StreamName="short", ShardCount=1)

@@ -112,8 +112,13 @@ export function watch(stream = '') {
   source.onmessage = (message) => apply(JSON.parse(message.data));
 }
 
+// The server's clock: this one may stand elsewhere, or jump.
+let ahead = 0;
+export const serverNow = () => Date.now() + ahead;
+
 export function apply(event) {
   link.value = 'live';
+  if (event.timeMs) ahead = event.timeMs - Date.now();
   for (const [id, row] of Object.entries(event.readings)) if (row) reading(id).value = {...reading(id).peek(), row};
   for (const one of live.values()) {
     const now = one.peek();

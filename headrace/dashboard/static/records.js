@@ -1,6 +1,6 @@
 // The records browser: positions, a timeline whose selection sets the time, search, stored filters, payloads as text.
 import {Drawing} from './front.js';
-import {Copy, CopyCalls, Empty, Load, amount, bytes, html, many, post, quote, session, shortShard, signal, tell, useEffect, useEvery, useState, when} from './lib.js';
+import {Copy, CopyCalls, Empty, Load, amount, bytes, html, many, post, quote, serverNow, session, shortShard, signal, tell, useEffect, useEvery, useState, when} from './lib.js';
 
 const STEPS = 90;
 const MOST_PRETTY = 400_000;
@@ -10,7 +10,7 @@ const stored = (name) => JSON.parse(localStorage.getItem(`headrace.filters.${nam
 function Timeline({name, choose}) {
   const [length, setLength] = useState('600000');
   const again = useEvery(5);
-  const now = Math.floor(Date.now() / 5000) * 5000;
+  const now = Math.floor(serverNow() / 5000) * 5000;
   const [from, to] = [now - Number(length), now];
   return html`<div class="timeline"><div class="row"><h2>Arrivals</h2><span class="dim">Choose a bar to read from there.</span><span class="grow"></span><div class="chips" role="group" aria-label="Span">${SPANS.map(([key, text]) => html`<button class="chip" aria-pressed=${length === key} onClick=${() => setLength(key)}>${text}</button>`)}</div></div>
     <${Load} path=${`streams/${encodeURIComponent(name)}/timeline`} params=${{from: now - Number(length), to: now, steps: STEPS}} again=${again}>${({counts, fromMs, toMs}) => {
