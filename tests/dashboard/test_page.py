@@ -280,6 +280,22 @@ def test_a_pasted_schema_decodes_records(server: ServerProcess, page: Page) -> N
     page.do("eval", code="localStorage.clear()")
 
 
+def test_a_resource_is_copied_as_commands(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "other/rule:shop%2Fsold-out"), "Copy as AWS CLI")
+    page.do("eval", code="navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    copied: list[str] = []
+    for label in ("AWS CLI", "boto3"):
+        button = f"[...document.querySelectorAll('button')].find((b) => b.innerText === 'Copy as {label}')"
+        page.do("eval", code=f"{button}.click()")
+        copied.append(page.do("eval", code="window.copied"))
+    assert copied == [
+        "aws events describe-rule --name sold-out --event-bus-name shop",
+        'boto3.client("events").describe_rule(Name="sold-out", EventBusName="shop")',
+    ]
+    assert page.do("axe") == []
+    assert page.do("said") == []
+
+
 def test_a_timeline_bar_sets_the_position(server: ServerProcess, page: Page) -> None:
     page.visit(address(server, "streams/orders/records"), "Arrived (UTC)")
     page.do("holds", code="document.querySelector('.bar:not([disabled])') !== null")

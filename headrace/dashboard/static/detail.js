@@ -2,7 +2,7 @@
 import {Charts} from './charts.js';
 import {Drawing} from './front.js';
 import {Batches, Payload} from './records.js';
-import {Copy, CopyCalls, Empty, Load, Refusals, State, amount, bytes, html, many, post, quote, rate, reading, resources, session, shortShard, span, tell, useEvery, useRef, useState, when} from './lib.js';
+import {Copy, CopyCalls, CopyOperation, Empty, Load, Refusals, State, amount, bytes, html, many, post, quote, rate, reading, resources, session, shortShard, span, tell, useEvery, useRef, useState, when} from './lib.js';
 
 function Head({name, kind, state, words, children}) {
   return html`<div class="head"><h1>${name}</h1><span class="kind">${kind}</span><${State} value=${state} />${words && html`<span class="dim">${words}</span>`}<span class="grow"></span>${children}</div>`;
@@ -101,7 +101,7 @@ function Query({query}) {
 
 export function Job({holder, id}) {
   const again = useEvery(3);
-  return html`<${Load} path=${`jobs/${encodeURIComponent(holder)}/${encodeURIComponent(id)}`} again=${again}>${(value) => html`<${Head} name=${value.title} kind="job" state=${value.state} />
+  return html`<${Load} path=${`jobs/${encodeURIComponent(holder)}/${encodeURIComponent(id)}`} again=${again}>${(value) => html`<${Head} name=${value.title} kind="job" state=${value.state}><${CopyOperation} ...${holder.startsWith('j-') ? {service: 'emr', operation: 'DescribeStep', params: {ClusterId: holder, StepId: id}} : {service: 'emr-serverless', operation: 'GetJobRun', params: {applicationId: holder, jobRunId: id}}} /></${Head}>
     ${value.problem && html`<div class="refused failing" role="alert">${value.problem}</div>`}
     <dl class="facts"><dt>Runs on</dt><dd>${value.holder}</dd><dt>Started</dt><dd>${when(value.startedMs)}</dd><dt>Ended</dt><dd>${when(value.endedMs)}</dd><dt>Lasted</dt><dd>${value.startedMs && value.endedMs ? span(value.endedMs - value.startedMs) : '–'}</dd></dl>
     ${value.queries.map((one) => html`<${Query} key=${one.id} query=${one} />`)}
@@ -111,7 +111,7 @@ export function Job({holder, id}) {
 
 export function Stack({name}) {
   const again = useEvery(3);
-  return html`<${Load} path=${`stacks/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="stack" state=${value.state} />
+  return html`<${Load} path=${`stacks/${encodeURIComponent(name)}`} again=${again}>${(value) => html`<${Head} name=${name} kind="stack" state=${value.state}><${CopyOperation} service="cloudformation" operation="DescribeStacks" params=${{StackName: name}} /></${Head}>
     ${value.reason && html`<div class="refused">${value.reason}</div>`}<${Refusals} list=${value.refused} />
     ${value.outputs.length > 0 && html`<section><h2>Outputs</h2><${Table} label="Outputs" columns=${['Name', 'Value']} rows=${value.outputs.map((one) => [one.key, html`<code>${one.value}</code>`])} /></section>`}
     <section><h2>Resources</h2><${Table} label="Resources" columns=${['Name', 'Type', 'State', 'Id']} rows=${value.resources.map((one) => [one.logicalId, one.type, html`<${State} value=${one.state} />`, html`<code>${one.physicalId}</code>`])} /></section>
@@ -131,11 +131,24 @@ function Neighbours({id, again}) {
   }}</${Load}>`;
 }
 
+// By the kind of a resource, the operation that describes it.
+const DESCRIBED = {
+  queue: (one) => ({service: 'sqs', operation: 'GetQueueAttributes', params: {QueueUrl: one.facts.url || one.name}}),
+  topic: (one) => ({service: 'sns', operation: 'GetTopicAttributes', params: {TopicArn: one.arn}}),
+  table: (one) => ({service: 'dynamodb', operation: 'DescribeTable', params: {TableName: one.name}}),
+  pipe: (one) => ({service: 'pipes', operation: 'DescribePipe', params: {Name: one.name}}),
+  rule: (one) => {
+    const [bus, name] = one.name.includes('/') ? one.name.split('/') : ['default', one.name];
+    return {service: 'events', operation: 'DescribeRule', params: {Name: name, EventBusName: bus}};
+  },
+};
+
 export function Other({id}) {
   const one = resources.value.find((row) => row.id === id);
   if (!one) return html`<${Empty} title=${`There is no ${id.replace(':', ' ')}.`} />`;
+  const describe = DESCRIBED[one.kind]?.(one);
   const facts = Object.entries(one.facts).filter(([, value]) => value !== false && value != null && value !== '');
-  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state}>${one.kind === 'queue' && html`<${Redrive} arn=${one.arn} />`}</${Head}><${Figures} id=${id} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
+  return html`<${Head} name=${one.name} kind=${one.kind} state=${one.state}>${describe && html`<${CopyOperation} ...${describe} />`}${one.kind === 'queue' && html`<${Redrive} arn=${one.arn} />`}</${Head}><${Figures} id=${id} names=${['Rate', 'Errors', 'Waiting', 'Lag']} />
     <dl class="facts">${one.arn && html`<dt>ARN</dt><dd><code>${one.arn}</code></dd>`}${facts.map(([key, value]) => html`<dt>${wordsOf(key)}</dt><dd>${value === true ? 'yes' : String(value)}</dd>`)}</dl>
     <${Neighbours} id=${id} again=${resources.value} />
     ${reading(id).value.row && html`<${Charts} id=${id} />`}`;
