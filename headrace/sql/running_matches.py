@@ -59,6 +59,9 @@ class RunningMatches(RunningQuery):
         micros = None if until is None else (until - conversions.EPOCH) // _MICROSECOND
         found: list[tuple[int, int, dict[tuple[str, str], Any]]] = []
         for key, matcher in list(self._matchers.items()):
+            due = matcher.next_time()
+            if micros is not None and (due is None or due > micros):
+                continue
             for first, last, values in matcher.advance(micros):
                 found.append((last[1], first[1], self._of_match(last[0], values)))
             self.given_up += matcher.given_up

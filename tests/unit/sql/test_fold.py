@@ -150,3 +150,12 @@ def test_rows_exactly_one_gap_apart_are_of_one_session() -> None:
     fold = run(script, [("s", Record({"at": at}, "a")) for at in (1_000, 11_000, 21_001, 90_000)])
     rows = [(row.columns["n"], row.columns["WINDOWSTART"]) for row in fold.results["t"]]
     assert rows == [(2, 1_000), (1, 21_001), (1, 90_000)]
+
+
+def test_a_remainder_of_large_numbers_has_every_digit() -> None:
+    result = fold(
+        "CREATE STREAM a AS SELECT CAST(id AS BIGINT) % 10 AS r FROM flights;",
+        flight("1152921504606846977", 1),
+        flight("-1152921504606846977", 1),
+    )
+    assert [row["r"] for row in rows(result, "a")] == [7, -7]
