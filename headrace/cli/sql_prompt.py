@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import client, client_options, explain, fail, split_s3_url
+from headrace.cli.sql_outside import Cloud
 from headrace.client import ConsumerGroup, GroupError, MemoryLeaseStore
 from headrace.client import Record as KinesisRecord
 from headrace.core.extras import install_command
@@ -33,7 +34,7 @@ def run_prompt(
 ) -> None:
     """Read statements and answer them until the end of the input, or a line with a q after a backslash."""
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    session = make_session(Analysis(dialect), checkpoint, **reach)
+    session = make_session(Analysis(dialect, Cloud(Path(), **reach)), checkpoint, **reach)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         click.echo("Streaming SQL. \\h helps, \\q ends.")
@@ -136,8 +137,7 @@ def read_streams(
 
 
 def _record(one: KinesisRecord) -> Record:
-    text = one.data.decode("utf-8", "replace")
-    return Record(text, one.key, datetime.fromtimestamp(one.arrival_s, UTC))
+    return Record(one.data, one.key, datetime.fromtimestamp(one.arrival_s, UTC))
 
 
 @contextlib.contextmanager

@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import Expression, Tick, walk
-from headrace.sql.parsing import parse
+from headrace.sql.inference import Nothing, Outside
+from headrace.sql.parsing import Words, parse
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     KSQL,
@@ -36,8 +37,9 @@ from headrace.sql.query_outputs import (
     refuse_aggregates,
     slide,
 )
-from headrace.sql.relations import declare_relation
+from headrace.sql.relations import declare_relation, origin_of
 from headrace.sql.statements import (
+    ChangeType,
     CreateAs,
     CreateSource,
     Drop,
@@ -50,7 +52,7 @@ from headrace.sql.statements import (
     Statement,
 )
 from headrace.sql.types import BIGINT, TIMESTAMP, common
-from headrace.sql.typing import Scope, condition, near, resolve
+from headrace.sql.typing import Scope, condition, resolve
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _SETTINGS = {("auto.offset.reset", "earliest"), ("auto.offset.reset", None)}
@@ -66,9 +68,15 @@ def read_script(text: str, dialect: str = KSQL) -> Script:
 
 @dataclass
 class Analysis:
-    """A script that grows statement by statement. For one thread."""
+    """A script that grows statement by statement. For one thread.
+
+    `outside` answers for what a text does not say itself; `words` are for the parser; `notes` say what `outside` gave.
+    """
 
     dialect: str = KSQL
+    outside: Outside = field(default_factory=Nothing)
+    words: Words = field(default_factory=Words)
+    notes: list[str] = field(default_factory=list[str])
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
 
@@ -89,6 +97,8 @@ class Analysis:
                 self.queries.append(self.plan(statement))
             case SetProperty():
                 _check_setting(statement)
+            case ChangeType():
+                pass
             case Drop():
                 self._drop(statement)
             case InsertValues():
@@ -133,12 +143,20 @@ class Analysis:
             if column.key == "KEY" and statement.is_table:
                 raise SqlError("a table has a PRIMARY KEY", column.place)
         columns = tuple(RelationColumn(c.name, c.type, bool(c.key)) for c in statement.columns)
+        origin = origin_of(statement, self.outside)
+        columns += tuple(one for one in origin.columns if one.name.lower() not in names)
         if not columns:
             raise SqlError(
-                f"{statement.name} has no columns: headrace does not infer them yet",
+                f"{statement.name} has no columns: name them, or FROM STREAM '..' INFER reads records, "
+                "or WITH (schema_name = '..') or (glue_table = '..')",
                 statement.place,
             )
-        relation = declare_relation(statement.name, columns, statement.properties, statement.place)
+        relation = declare_relation(
+            statement.name, columns, statement.properties, statement.place, origin
+        )
+        if origin.about:
+            words = ", ".join(f"{one.name} {one.type}" for one in relation.columns)
+            self.notes.append(f"{statement.name} has the columns {words}, {origin.about}")
         if relation.is_object and not statement.is_table:
             raise SqlError("an object in S3 is a reference table: CREATE TABLE", statement.place)
         if statement.is_table and not relation.key_columns() and not relation.is_object:
@@ -200,6 +218,9 @@ class Analysis:
             return
         plan = self._plan(statement.select, statement.name, statement.is_table)
         columns = columns_of(plan)
+        for one in statement.properties:
+            if one.name in ("glue_table", "schema_name", "registry_name", "schema_version"):
+                raise SqlError("a query's columns are those that it selects", one.place)
         relation = declare_relation(statement.name, columns, statement.properties, statement.place)
         relation = replace(
             relation,
@@ -207,7 +228,7 @@ class Analysis:
             stream=relation.stream or statement.name.lower(),
         )
         if relation.format == "RAW":
-            raise SqlError("a query writes JSON or CSV", statement.place)
+            raise SqlError("a query writes JSON, CSV or AVRO", statement.place)
         relation, warnings = inherit_time(relation, plan)
         self._add(relation)
         plan = replace(plan, target=relation, warnings=(*plan.warnings, *warnings))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,10 +17,11 @@ from lark.tree import Meta
 
 from headrace.sql.building import Builder
 from headrace.sql.building_expressions import place_of
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.statements import (
     Statement,
 )
+from headrace.sql.types import SqlType
 
 MOST_BYTES = 1_000_000
 _WORDS = {
@@ -43,7 +45,6 @@ _REFUSED = {
     "ALTER": "a stream's columns are what its CREATE says: CREATE OR REPLACE",
     "ASSERT": "`headrace sql test` compares a query's rows",
     "CONNECTOR": "Kafka Connect is no part of Kinesis; `headrace cdc` and Firehose carry rows in and out",
-    "TYPE": "write the STRUCT where it is used; DEFINE name = 'STRUCT<..>' names its text",
     "PAUSE": "end the job; it goes on from its checkpoint",
     "RESUME": "start the job; it goes on from its checkpoint",
     "PRINT": "`headrace tail` prints a stream",
@@ -51,26 +52,38 @@ _REFUSED = {
 }
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _DEFINITION = re.compile(
-    r"^\s*(?:DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'|UNDEFINE\s+(\w+))\s*;",
+    r"(?:^|(?<=;))\s*(?:DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'|UNDEFINE\s+(\w+))\s*;",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
-def parse(text: str) -> tuple[Statement, ...]:
+@dataclass
+class Words:
+    """What texts before have named, by lower-case name: DEFINE's variables, and CREATE TYPE's types."""
+
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    types: dict[str, SqlType] = field(default_factory=dict[str, SqlType])
+
+
+def parse(text: str, words: Words | None = None) -> tuple[Statement, ...]:
     """Return the statements of `text`; raises SqlError at the first that is none.
 
-    DEFINE's variables are put in first, as KSQL does it: `${name}` is text.
+    DEFINE's variables are put in first, as KSQL does it: `${name}` is text. `words` are those of the texts before,
+    and get this one's unless it has a mistake.
     """
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise SqlError(f"a text has at most {MOST_BYTES:,} bytes", Place())
-    return _Parse(_put_variables_in(text)).run()
+    words = words or Words()
+    variables, types = dict(words.variables), dict(words.types)
+    statements = _Parse(_put_variables_in(text, variables), types).run()
+    words.variables, words.types = variables, types
+    return statements
 
 
-def _put_variables_in(text: str) -> str:
+def _put_variables_in(text: str, variables: dict[str, str]) -> str:
     """Return `text` with its variables' values; a DEFINE becomes blanks, so that places stay right."""
     if not (_VARIABLE.search(text) or _DEFINITION.search(text)):
         return text
-    variables: dict[str, str] = {}
     parts: list[str] = []
     position = 0
     for definition in [*_DEFINITION.finditer(text), None]:
@@ -97,7 +110,8 @@ def _value(use: re.Match[str], variables: dict[str, str], text: str, position: i
     except KeyError:
         place = _place_of(text, position + use.start())
         raise SqlError(
-            f"no variable {use[1]!r}; DEFINE {use[1]} = '..'; makes one", place
+            f"no variable {use[1]!r}{near(use[1], list(variables))}; DEFINE {use[1]} = '..'; makes one",
+            place,
         ) from None
 
 
@@ -198,10 +212,10 @@ def _rule(rule: Any) -> _Rule:
 class _Parse:
     """One text's parse. The stack is a list: no depth of a text recurses."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, types: dict[str, SqlType]) -> None:
         self._text = text
         self._tables = _tables()
-        self._builder = Builder()
+        self._builder = Builder(types)
         self._states: list[int] = [self._tables.first]
         # Each part's value, and where its text begins.
         self._values: list[tuple[Any, Meta]] = []

@@ -34,10 +34,11 @@ class Relation:
         is_table: whether a record replaces the one before with the same key.
         stream: the Kinesis stream that holds it, or the address s3://.. of a reference table's object; empty for an
             in-application stream.
-        format: JSON, CSV or RAW.
+        format: JSON, CSV, AVRO or RAW.
         delimiter: CSV's.
         timestamp: the column with the event's time; empty for the record's arrival.
         timestamp_format: a pattern, for a timestamp that is text.
+        schemas: Avro's, by their versions' UUIDs in Glue; that of records without Glue's header under ''.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Relation:
     delimiter: str = ","
     timestamp: str = ""
     timestamp_format: str = ""
+    schemas: tuple[tuple[str, str], ...] = ()
     place: Place = field(default=Place(), compare=False)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.sql import avro
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, walk
@@ -19,7 +20,9 @@ from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPl
 from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, name, string
 
-_TABLES_MARK, _VIEWS_MARK = "# --- tables ---\n", "# --- views ---\n"
+_TABLES_MARK, _VIEWS_MARK, _AVRO_MARK = (
+    f"# --- {what} ---\n" for what in ("tables", "views", "avro")
+)
 
 
 def compile_script(script: Script, title: str) -> str:
@@ -84,12 +87,20 @@ class _Compiler:
     def source(self) -> str:
         """Return the whole job."""
         frame = Path(__file__).with_name("job_frame.py.txt").read_text(encoding="utf-8")
-        # Between two marks is what only joins with tables need, and what only tables' queries need.
-        for mark, is_needed in ((_TABLES_MARK, self._has_tables), (_VIEWS_MARK, self._has_views())):
+        # Between two marks is what only joins with tables, tables' queries or Avro's records need.
+        needs = (
+            (_TABLES_MARK, self._has_tables),
+            (_VIEWS_MARK, self._has_views()),
+            (_AVRO_MARK, self._has_avro()),
+        )
+        for mark, is_needed in needs:
             frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
         body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
         title = self._title.replace("\\", "/").replace('"""', "'''")
         frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
+        # Without what belongs to a file's first lines.
+        of_avro = inspect.getsource(avro)
+        frame = frame.replace("# --- avro's text ---\n", of_avro[of_avro.index("import base64") :])
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -111,6 +122,11 @@ class _Compiler:
 
     def _has_views(self) -> bool:
         return any(view_keys(query) for query in self._script.queries)
+
+    def _has_avro(self) -> bool:
+        relations = [one.relation for query in self._script.queries for one in query.inputs()]
+        relations += [one.target for one in self._script.queries if one.target is not None]
+        return any(relation.format == "AVRO" for relation in relations)
 
     def _is_inner(self, query: QueryPlan) -> bool:
         return query.target is not None and self._script.is_internal(query.target)
@@ -162,6 +178,8 @@ class _Compiler:
         return _literal(", ".join(f"{name(c.name)} {c.type.spark()}" for c in relation.columns))
 
     def _sep(self, relation: Relation) -> str:
+        if relation.format == "AVRO":
+            return f", {dict(relation.schemas)!r}"
         return f", {_literal(relation.delimiter)}" if relation.format == "CSV" else ""
 
     def _keys(self, relation: Relation) -> dict[str, str]:
@@ -483,11 +501,13 @@ class _Compiler:
         if query.is_of_tables():
             mode, kind, corrects = "append", "tables", True
         format_ = "JSON" if query.target is None else query.target.format
-        keys = f", keys={view_keys(query)!r}" if view_keys(query) else ""
+        extras = f", keys={view_keys(query)!r}" if view_keys(query) else ""
+        if format_ == "AVRO" and query.target is not None:
+            extras += f", schema={dict(query.target.schemas)['']!r}"
         return (
             f"Query({_literal(query.name)}, {self._names.of('query', query.name)}, {_literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
-            f"state={state_of(query, self._script)!r}{keys})"
+            f"state={state_of(query, self._script)!r}{extras})"
         )
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from headrace.sql.errors import Place, SqlError
-from headrace.sql.expressions import Call, Column, Expression, Over, Tick, walk
+from headrace.sql.expressions import Call, Column, Expression, Field, Over, Tick, walk
 from headrace.sql.functions import find_function
 from headrace.sql.plan import (
     ROWTIME,
@@ -19,6 +19,7 @@ from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
     Select,
 )
+from headrace.sql.types import SqlType
 from headrace.sql.typing import Scope, resolve
 
 # Kinesis Analytics adds this column to what comes from a stream.
@@ -61,9 +62,14 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
             outputs.extend(_every_column(item.relation, scope, item.place))
             continue
         resolved, type_ = resolve(item.expression, scope)
+        if item.has_all_fields:
+            outputs.extend(_every_field(resolved, type_))
+            continue
         if type_.name in ("NULL", "INTERVAL"):
             raise SqlError(f"a column of {type_}: CAST gives it a type", item.place)
-        name = item.alias or (item.expression.name if isinstance(item.expression, Column) else "")
+        # As in KSQL, a STRUCT's field is called by its own name.
+        written = item.expression
+        name = item.alias or (written.name if isinstance(written, Column | Field) else "")
         if not name:
             name, unnamed = f"KSQL_COL_{unnamed}", unnamed + 1
         outputs.append(Named(name, resolved, type_))
@@ -74,6 +80,16 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
                 f"two columns are called {output.name}: give one an alias", output.expression.place
             )
     return tuple(outputs)
+
+
+def _every_field(of: Expression, type_: SqlType) -> list[Named]:
+    """Return the outputs of `of->*`: a STRUCT's fields by their names."""
+    if type_.name != "STRUCT":
+        raise SqlError(f"->* reads a STRUCT's fields, and this is {type_}", of.place)
+    return [
+        Named(name, Field(of, name, place=of.place), field_type)
+        for name, field_type in zip(type_.fields, type_.of, strict=True)
+    ]
 
 
 def _every_column(relation: str | None, scope: Scope, place: Place) -> list[Named]:

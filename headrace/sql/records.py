@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from headrace.sql import conversions, java_times
+from headrace.sql.avro import BAD, avro_decoder
 from headrace.sql.conversions import moment
 from headrace.sql.plan import (
     Relation,
@@ -17,7 +21,7 @@ from headrace.sql.plan import (
 
 @dataclass(frozen=True)
 class Record:
-    """A record of Kinesis: `data` is a JSON value, or text; `arrival` is when it came."""
+    """A record of Kinesis: `data` is bytes, text, or a JSON value, which is then read; `arrival` is when it came."""
 
     data: Any
     key: str = ""
@@ -37,7 +41,9 @@ class Row:
 def read_record(relation: Relation, record: Record) -> Row | None:
     """Return the row that a record is; None for one that cannot be read, or whose time cannot."""
     data = record.data
-    if relation.is_table and data in (None, "", "null"):
+    if isinstance(data, bytes) and relation.format != "AVRO":
+        data = data.decode("utf-8", "replace")
+    if relation.is_table and data in (None, "", "null", b"", b"null"):
         columns = {column.name: None for column in relation.columns}
         for column in relation.key_columns():
             columns[column.name] = conversions.cast(record.key, column.type)
@@ -48,13 +54,15 @@ def read_record(relation: Relation, record: Record) -> Row | None:
         if len(keys) == 1 and columns[keys[0].name] is None:
             columns[keys[0].name] = conversions.cast(record.key, keys[0].type)
         time = _time(relation, columns, record.arrival)
-    except (ValueError, ArithmeticError, TypeError, LookupError):
+    except BAD:
         return None
     return None if time is None else Row(columns, record.key, time)
 
 
 def _columns(relation: Relation, data: Any) -> dict[str, Any]:
-    if relation.format == "JSON":
+    if relation.format == "AVRO" and isinstance(data, bytes):
+        data = _decoder(relation.schemas)(data)
+    if relation.format in ("JSON", "AVRO"):
         fields = _as(dict, json.loads(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
@@ -70,6 +78,11 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
         c.name: conversions.cast(str(data), c.type) if c in names else None
         for c in relation.columns
     }
+
+
+@cache
+def _decoder(schemas: tuple[tuple[str, str], ...]) -> Callable[[bytes], Any]:
+    return avro_decoder(dict(schemas))
 
 
 def _json_value(value: Any, type_: Any) -> Any:
@@ -89,6 +102,8 @@ def _json_value(value: Any, type_: Any) -> Any:
         case "DOUBLE":
             fits = isinstance(value, (int, float)) and not isinstance(value, bool)
             value = float(value) if fits else value
+        case "BYTES":
+            return base64.b64decode(_as(str, value), validate=True)
         case "ARRAY":
             return [_json_value(item, type_.of[0]) for item in _as(list, value)]
         case "MAP":

@@ -72,7 +72,7 @@ class Session:
         elif command == "\\d":
             yield from self._describe(name.strip()) if name.strip() else self._list(None)
         else:
-            for statement in parse(text):
+            for statement in parse(text, self._analysis.words):
                 yield from self._answer(statement)
 
     def _answer(self, statement: Statement) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from zoneinfo import available_timezones
 
 from headrace.sql import java_times
 from headrace.sql.conversions import millis
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -141,15 +140,6 @@ def condition(expression: Expression, scope: Scope, what: str) -> Expression:
     if type_ not in (BOOLEAN, NULL):
         raise SqlError(f"{what} needs a condition, not {type_}", expression.place)
     return resolved
-
-
-def near(name: str, names: list[str]) -> str:
-    """Return "; did you mean ..?" for the nearest of `names`, or what there is."""
-    lower = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name.lower(), list(lower), 1, 0.6)
-    if close:
-        return f"; did you mean {lower[close[0]]!r}?"
-    return f"; there is {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
 
 
 def _all(

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
+from headrace.sql.avro import avro_encoder
 from tests.spark_jobs.sql_job import differences, fold_of, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
@@ -23,6 +24,9 @@ CREATE STREAM weather (origin VARCHAR KEY, at_ms BIGINT, temp DOUBLE) WITH (stre
 CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'planes');
 CREATE STREAM ticks (symbol VARCHAR, price DOUBLE, sold BIGINT)
   WITH (stream = 'ticks', format = 'DELIMITED', timestamp = 'sold');
+CREATE STREAM binary (id VARCHAR, at TIMESTAMP, cents DECIMAL(9,2), day DATE, raw BYTES, tags ARRAY<VARCHAR>,
+  counts MAP<VARCHAR, BIGINT>, inner_part STRUCT<x DOUBLE, y BOOLEAN>)
+  WITH (stream = 'binary', format = 'AVRO', timestamp = 'at');
 """
 QUERIES = """
 CREATE STREAM late AS SELECT *, ROWTIME AS ms FROM flights WHERE dep_delay > 15 OR cancelled;
@@ -60,6 +64,8 @@ CREATE TABLE closed AS SELECT origin, COUNT(*) AS n FROM flights
 CREATE TABLE sessions AS SELECT origin, COUNT(*) AS n FROM flights WINDOW SESSION (20 MINUTES, GRACE PERIOD 1 HOURS)
   GROUP BY origin EMIT FINAL;
 CREATE STREAM trades AS SELECT symbol, price, sold FROM ticks WHERE price > 1;
+CREATE STREAM of_avro AS SELECT *, ROWTIME AS ms, TO_BYTES('eA==', 'base64') AS bytes_of FROM binary;
+CREATE STREAM to_avro WITH (format = 'AVRO') AS SELECT * FROM binary WHERE id <> 'none';
 """
 
 
@@ -73,6 +79,7 @@ def at_ms(minute: int) -> int:
     return round((datetime(2013, 1, 1, 5, tzinfo=UTC).timestamp() + minute * 60) * 1000)
 
 
+ENCODE = avro_encoder(read_script(RELATIONS).relations["binary"].schemas[0][1])
 RECORDS = [
     ("planes", "UA", {"seats": 100}),
     ("planes", "AA", {"seats": 80}),
@@ -93,6 +100,26 @@ RECORDS = [
     ("ticks", "k", f"TBV,0.5,{at_ms(2)}"),
     ("ticks", "k", f'"A, B",7,{at_ms(3)}'),
     ("ticks", "k", "one,two"),
+    (
+        "binary",
+        "k",
+        ENCODE(
+            {
+                "id": "é",
+                "at": "2013-01-01T05:10:00.123Z",
+                "cents": "-12.50",
+                "day": "1969-12-31",
+                "raw": "AAE=",
+                "tags": ["x", None],
+                "counts": {"k": 2**40},
+                "inner_part": {"x": -1.5, "y": True},
+            }
+        ),
+    ),
+    ("binary", "k", ENCODE({"id": "b", "at": "2013-01-01T05:10:00Z"})),
+    ("binary", "k", ENCODE({"id": "no time"})),
+    ("binary", "k", b"\x02\x7f"),
+    ("binary", "k", "text"),
 ]
 
 

@@ -46,7 +46,7 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
         ("SELECT f.id FROM flights f JOIN planes p ON f.delay > p.seats;", "ON compares one expression of each relation"),
         ("CREATE STREAM flights (a INT) WITH (stream = 'x');", "flights is there already"),
         ("CREATE STREAM x (a INT) WITH (strem = 'x');", "no property 'strem'; did you mean 'stream'?"),
-        ("CREATE STREAM x (a INT) WITH (stream = 'x', format = 'AVRO');", "no format AVRO; there are JSON, CSV and RAW"),
+        ("CREATE STREAM x (a INT) WITH (stream = 'x', format = 'XML');", "no format XML; there are JSON, CSV, AVRO and RAW"),
         ("CREATE STREAM x (a VARCHAR) WITH (stream = 'x', timestamp = 'a');", "needs a timestamp_format"),
         ("CREATE STREAM \"../x\" AS SELECT id FROM flights;", "'../x' names a folder of progress"),
         ("CREATE STREAM o AS SELECT id FROM flights; INSERT INTO o WITH (query_id = 'O') SELECT id FROM flights;",
