@@ -14,22 +14,17 @@ from typing import Any
 import yaml
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError
-from headrace.sql.function import Function
+from headrace.sql.errors import Place, SqlError
+from headrace.sql.function import Function, result_word, signature
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SYNONYMS
+from headrace.sql.inference import GlueTable, Nothing, Schema
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
-from headrace.sql.types import SqlType
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sql-reference.md"
 STATEMENTS = ROOT / "scripts" / "sql_statements.yaml"
 FACTS = ROOT / "tests" / "unit" / "sql" / "ksql_facts.yaml"
-_LETTERS = {
-    "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
-    "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
-    "*": "any",
-}  # fmt: skip
 
 
 def page() -> str:
@@ -70,19 +65,8 @@ def page() -> str:
 
 
 def _function(function: Function) -> str:
-    letters = function.parameters
-    words: list[str] = []
-    for index, letter in enumerate(letters):
-        following = letters[index + 1 : index + 2]
-        if letter in "?+":
-            continue
-        word = _LETTERS[letter]
-        words.append(
-            f"[{word}]" if following == "?" else f"{word}, .." if following == "+" else word
-        )
-    result = function.result if isinstance(function.result, SqlType) else "as its arguments"
     others = ", ".join(sorted(name for name, of in SYNONYMS.items() if of == function.name))
-    return f"| {function.name}({', '.join(words)}) | {result} | {others} |"
+    return f"| {signature(function)} | {result_word(function)} | {others} |"
 
 
 def _statements() -> Iterator[str]:
@@ -107,13 +91,29 @@ def _statements() -> Iterator[str]:
         yield ""
 
 
+class _Outside(Nothing):
+    """A stream with one record, a table, a schema and a file, for the statements that ask for one."""
+
+    def records(self, stream: str, place: Place) -> list[bytes]:
+        return [b'{"a": 1}']
+
+    def table(self, database: str, name: str, place: Place) -> GlueTable:
+        return GlueTable((("a", "int"),), "s", "JSON")
+
+    def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
+        return Schema("JSON", (("v", '{"properties": {"a": {"type": "integer"}}}'),))
+
+    def file(self, path: str, place: Place) -> str:
+        return "def f(a): return a"
+
+
 def _outcome(setup: str, text: str, dialect: str) -> str:
     """Return "runs", "at the prompt", or why the compiler refuses a statement."""
-    analysis = Analysis(dialect)
-    for statement in parse(setup):
+    analysis = Analysis(dialect, _Outside())
+    for statement in parse(setup, analysis.words):
         analysis.take(statement)
     try:
-        for statement in parse(text):
+        for statement in parse(text, analysis.words):
             analysis.take(statement)
     except SqlError as error:
         return (

@@ -72,9 +72,13 @@ def _read(path: Path, dialect: str, **reach: Any) -> Script:
     `reach` is the cloud that declarations may ask for columns: endpoint_url, region, aws.
     """
     analysis = _analyse(path, dialect, **reach)
+    _say(analysis)
+    return analysis.script()
+
+
+def _say(analysis: Analysis) -> None:
     for note in analysis.notes:
         click.echo(f"note: {note}", err=True)
-    return analysis.script()
 
 
 def _analyse(path: Path, dialect: str, **reach: Any) -> Analysis:
@@ -165,7 +169,9 @@ def test_queries(queries: Path, tests: Path, *, dialect: str, **reach: Any) -> N
     """Run TESTS, a YAML file or a folder of them, on QUERIES, without Spark."""
     from headrace.sql.cases import BadCase, run_file
 
-    script = _read(queries, dialect, **reach)
+    analysis = _analyse(queries, dialect, **reach)
+    _say(analysis)
+    script = analysis.script()
     files = sorted([*tests.glob("*.yaml"), *tests.glob("*.yml")]) if tests.is_dir() else [tests]
     count = failed = 0
     try:
@@ -180,6 +186,10 @@ def test_queries(queries: Path, tests: Path, *, dialect: str, **reach: Any) -> N
         raise fail(str(error)) from error
     if not count:
         raise fail(f"{tests} has no tests")
+    for name, (calls, problem) in analysis.outside.failures.items():
+        click.echo(
+            f"warning: {calls} call{'s' * (calls != 1)} of {name} gave NULL: {problem}", err=True
+        )
     click.echo(f"{count - failed} of {count} tests hold")
     if failed:
         raise SystemExit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ import click
 from headrace.cli.options import client, error_text
 from headrace.cli.stream_names import suggest_stream
 from headrace.client.aggregation import disaggregate
+from headrace.core.evaluation import POOL, Engine, TooMuch
 from headrace.sql.errors import Place, SqlError
+from headrace.sql.function import OwnFunction
 from headrace.sql.inference import MOST_RECORDS, GlueTable, Schema
+from headrace.sql.values import TooLarge
 
+_CALL = Engine(Path(__file__).with_name("sql_function_child.py"))
 _MOST_VERSIONS, _MOST_SHARDS, _MOST_READS = 100, 50, 20
 
 
@@ -22,6 +27,8 @@ class Cloud:
 
     def __init__(self, folder: Path, *, endpoint_url: str, region: str, aws: bool) -> None:
         self._folder = folder
+        # Of a query's own functions: how many calls failed, and the first problem.
+        self.failures: dict[str, tuple[int, str]] = {}
         self._reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
 
     def records(self, stream: str, place: Place) -> Sequence[bytes]:
@@ -75,6 +82,30 @@ class Cloud:
     def file(self, path: str, place: Place) -> str:
         """Return the text of a file beside the SQL's; raises SqlError."""
         return read_beside(self._folder, path, place)
+
+    def call(self, own: OwnFunction, result: Sequence[Any], arguments: Sequence[Any]) -> Any:
+        """Call a query's own function in a child process with bounds of time and memory.
+
+        Raises ValueError, and counts it, if the function fails; TooLarge if it takes too much.
+        """
+        asked = {
+            "source": own.source,
+            "file": own.file,
+            "name": own.name,
+            "type": result,
+            "arguments": arguments,
+        }
+        try:
+            answer = json.loads(POOL.ask(_CALL, json.dumps(asked).encode(), caller="sql"))
+        except TooMuch as error:
+            raise TooLarge(
+                f"{own.name} of {own.file} takes too much time or memory: {error}"
+            ) from error
+        if "problem" in answer:
+            count, first = self.failures.get(own.name, (0, answer["problem"]))
+            self.failures[own.name] = (count + 1, first)
+            raise ValueError(answer["problem"])
+        return answer["value"]
 
     def _glue(self, place: Place, operation: str, **request: Any) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError

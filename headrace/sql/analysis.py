@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import Expression, Tick, walk
+from headrace.sql.function import Function
+from headrace.sql.functions import find_function
 from headrace.sql.inference import Nothing, Outside
+from headrace.sql.own_functions import own_function
 from headrace.sql.parsing import Words, parse
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -41,8 +44,10 @@ from headrace.sql.relations import declare_relation, origin_of
 from headrace.sql.statements import (
     ChangeType,
     CreateAs,
+    CreateFunction,
     CreateSource,
     Drop,
+    DropFunction,
     InsertSelect,
     InsertValues,
     Query,
@@ -76,6 +81,7 @@ class Analysis:
     dialect: str = KSQL
     outside: Outside = field(default_factory=Nothing)
     words: Words = field(default_factory=Words)
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
     notes: list[str] = field(default_factory=list[str])
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
@@ -99,6 +105,10 @@ class Analysis:
                 _check_setting(statement)
             case ChangeType():
                 pass
+            case CreateFunction():
+                self._create_function(statement)
+            case DropFunction():
+                self._drop_function(statement)
             case Drop():
                 self._drop(statement)
             case InsertValues():
@@ -210,6 +220,26 @@ class Analysis:
             names = [known.name for known in self.relations.values()]
             raise SqlError(f"no stream or table {name.name!r}{near(name.name, names)}", name.place)
         return Input(relation, name.alias)
+
+    # Functions.
+
+    def _create_function(self, statement: CreateFunction) -> None:
+        name = statement.name.upper()
+        if find_function(name) is not None:
+            raise SqlError(f"{statement.name} is a function of SQL's own", statement.place)
+        if name in self.functions and not statement.replaces:
+            raise SqlError(
+                f"the function {statement.name} is there already; CREATE OR REPLACE makes it anew",
+                statement.place,
+            )
+        self.functions[name] = own_function(statement, self.outside)
+
+    def _drop_function(self, statement: DropFunction) -> None:
+        if self.functions.pop(statement.name.upper(), None) is None and not statement.if_exists:
+            names = sorted(self.functions)
+            raise SqlError(
+                f"no function {statement.name}{near(statement.name, names)}", statement.place
+            )
 
     # Queries.
 
@@ -326,7 +356,8 @@ class Analysis:
                 select.source.place,
             )
         joins, inputs = self._joins(select, source)
-        scope = Scope(inputs, TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT)
+        times = TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT
+        scope = Scope(inputs, times, functions=self.functions)
         where = None if select.where is None else condition(select.where, scope, "WHERE")
         refuse_aggregates(where, "WHERE")
         calls = [item.expression for item in select.items if item.expression is not None]
@@ -474,7 +505,7 @@ class Analysis:
                     f"two relations are called {right.alias}: give one an alias",
                     join.relation.place,
                 )
-            joins.append(join_plan(join, tuple(inputs), right, bool(joins)))
+            joins.append(join_plan(join, tuple(inputs), right, self.functions, bool(joins)))
             inputs.append(right)
         return tuple(joins), tuple(inputs)
 

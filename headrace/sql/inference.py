@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from headrace.sql.avro import PRIMITIVES, full_name
 from headrace.sql.errors import Place, SqlError
+from headrace.sql.function import OwnFunction
 from headrace.sql.plan import RelationColumn
+from headrace.sql.python_function import fit, load_function
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
@@ -60,7 +62,12 @@ class GlueTable:
 
 
 class Outside(Protocol):
-    """What a text may ask for besides itself. Each raises SqlError with the place for what is not there."""
+    """What a text may ask for besides itself. Each raises SqlError with the place for what is not there.
+
+    `failures` are the calls of queries' own functions that failed, by name: how many, and the first one's problem.
+    """
+
+    failures: dict[str, tuple[int, str]]
 
     def records(self, stream: str, place: Place) -> Sequence[bytes]:
         """Return a stream's oldest records, at most MOST_RECORDS."""
@@ -78,9 +85,16 @@ class Outside(Protocol):
         """Return the text of a file that stands beside the SQL's."""
         ...
 
+    def call(self, own: OwnFunction, result: Sequence[Any], arguments: Sequence[Any]) -> Any:
+        """Return what a query's own function gives, of the type `result`; raises ValueError if it fails."""
+        ...
+
 
 class Nothing:
     """Answers for a text alone: nothing is there besides it."""
+
+    def __init__(self) -> None:
+        self.failures: dict[str, tuple[int, str]] = {}
 
     def records(self, stream: str, place: Place) -> Sequence[bytes]:
         """Refuse."""
@@ -97,6 +111,13 @@ class Nothing:
     def file(self, path: str, place: Place) -> str:
         """Refuse."""
         raise SqlError(f"no file {path}: no folder is read here", place)
+
+    def call(self, own: OwnFunction, result: Sequence[Any], arguments: Sequence[Any]) -> Any:
+        """Call the function in this process, unbounded."""
+        try:
+            return fit(load_function(own.source, own.file, own.name)(*arguments), result)
+        except Exception as error:
+            raise ValueError(f"{own.name}: {error}") from error
 
 
 # Records.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -168,6 +168,15 @@ class QueryPlan:
     def is_of_tables(self) -> bool:
         """Return whether it reads tables alone, so that its result is a table with changes and tombstones."""
         return all(source.relation.is_table for source in self.inputs())
+
+    def expressions(self) -> Iterator[Expression]:
+        """Return every expression that it computes."""
+        for join in self.joins:
+            yield from (join.left_key, join.right_key)
+        yield from (one for one in (self.where, self.having, self.partition) if one is not None)
+        yield from (one.expression for one in (*self.keys, *self.outputs))
+        yield from (one.call for one in self.aggregates)
+        yield from (one.over for one in self.sliding)
 
     def inputs(self) -> tuple[Input, ...]:
         """Return what the query reads."""

@@ -11,17 +11,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.sql import avro
+from headrace.sql import avro, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, walk
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.function import Function
+from headrace.sql.functions import function_of
+from headrace.sql.own_functions import spark_name, type_of
 from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Relation, Script
 from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_text import SparkText, name, string
 
-_TABLES_MARK, _VIEWS_MARK, _AVRO_MARK = (
-    f"# --- {what} ---\n" for what in ("tables", "views", "avro")
+_TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
+    f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
 )
 
 
@@ -79,6 +81,7 @@ class _Compiler:
         self._script = script
         self._title = title
         self._names = _Names()
+        self._own = _own_functions(script)
         self._has_tables = any(
             query.is_of_tables() or bool(query.sliding) or _is_with_table(query)
             for query in script.queries
@@ -92,6 +95,7 @@ class _Compiler:
             (_TABLES_MARK, self._has_tables),
             (_VIEWS_MARK, self._has_views()),
             (_AVRO_MARK, self._has_avro()),
+            (_FUNCTIONS_MARK, bool(self._own)),
         )
         for mark, is_needed in needs:
             frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
@@ -101,6 +105,10 @@ class _Compiler:
         # Without what belongs to a file's first lines.
         of_avro = inspect.getsource(avro)
         frame = frame.replace("# --- avro's text ---\n", of_avro[of_avro.index("import base64") :])
+        of_functions = inspect.getsource(python_function)
+        frame = frame.replace(
+            "# --- functions' text ---\n", of_functions[of_functions.index("_BITS") :]
+        )
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -116,6 +124,8 @@ class _Compiler:
             )
         for query in self._script.queries:
             yield self._query(query)
+        if self._own:
+            yield "\n".join(["FUNCTIONS = (", *map(_function, self._own), ")"])
         starts = [self._start(query) for query in self._script.queries if not self._is_inner(query)]
         lines = "\n".join(f"    {line}," for line in starts)
         yield f"QUERIES = (\n{lines}\n)"
@@ -511,6 +521,33 @@ class _Compiler:
         )
 
 
+def _own_functions(script: Script) -> list[Function]:
+    """Return the functions that CREATE FUNCTION has made and a query calls."""
+    calls = (
+        part
+        for query in script.queries
+        for expression in query.expressions()
+        for part in walk(expression)
+        if isinstance(part, Call) and part.own is not None
+    )
+    return list({call.name: function_of(call) for call in calls}.values())
+
+
+def _function(function: Function) -> str:
+    own = function.own
+    assert own is not None
+    result = function.result_type(())
+    parts = (
+        spark_name(function.name),
+        own.file,
+        own.name,
+        own.source,
+        type_of(result),
+        result.spark(),
+    )
+    return f"    ({', '.join(map(repr, parts))}),"
+
+
 def view_keys(query: QueryPlan) -> list[str]:
     """Return the key's columns of the table whose latest state a query keeps; of any other query none."""
     if query.target is None or not query.target.is_table:
@@ -528,4 +565,4 @@ def _is_with_table(query: QueryPlan) -> bool:
 
 
 def _is_table_function(part: Expression) -> bool:
-    return isinstance(part, Call) and FUNCTIONS[part.name].kind == "table"
+    return isinstance(part, Call) and function_of(part).kind == "table"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Column, Expression, Operation, walk
+from headrace.sql.function import Function
 from headrace.sql.plan import (
     Input,
     JoinPlan,
@@ -20,7 +22,13 @@ from headrace.sql.typing import Scope, resolve
 DEFAULT_GRACE_MS = 86_400_000
 
 
-def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool) -> JoinPlan:
+def join_plan(
+    join: Join,
+    left: tuple[Input, ...],
+    right: Input,
+    functions: Mapping[str, Function],
+    is_second: bool,
+) -> JoinPlan:
     """Return a join, resolved; raises SqlError for what Spark cannot do."""
     left_is_table, right_is_table = left[0].relation.is_table, right.relation.is_table
     if is_second:
@@ -58,7 +66,7 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
         )
     if method == "object" and join.kind not in ("INNER", "LEFT"):
         raise SqlError(f"a reference table has INNER and LEFT joins, not {join.kind}", join.place)
-    left_key, right_key = _equality(join, left, right)
+    left_key, right_key = _equality(join, Scope((*left, right), functions=functions), right)
     if method in ("tables", "stream-table"):
         keys = right.relation.key_columns()
         if not (
@@ -86,14 +94,14 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
     )
 
 
-def _equality(join: Join, left: tuple[Input, ...], right: Input) -> tuple[Expression, Expression]:
+def _equality(join: Join, scope: Scope, right: Input) -> tuple[Expression, Expression]:
     """Return both sides of ON, the left relation's first."""
     on = join.on
     if not (isinstance(on, Operation) and on.operator == "="):
         raise SqlError("ON compares one expression of each relation: a.x = b.y", on.place)
     sides: list[tuple[Expression, SqlType, set[str | None]]] = []
     for side in on.operands:
-        resolved, type_ = resolve(side, Scope((*left, right)))
+        resolved, type_ = resolve(side, scope)
         relations = {part.relation for part in walk(resolved) if isinstance(part, Column)}
         sides.append((resolved, type_, relations))
     first, second = sides

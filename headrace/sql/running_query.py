@@ -11,7 +11,7 @@ from typing import Any
 from headrace.sql import conversions
 from headrace.sql.conversions import millis, moment
 from headrace.sql.expressions import Call, Column, Expression, walk
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import function_of
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     ROWTIME,
@@ -353,7 +353,7 @@ def aggregate_of(call: Call, rows: list[tuple[Any, ...]]) -> Any:
         return len(rows)
     first = [row[0] for row in rows]
     rest = rows[-1][1:] if rows else ()
-    function = FUNCTIONS[call.name]
+    function = function_of(call)
     try:
         if function.takes_rows:
             return function.python(rows)
@@ -381,7 +381,7 @@ def _table_function(query: QueryPlan) -> tuple[Evaluator | None, list[tuple[Any,
     """Return what computes a table function's array, if the query has one, and the outputs that read its elements."""
 
     def is_table(part: Expression) -> bool:
-        return isinstance(part, Call) and FUNCTIONS[part.name].kind == "table"
+        return isinstance(part, Call) and function_of(part).kind == "table"
 
     calls = [part for output in query.outputs for part in walk(output.expression) if is_table(part)]
     element = Column(_ELEMENT[1])
@@ -393,7 +393,7 @@ def _table_function(query: QueryPlan) -> tuple[Evaluator | None, list[tuple[Any,
         return None, outputs
     call = calls[0]
     assert isinstance(call, Call)
-    array, function = evaluator(call.arguments[0]), FUNCTIONS[call.name]
+    array, function = evaluator(call.arguments[0]), function_of(call)
 
     def elements(row: Any) -> Any:
         value = array(row)

@@ -21,7 +21,7 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import function_of
 from headrace.sql.plan import KINESIS_ANALYTICS, ROWTIME, WINDOW_END, WINDOW_START
 from headrace.sql.types import STRING
 
@@ -152,9 +152,7 @@ class SparkText:
     def _call(self, call: Call) -> str:
         if call.star:
             return "count(1)"
-        return FUNCTIONS[call.name].spark_text(
-            [self._write(argument) for argument in call.arguments]
-        )
+        return function_of(call).spark_text([self._write(argument) for argument in call.arguments])
 
     def _case(self, case: Case) -> str:
         branches = " ".join(

@@ -15,6 +15,7 @@ from tests.spark_jobs.sql_job import differences, fold_of, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
 from tests.unit.sql import test_ksql_lecture as lecture
+from tests.unit.sql import test_own_functions as own
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -120,6 +121,7 @@ RECORDS = [
     ("binary", "k", ENCODE({"id": "no time"})),
     ("binary", "k", b"\x02\x7f"),
     ("binary", "k", "text"),
+    *(("calls", "k", one) for one in own.RECORDS),
 ]
 
 
@@ -129,7 +131,7 @@ FACTS = [("one", "key", record) for record in ksql_facts.RECORDS]
 def test_a_compiled_job_gives_the_rows_of_the_fold(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
-    script = read_script(RELATIONS + QUERIES)
+    script = own.script_of(RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES)
     fold = fold_of(script, [RECORDS])
     read = run_job(script, [RECORDS], tmp_path)
     assert not differences(script, fold, read)
@@ -147,7 +149,11 @@ def test_every_function_gives_what_the_fold_gives(
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", ["3.5", "4.1"])
 @pytest.mark.parametrize(
-    ("text", "records"), [(RELATIONS + QUERIES, RECORDS), (ksql_facts.queries(), FACTS)]
+    ("text", "records"),
+    [
+        (RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES, RECORDS),
+        (ksql_facts.queries(), FACTS),
+    ],
 )
 def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     minor: str,
@@ -157,7 +163,7 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     sql_settings: None,
     tmp_path: Path,
 ) -> None:
-    script = read_script(text)
+    script = own.script_of(text)
     read = run_job_on(minor, script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)
 

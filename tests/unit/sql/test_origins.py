@@ -48,6 +48,7 @@ class Known(Nothing):
     """A cloud of one stream, one table and one schema."""
 
     data: Sequence[bytes] = ()
+    failures: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     glue_table: GlueTable = field(default_factory=lambda: GlueTable((), "", ""))
     glue_schema: Schema = field(default_factory=lambda: Schema("AVRO", VERSIONS))
 

@@ -63,7 +63,7 @@ def test_a_query_ends_and_its_stream_is_dropped(session: Session) -> None:
     assert list(session.answer("DROP STREAM late;")) == ["ok"]
     for text, message in [
         ("TERMINATE lat;", "no query 'lat'"),
-        ("SHOW GARDENS;", "SHOW GARDENS: there are STREAMS"),
+        ("SHOW GARDENS;", "SHOW GARDENS; there is STREAMS"),
         ("INSERT INTO flights (id) VALUES ('x');", "use `headrace put`"),
     ]:
         with pytest.raises(SqlError, match=message):
@@ -75,3 +75,44 @@ def test_a_reference_table_in_s3_is_for_a_job(session: Session) -> None:
 SELECT f.id, n.name FROM flights f JOIN names n ON f.origin = n.origin;"""
     with pytest.raises(SqlError, match="read by a job"):
         list(session.answer(text))
+
+
+def test_types_variables_and_functions_last_from_one_statement_to_the_next(
+    session: Session,
+) -> None:
+    assert list(session.answer("CREATE TYPE minutes AS INT;\nDEFINE least = '15';")) == ["ok"]
+    assert list(session.answer("SHOW TYPES;")) == ["minutes  INT"]
+    assert list(session.answer("LIST VARIABLES;")) == ["least  15"]
+    text = "SELECT CAST(delay AS minutes) AS d FROM flights WHERE delay > ${least};"
+    assert list(session.answer(text)) == ['{"d": 20}']
+    assert "  keeps    rows where delay > 15" in list(session.answer(f"EXPLAIN {text}"))
+    with pytest.raises(SqlError, match="no variable 'leas'; did you mean 'least'"):
+        list(session.answer("SELECT ${leas} FROM flights;"))
+    # A text with a mistake names nothing.
+    with pytest.raises(SqlError):
+        list(session.answer("DEFINE most = '1'; CREATE TYPE other AS INT; SELEC;"))
+    assert list(session.answer("SHOW TYPES; SHOW VARIABLES;")) == ["minutes  INT", "least  15"]
+    assert list(session.answer("UNDEFINE least; DROP TYPE minutes;")) == ["ok"]
+    assert list(session.answer("SHOW TYPES; SHOW VARIABLES;")) == []
+
+
+def test_what_there_is_is_shown_in_full(session: Session) -> None:
+    extended = list(session.answer("SHOW STREAMS EXTENDED;"))
+    assert extended[:3] == [
+        "STREAM  flights  flights  JSON",
+        "  id  STRING  KEY",
+        "  origin  STRING",
+    ]
+    assert "  reads    flights" in list(session.answer("SHOW QUERIES EXTENDED;"))
+    assert list(session.answer("SHOW TOPICS; SHOW PROPERTIES;")) == [
+        "flights", "late", "auto.offset.reset  earliest",
+    ]  # fmt: skip
+    assert list(session.answer("DESCRIBE FUNCTION lpad;")) == [
+        "LPAD(text, whole, text)  STRING  scalar"
+    ]
+    assert list(session.answer("DESCRIBE FUNCTION lpat;")) == [
+        "no function 'lpat'; did you mean 'LPAD'?"
+    ]
+    assert list(session.answer("DESCRIBE flihts;")) == [
+        "no stream, table or query 'flihts'; did you mean 'flights'?"
+    ]
