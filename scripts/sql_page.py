@@ -20,6 +20,7 @@ from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SYNONYMS
 from headrace.sql.inference import GlueTable, Nothing, Schema
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KINESIS_ANALYTICS, KSQL
+from scripts.sql_published import Outcome, outcomes
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sql-reference.md"
@@ -38,6 +39,7 @@ def page() -> str:
         "and its sentence stands here. [sql.md](sql.md) says how to use it.",
         "",
         *_statements(),
+        *_published(),
         "",
         "## Functions",
         "",
@@ -89,6 +91,32 @@ def _statements() -> Iterator[str]:
             sentence = outcome.replace("|", "\\|")
             yield f"| {one['what']} | `{example}` | {sentence} |"
         yield ""
+
+
+def _published() -> Iterator[str]:
+    by_file: dict[str, list[Outcome]] = {}
+    for outcome in outcomes():
+        by_file.setdefault(outcome.file, []).append(outcome)
+    count = sum(map(len, by_file.values()))
+    hold = sum(not one.problem for file in by_file.values() for one in file)
+    yield from (
+        "## ksqlDB's published query tests",
+        "",
+        f"{count} facts of {len(by_file)} of its 232 files of query-validation tests, in names of ours",
+        f"(`tests/unit/sql/ksqldb_tests.yaml`): {hold} hold in the runner without Spark. The other files are not read.",
+        "",
+        "| file | facts | hold | what does not |",
+        "|---|---|---|---|",
+    )
+    for file, facts in by_file.items():
+        others = [
+            f"{one.what}: {one.departs or 'refused: ' + one.sentence}"
+            for one in facts
+            if one.problem
+        ]
+        holding = len(facts) - len(others)
+        words = "; ".join(others).replace("|", "\\|")
+        yield f"| {file} | {len(facts)} | {holding} | {words} |"
 
 
 class _Outside(Nothing):

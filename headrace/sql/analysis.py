@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from headrace.sql.errors import Place, SqlError, near
-from headrace.sql.expressions import Expression, Tick, walk
+from headrace.sql.expressions import Expression, Tick
 from headrace.sql.function import Function
 from headrace.sql.functions import find_function
 from headrace.sql.inference import Nothing, Outside
@@ -35,10 +35,10 @@ from headrace.sql.query_outputs import (
     has_aggregate,
     is_time,
     keys_of,
-    kind_of,
     outputs_of,
     refuse_aggregates,
     slide,
+    with_keys_alone,
 )
 from headrace.sql.relations import declare_relation, origin_of
 from headrace.sql.statements import (
@@ -379,25 +379,11 @@ class Analysis:
             raise SqlError("WINDOW goes with GROUP BY", select.window.place)
         if select.having is not None:
             raise SqlError("HAVING goes with GROUP BY", select.having.place)
-        partition = None
-        if select.partition_by:
-            first, *others = select.partition_by
-            if others:
-                raise SqlError(
-                    "PARTITION BY takes one expression; CONCAT makes one of several",
-                    others[0].place,
-                )
-            partition, _ = resolve(first, scope)
+        for part in select.partition_by:
+            refuse_aggregates(part, "PARTITION BY")
+        partition = tuple(resolve(part, scope)[0] for part in select.partition_by)
         outputs, sliding = slide(outputs_of(select, scope))
         self._check_sliding(sliding, select)
-        tables = [
-            part
-            for output in outputs
-            for part in walk(output.expression)
-            if kind_of(part) == "table"
-        ]
-        if len(tables) > 1:
-            raise SqlError("one table function a query", tables[1].place)
         if select.emit == "FINAL":
             raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
         return QueryPlan(
@@ -437,6 +423,8 @@ class Analysis:
             extras |= {WINDOW_START: BIGINT, WINDOW_END: BIGINT}
         scope = replace(scope, extras=extras)
         keys = keys_of(group_by, select, scope)
+        if self.dialect == KSQL:
+            where = with_keys_alone(where, keys)
         tick_ms = window.size_ms if window is not None and self.dialect == KINESIS_ANALYTICS else 0
         groups = Groups(keys, tick_ms, select, scope)
         outputs = tuple(
@@ -505,7 +493,7 @@ class Analysis:
                     f"two relations are called {right.alias}: give one an alias",
                     join.relation.place,
                 )
-            joins.append(join_plan(join, tuple(inputs), right, self.functions, bool(joins)))
+            joins.append(join_plan(join, tuple(inputs), right, self.functions, tuple(joins)))
             inputs.append(right)
         return tuple(joins), tuple(inputs)
 

@@ -141,7 +141,7 @@ class QueryPlan:
 
     Rows go through `joins`, `where` and, if `is_aggregate`, into groups of `keys` and `window`, whose `aggregates` and
     keys `having` and `outputs` read by their names. Of a table function in `outputs`, at most one, each element makes
-    a row. `partition` is the new partition key, if the query sets one.
+    a row. `partition` are the expressions of the new partition key, if the query sets one.
 
     `emit` is CHANGES (each change of a group) or FINAL (a window once, when it is closed).
     """
@@ -157,13 +157,22 @@ class QueryPlan:
     aggregates: tuple[Aggregate, ...] = ()
     sliding: tuple[Sliding, ...] = ()
     having: Expression | None = None
-    partition: Expression | None = None
+    partition: tuple[Expression, ...] = ()
     emit: str = "CHANGES"
     limit: int | None = None
     is_aggregate: bool = False
     distinct: bool = False
     warnings: tuple[str, ...] = ()
     place: Place = field(default=Place(), compare=False)
+
+    def gap_ms(self) -> int:
+        """Return how much later than its last row a session ends; 0 for another window."""
+        is_session = self.window is not None and self.window.kind == "SESSION"
+        return self.window.size_ms if self.window is not None and is_session else 0
+
+    def corrects(self) -> bool:
+        """Return whether its rows are states of groups, of which a later one replaces the one before."""
+        return self.is_aggregate and self.emit != "FINAL"
 
     def is_of_tables(self) -> bool:
         """Return whether it reads tables alone, so that its result is a table with changes and tombstones."""
@@ -173,7 +182,7 @@ class QueryPlan:
         """Return every expression that it computes."""
         for join in self.joins:
             yield from (join.left_key, join.right_key)
-        yield from (one for one in (self.where, self.having, self.partition) if one is not None)
+        yield from (one for one in (self.where, self.having, *self.partition) if one is not None)
         yield from (one.expression for one in (*self.keys, *self.outputs))
         yield from (one.call for one in self.aggregates)
         yield from (one.over for one in self.sliding)

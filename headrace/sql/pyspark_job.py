@@ -14,7 +14,7 @@ from pathlib import Path
 from headrace.sql import avro, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
-from headrace.sql.expressions import Call, Column, Expression, walk
+from headrace.sql.expressions import Call, Column, Expression, Field, walk
 from headrace.sql.function import Function
 from headrace.sql.functions import function_of
 from headrace.sql.own_functions import spark_name, type_of
@@ -190,7 +190,10 @@ class _Compiler:
     def _sep(self, relation: Relation) -> str:
         if relation.format == "AVRO":
             return f", {dict(relation.schemas)!r}"
-        return f", {_literal(relation.delimiter)}" if relation.format == "CSV" else ""
+        if relation.format != "CSV":
+            return ""
+        keys = [column.name for column in relation.key_columns()]
+        return f", {_literal(relation.delimiter)}, {keys!r}"
 
     def _keys(self, relation: Relation) -> dict[str, str]:
         keys = relation.key_columns()
@@ -218,7 +221,7 @@ class _Compiler:
         if query.is_of_tables():
             return "\n".join([*lines, *self._of_tables(query, text)])
         if with_table:
-            lines += self._table_join(query, query.joins[0], text)
+            lines += self._table_joins(query, text)
             lines += self._finish(query, text, "batch")
             return "\n".join(lines)
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
@@ -295,9 +298,14 @@ class _Compiler:
             lines.append(f"{pad}rows = rows.where({_literal(text.write(query.where))})")
         if query.is_aggregate:
             lines += self._groups(query, text, pad)
-            text = SparkText(self._script.dialect, qualified=False)
+            text = SparkText(self._script.dialect, qualified=False, gap_ms=query.gap_ms())
             if query.having is not None:
-                lines.append(f"{pad}rows = rows.where({_literal(text.write(query.having))})")
+                condition = text.write(query.having)
+                lines.append(
+                    f'{pad}rows = rows.withColumn("_deleted", {_expr(f"NOT coalesce({condition}, false)")})'
+                    if _has_tombstones(query)
+                    else f"{pad}rows = rows.where({_literal(condition)})"
+                )
         lines += self._outputs(query, text, pad)
         if indent:
             lines += ["", "    return union, finish"]
@@ -311,12 +319,12 @@ class _Compiler:
             lines.append(f"        ({self._read(source)}(spark, arguments), {_literal(keys)}),")
         lines += ["    )", "", "    def finish(rows):"]
         if query.joins:
-            join = query.joins[0]
-            left, right = _literal(query.source.alias), _literal(join.right.alias)
-            on = _literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
-            lines.append(
-                f'        rows = join_tables(rows, {left}, {right}, {on}, "{_JOIN_KINDS[join.kind]}")'
-            )
+            lines.append(f"        rows = join_tables(rows, {_literal(query.source.alias)},")
+            for join in query.joins:
+                on = _literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
+                alias, kind = _literal(join.right.alias), _JOIN_KINDS[join.kind]
+                lines.append(f'            ({alias}, {on}, "{kind}"),')
+            lines.append("        )")
         else:
             lines.append('        rows = rows.where("_side = 0").select("_row_0.*")')
         return lines + self._finish(query, text, "batch")
@@ -358,8 +366,10 @@ class _Compiler:
         if query.window is not None and self._script.dialect != KINESIS_ANALYTICS:
             for bound, path in (("WINDOWSTART", "_window.start"), ("WINDOWEND", "_window.end")):
                 if bound not in names:
-                    lines.append(f'{pad}    F.expr("unix_millis({path})").alias("{bound}"),')
+                    lines.append(f'{pad}    F.expr("{text.bound(path)}").alias("{bound}"),')
         lines += [f"{pad}    {column}," for column in self._hidden(query, text)]
+        if _has_tombstones(query):
+            lines.append(f'{pad}    "_deleted",')
         lines.append(f"{pad})")
         if query.distinct:
             values = ", ".join(_literal(output.name) for output in query.outputs)
@@ -379,14 +389,19 @@ class _Compiler:
         ]
         if not calls:
             return [], query.outputs
-        # What the function explodes: Spark's own writes it as explode(array).
-        array = text.write(calls[0]).removeprefix("explode(").removesuffix(")")
-        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(array)}).alias("_position", "_element"))'
+        # What the function explodes: Spark's own writes it as explode(array). Several go on side by side.
+        arrays = [text.write(call).removeprefix("explode(").removesuffix(")") for call in calls]
+        if len(arrays) > 1:
+            arrays = [f"coalesce({array}, array())" for array in arrays]
+            arrays = [f"arrays_zip({', '.join(arrays)})"]
+        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(arrays[0])}).alias("_position", "_element"))'
+        elements = iter([_ELEMENT] if len(calls) == 1 else _elements(len(calls)))
         outputs = tuple(
             replace(
                 one,
                 expression=rewrite(
-                    one.expression, lambda part: _ELEMENT if _is_table_function(part) else None
+                    one.expression,
+                    lambda part: next(elements) if _is_table_function(part) else None,
                 ),
             )
             for one in query.outputs
@@ -425,7 +440,9 @@ class _Compiler:
         key, time, order = (
             self._of_inputs(query, column) for column in ("_key", "_rowtime", "_order")
         )
-        key = key if query.partition is None else f"cast({text.write(query.partition)} AS STRING)"
+        if query.partition:
+            parts = [f"cast({text.write(part)} AS STRING)" for part in query.partition]
+            key = parts[0] if len(parts) == 1 else f"concat_ws('|', {', '.join(parts)})"
         orders = [
             f"{name(one.alias)}._order" if query.joins else "_order" for one in query.inputs()
         ]
@@ -488,26 +505,26 @@ class _Compiler:
             f'    rows = rows.join(other, {on}, "{_JOIN_KINDS[join.kind]}")',
         ]
 
-    def _table_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
+    def _table_joins(self, query: QueryPlan, text: SparkText) -> list[str]:
         plain = SparkText(self._script.dialect, qualified=False)
-        left_key, right_key = plain.write(join.left_key), plain.write(join.right_key)
-        left, right = _literal(query.source.alias), _literal(join.right.alias)
-        return [
-            "    union = beside(",
-            f"        {self._read(query.source)}(spark, arguments), {_literal(left_key)},",
-            f"        {self._read(join.right)}(spark, arguments), {_literal(right_key)},",
-            f'        at="{"_rowtime" if join.right.relation.timestamp else "_order.arrival"}",',
-            "    )",
-            "",
-            "    def finish(rows):",
-            f'        rows = latest_rows(rows, {left}, {right}, "{join.kind}")',
-        ]
+        lines = ["    union = beside(", f"        {self._read(query.source)}(spark, arguments),"]
+        is_by_time = any(join.right.relation.timestamp for join in query.joins)
+        lines.append(f'        "{"_rowtime" if is_by_time else "_order.arrival"}",')
+        for join in query.joins:
+            read = f"{self._read(join.right)}(spark, arguments)"
+            lines.append(f"        ({read}, {_literal(plain.write(join.right_key))}),")
+        lines += ["    )", "", "    def finish(rows):"]
+        lines.append(f"        rows = latest_rows(rows, {_literal(query.source.alias)},")
+        for join in query.joins:
+            key = _literal(text.write(join.left_key))
+            lines.append(f'            ({_literal(join.right.alias)}, {key}, "{join.kind}"),')
+        return [*lines, "        )"]
 
     def _start(self, query: QueryPlan) -> str:
         mode = "append" if query.emit == "FINAL" or not query.is_aggregate else "update"
         stream = "" if query.target is None else query.target.stream or query.target.name
         kind = "sliding" if query.sliding else "with_table" if _is_with_table(query) else "plain"
-        corrects = query.is_aggregate and query.emit != "FINAL"
+        corrects = query.corrects()
         if query.is_of_tables():
             mode, kind, corrects = "append", "tables", True
         format_ = "JSON" if query.target is None else query.target.format
@@ -558,6 +575,16 @@ def view_keys(query: QueryPlan) -> list[str]:
 _NOTHING = "'all'"
 _JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FULL": "fullOuter"}
 _ELEMENT = Column("_element")
+
+
+def _elements(count: int) -> list[Expression]:
+    """Return what reads each of several arrays' elements, which arrays_zip names by their numbers."""
+    return [Field(_ELEMENT, str(number)) for number in range(count)]
+
+
+def _has_tombstones(query: QueryPlan) -> bool:
+    """Return whether a group that HAVING leaves out may have been shown before."""
+    return query.corrects() and query.having is not None and not query.is_of_tables()
 
 
 def _is_with_table(query: QueryPlan) -> bool:

@@ -27,15 +27,10 @@ def join_plan(
     left: tuple[Input, ...],
     right: Input,
     functions: Mapping[str, Function],
-    is_second: bool,
+    before: tuple[JoinPlan, ...],
 ) -> JoinPlan:
-    """Return a join, resolved; raises SqlError for what Spark cannot do."""
+    """Return a join, resolved, after those `before` it; raises SqlError for what Spark cannot do."""
     left_is_table, right_is_table = left[0].relation.is_table, right.relation.is_table
-    if is_second:
-        raise SqlError(
-            "one join a query: give the first join's result a name by CREATE STREAM .. AS",
-            join.place,
-        )
     if join.relation.over is not None:
         # The stream's rows up to that much later: a trade within a minute of its order.
         if join.relation.over.range_ms is None or join.relation.over.partition:
@@ -50,6 +45,14 @@ def join_plan(
         if right_is_table
         else "streams"
     )
+    if before and (method not in ("tables", "stream-table") or before[0].method != method):
+        raise SqlError(
+            "a query joins several tables, or two streams: give the first join's result a name by CREATE STREAM .. AS",
+            join.place,
+        )
+    outer = next((one for one in (join, *before) if one.kind not in ("INNER", "LEFT")), None)
+    if before and outer is not None:
+        raise SqlError(f"joins of several tables are INNER or LEFT, not {outer.kind}", outer.place)
     if left_is_table and not right_is_table:
         raise SqlError("a table is not joined with a stream: put the stream first", join.place)
     if method == "streams" and join.before_ms is None:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from headrace.sql.errors import Place, SqlError
-from headrace.sql.expressions import Call, Column, Expression, Field, Over, Tick, walk
+from headrace.sql.expressions import Call, Column, Expression, Field, Operation, Over, Tick, walk
 from headrace.sql.functions import find_function
 from headrace.sql.plan import (
     ROWTIME,
@@ -73,6 +73,7 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
         if not name:
             name, unnamed = f"KSQL_COL_{unnamed}", unnamed + 1
         outputs.append(Named(name, resolved, type_))
+    outputs = _with_relations(outputs)
     names = Counter(output.name.lower() for output in outputs)
     for output in outputs:
         if names[output.name.lower()] > 1:
@@ -80,6 +81,25 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
                 f"two columns are called {output.name}: give one an alias", output.expression.place
             )
     return tuple(outputs)
+
+
+def _with_relations(outputs: list[Named]) -> list[Named]:
+    """Return outputs of which columns of one name, of two relations, have their relations' too: a_id and b_id."""
+    relations: dict[str, set[str]] = {}
+    for output in outputs:
+        column = output.expression
+        if isinstance(column, Column) and column.relation and column.name == output.name:
+            relations.setdefault(output.name.lower(), set()).add(column.relation)
+
+    def rename(output: Named) -> Named:
+        column = output.expression
+        if not isinstance(column, Column) or column.name != output.name:
+            return output
+        if len(relations.get(output.name.lower(), ())) < 2:
+            return output
+        return replace(output, name=f"{column.relation}_{output.name}")
+
+    return [rename(output) for output in outputs]
 
 
 def _every_field(of: Expression, type_: SqlType) -> list[Named]:
@@ -140,6 +160,17 @@ def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> t
         )
         keys.append(Named(name, expression, type_))
     return tuple(keys)
+
+
+def with_keys_alone(where: Expression | None, keys: tuple[Named, ...]) -> Expression | None:
+    """Return the condition with that of KSQL, whose groups have no row with a key that is NULL."""
+    conditions = [] if where is None else [where]
+    for key in keys:
+        is_null = Operation("IS NULL", (key.expression,), place=key.expression.place)
+        conditions.append(Operation("NOT", (is_null,), place=key.expression.place))
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return Operation("AND", tuple(conditions), place=conditions[0].place)
 
 
 class Groups:

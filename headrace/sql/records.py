@@ -67,12 +67,15 @@ def _columns(relation: Relation, data: Any) -> dict[str, Any]:
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
         parts = _delimited(str(data), relation.delimiter)
-        if len(parts) != len(relation.columns):
+        # Its key may be the record's partition key alone, as KSQL writes it.
+        of_value = [one for one in relation.columns if not one.is_key]
+        columns = relation.columns if len(parts) == len(relation.columns) else of_value
+        if len(parts) != len(columns):
             raise ValueError(data)
-        return {
-            c.name: _csv_value(part, c.type)
-            for c, part in zip(relation.columns, parts, strict=False)
+        values = {
+            one.name: _csv_value(part, one.type) for one, part in zip(columns, parts, strict=True)
         }
+        return {one.name: values.get(one.name) for one in relation.columns}
     names = [c for c in relation.columns if not c.is_key]
     return {
         c.name: conversions.cast(str(data), c.type) if c in names else None

@@ -174,8 +174,13 @@ class Session:
             rows = map(result_of, push(query, view, self._views.wait))
         else:
             rows = map(result_of, pull(query, view))
+        shown: set[str] = set()
         for row in rows:
-            yield f"deleted {row.key}" if row.deleted else json.dumps(row.columns)
+            if not row.deleted:
+                shown.add(row.key)
+                yield json.dumps(row.columns)
+            elif row.key in shown or query.is_of_tables():
+                yield f"deleted {row.key}"
 
     def _view(self, query: QueryPlan) -> View | None:
         """Return the stored state of the one table that a query reads; None if there is no such."""

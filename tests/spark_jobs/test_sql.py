@@ -23,8 +23,11 @@ CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR
   WITH (stream = 'flights', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
 CREATE STREAM weather (origin VARCHAR KEY, at_ms BIGINT, temp DOUBLE) WITH (stream = 'weather', timestamp = 'at_ms');
 CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'planes');
+CREATE TABLE airports (id VARCHAR PRIMARY KEY, title VARCHAR) WITH (stream = 'airports');
+CREATE TABLE makers (id INT PRIMARY KEY, title VARCHAR) WITH (stream = 'makers');
 CREATE STREAM ticks (symbol VARCHAR, price DOUBLE, sold BIGINT)
   WITH (stream = 'ticks', format = 'DELIMITED', timestamp = 'sold');
+CREATE STREAM keyed_ticks (id INT KEY, symbol VARCHAR, price DOUBLE) WITH (stream = 'keyed_ticks', format = 'DELIMITED');
 CREATE STREAM binary (id VARCHAR, at TIMESTAMP, cents DECIMAL(9,2), day DATE, raw BYTES, tags ARRAY<VARCHAR>,
   counts MAP<VARCHAR, BIGINT>, inner_part STRUCT<x DOUBLE, y BOOLEAN>)
   WITH (stream = 'binary', format = 'AVRO', timestamp = 'at');
@@ -51,9 +54,16 @@ CREATE STREAM collections AS SELECT event_id, tags[1] AS a, tags[-1] AS b, ARRAY
 CREATE STREAM times AS SELECT event_id, FROM_UNIXTIME(ROWTIME) AS a, TIMESTAMPTOSTRING(ROWTIME, 'yyyy-MM-dd HH:mm:ss.SSS') AS b,
   STRINGTOTIMESTAMP(event_time, 'yyyy-MM-dd''T''HH:mm:ssX') AS c FROM flights;
 CREATE STREAM exploded AS SELECT EXPLODE(tags) AS tag, origin FROM flights PARTITION BY carrier;
+CREATE STREAM side_by_side AS SELECT EXPLODE(tags) AS tag, origin, EXPLODE(GENERATE_SERIES(1, dep_delay - 1)) AS n FROM flights
+  WHERE dep_delay < 5 OR dep_delay IS NULL;
+CREATE TABLE few AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING COUNT(*) < 2;
+CREATE STREAM keyed AS SELECT * FROM keyed_ticks;
 CREATE STREAM joined AS SELECT f.event_id, w.temp, f.origin FROM flights f LEFT JOIN weather w
   WITHIN 1 HOURS GRACE PERIOD 2 HOURS ON f.origin = w.origin;
 CREATE STREAM seated AS SELECT f.event_id, p.seats FROM flights f LEFT JOIN planes p ON f.carrier = p.carrier;
+CREATE STREAM seated_at AS SELECT f.event_id, p.seats, a.title, m.title AS maker FROM flights f
+  LEFT JOIN planes p ON f.carrier = p.carrier JOIN airports a ON f.origin = a.id LEFT JOIN makers m ON p.seats + 1 = m.id
+  WHERE a.title <> 'none' PARTITION BY f.origin, p.seats;
 CREATE TABLE by_carrier AS SELECT carrier, COUNT(*) AS n, COUNT(dep_delay) AS m, SUM(dep_delay) AS s, AVG(dep_delay) AS a,
   MIN(dep_delay) AS lo, MAX(ratio) AS hi, COLLECT_LIST(dep_delay) AS l, TOPK(dep_delay, 2) AS k, HISTOGRAM(origin) AS h,
   LATEST_BY_OFFSET(dep_delay) AS la, EARLIEST_BY_OFFSET(dep_delay) AS ea, COUNT(DISTINCT origin) AS d,
@@ -86,6 +96,9 @@ RECORDS = [
     ("planes", "AA", {"seats": 80}),
     ("planes", "UA", {"seats": 120}),
     ("planes", "AA", ""),
+    ("airports", "EWR", {"title": "Newark"}),
+    ("airports", "JFK", {"title": "Kennedy"}),
+    ("makers", "121", {"title": "Boeing"}),
     ("weather", "EWR", {"temp": 1.5, "at_ms": at_ms(30)}),
     flight("a", 10, carrier="UA", origin="EWR", dep_delay=20, ratio=2.5, tags=["x", "y", "x"]),
     flight("b", 20, carrier="AA", origin="EWR", dep_delay=3, ratio=-0.5, tags=[]),
@@ -101,6 +114,7 @@ RECORDS = [
     ("ticks", "k", f"TBV,0.5,{at_ms(2)}"),
     ("ticks", "k", f'"A, B",7,{at_ms(3)}'),
     ("ticks", "k", "one,two"),
+    *(("keyed_ticks", "7", text) for text in ("A,1.5", "8,B,", "x,C,1", "D,x", "E", ",")),
     (
         "binary",
         "k",

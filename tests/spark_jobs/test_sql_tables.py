@@ -24,6 +24,8 @@ CREATE TABLE cities (id INT PRIMARY KEY, title VARCHAR) WITH (stream = 'cities')
 CREATE TABLE scores (id VARCHAR PRIMARY KEY, points INT) WITH (stream = 'scores');
 CREATE TABLE homes AS SELECT u.id, u.name, c.title FROM users u JOIN cities c ON u.city = c.id;
 CREATE TABLE left_homes AS SELECT u.id AS user_id, c.title FROM users u LEFT JOIN cities c ON u.city = c.id WHERE u.name <> 'B';
+CREATE TABLE known AS SELECT u.id, u.name, s.points, c.title FROM users u JOIN scores s ON u.id = s.id
+  LEFT JOIN cities c ON u.city = c.id WHERE s.points > 1;
 CREATE TABLE board AS SELECT COALESCE(u.id, s.id) AS id, u.name, s.points FROM users u FULL JOIN scores s ON u.id = s.id;
 CREATE TABLE in_city AS SELECT city, COUNT(*) AS n, COLLECT_LIST(name) AS names FROM users GROUP BY city HAVING COUNT(*) > 1;
 CREATE TABLE big AS SELECT id, points FROM scores WHERE points > 5;
@@ -48,7 +50,7 @@ def test_queries_of_tables_have_changes_and_tombstones(
     script = read_script(QUERIES)
     if not nightly:
         # A join by a foreign key with a filter, one by the key, and groups: the others have nothing else in the job.
-        names = ("left_homes", "board", "in_city")
+        names = ("left_homes", "board", "in_city", "known")
         script = replace(script, queries=tuple(q for q in script.queries if q.name in names))
     fold = fold_of(script, BATCHES)
     read = run_job(script, BATCHES, tmp_path)
