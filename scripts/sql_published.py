@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.conversions import moment
 from headrace.sql.errors import SqlError
 from headrace.sql.fold import Fold, ResultRow
+from headrace.sql.operators import moment
 from headrace.sql.parsing import parse
 from headrace.sql.records import Record
 

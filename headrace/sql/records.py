@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.sql import conversions, java_times
 from headrace.sql.avro import BAD, avro_decoder
-from headrace.sql.conversions import moment
+from headrace.sql.operators import moment
 from headrace.sql.plan import (
     Relation,
 )
