@@ -198,7 +198,11 @@ class Analysis:
         relation = self.relations.get(statement.name.lower())
         if relation is None:
             if not statement.if_exists:
-                raise SqlError(f"no stream or table {statement.name}", statement.place)
+                names = [known.name for known in self.relations.values()]
+                raise SqlError(
+                    f"no stream or table {statement.name!r}{near(statement.name, names)}",
+                    statement.place,
+                )
             return
         for query in self.queries:
             if relation in [source.relation for source in query.inputs()]:
@@ -472,8 +476,18 @@ class Analysis:
                     window.place,
                 )
             grace = DEFAULT_GRACE_MS if window.grace_ms is None else window.grace_ms
+            if window.retention_ms is not None and window.retention_ms < window.size_ms + (
+                window.grace_ms or 0
+            ):
+                raise SqlError(
+                    "RETENTION is at least a window's size and its GRACE PERIOD", window.place
+                )
             return WindowPlan(
-                window.kind, window.size_ms, window.advance_ms or window.size_ms, grace
+                window.kind,
+                window.size_ms,
+                window.advance_ms or window.size_ms,
+                grace,
+                window.retention_ms,
             ), tuple(resolved)
         if self.dialect != KINESIS_ANALYTICS:
             return None, tuple(resolved)

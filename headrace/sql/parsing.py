@@ -4,8 +4,9 @@
 # Of lark, whose errors have no types.
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -219,14 +220,19 @@ class _Parse:
         self._text = text
         self._tables = _tables()
         self._builder = Builder(types)
+        # The last two tokens' kinds, texts and where they begin.
+        self._last: list[tuple[str, str, int]] = [("", "", 0), ("", "", 0)]
         self._states: list[int] = [self._tables.first]
         # Each part's value, and where its text begins.
         self._values: list[tuple[Any, Meta]] = []
 
-    def run(self) -> tuple[Statement, ...]:
+    def run(self, until: int | None = None) -> tuple[Statement, ...]:
+        """Return the statements; with `until` stop before the token that begins there."""
         states, values = self._states, self._values
         actions_of = self._tables.states
         for kind, text, meta in self._tokens():
+            if self._last[1][2] == until:
+                return ()
             while True:
                 action = actions_of[states[-1]].get(kind)
                 if action is None:
@@ -289,6 +295,7 @@ class _Parse:
                     kind = self._word(value)
                 elif kind == "SYMBOL":
                     kind = tables.symbols[value]
+                self._last = [self._last[1], (kind, value, start)]
                 yield kind, Token(kind, value), meta
             if "\n" in value:
                 line += value.count("\n")
@@ -317,7 +324,31 @@ class _Parse:
             return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", place)
         if kind == "$END":
             return SqlError(f"the statement ends too early{expected}", place)
+        if kind == "NAME":
+            meant = self._meant(text, names)
+            if meant:
+                return SqlError(f"{text[:60]!r} does not belong here; did you mean {meant}?", place)
+        before, word, start = self._last[0]
+        if before == "NAME":
+            # A word that is none of SQL's may have been taken for a name, such as an alias.
+            other = _Parse(self._text, dict(self._builder.types))
+            other.run(start)
+            states = self._tables.states[other._states[-1]]
+            meant = self._meant(word, [name for name in states if other._accepts(name)])
+            if meant:
+                return SqlError(
+                    f"{word[:60]!r} does not belong here; did you mean {meant}?",
+                    _place_of(self._text, start),
+                )
         return SqlError(f"{text[:60]!r} does not belong here{expected}", place)
+
+    def _meant(self, text: str, names: Sequence[str]) -> str:
+        """Return the word of SQL, of the terminals `names`, that is nearly `text`; an empty text for none."""
+        words = {
+            word for word, terminals in self._tables.words.items() if set(terminals) & set(names)
+        }
+        close = difflib.get_close_matches(text.upper(), sorted(words), 1, 0.75)
+        return close[0] if close and close[0] != text.upper() else ""
 
     def _accepts(self, kind: str) -> bool:
         """Return whether a token of this kind can follow."""

@@ -102,12 +102,16 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """A window: `kind` is TUMBLING, HOPPING or SESSION; `grace_ms` is how late a row may come."""
+    """A window: `kind` is TUMBLING, HOPPING or SESSION; `grace_ms` is how late a row may come.
+
+    A table's state keeps a window until `retention_ms` after its end; None keeps it for ever.
+    """
 
     kind: str
     size_ms: int
     advance_ms: int
     grace_ms: int
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True)

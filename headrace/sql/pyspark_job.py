@@ -532,6 +532,8 @@ class _Compiler:
             mode, kind, corrects = "append", "tables", True
         format_ = "JSON" if query.target is None else query.target.format
         extras = f", keys={view_keys(query)!r}" if view_keys(query) else ""
+        if extras and query.window is not None and query.window.retention_ms is not None:
+            extras += f", retention_ms={query.window.retention_ms}"
         if format_ == "AVRO" and query.target is not None:
             extras += f", schema={dict(query.target.schemas)['']!r}"
         return (

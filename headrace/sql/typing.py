@@ -100,7 +100,9 @@ def resolve(  # noqa: C901 - one case for each kind of expression
         case Call():
             return _call(expression, scope)
         case Cast():
-            of, _ = resolve(expression.of, scope)
+            of, type_ = resolve(expression.of, scope)
+            if not _may_be_cast(type_, expression.type):
+                raise SqlError(f"{type_} is not cast to {expression.type}", expression.place)
             return replace(expression, of=of), expression.type
         case Case():
             return _case(expression, scope)
@@ -134,6 +136,19 @@ def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
         raise SqlError(f"{call.name} has no sliding window; there are {names}", over.place)
     partition, _ = _all(over.frame.partition, scope)
     return replace(over, call=call, frame=replace(over.frame, partition=partition)), type_
+
+
+def _may_be_cast(type_: SqlType, to: SqlType) -> bool:
+    """Return whether Spark casts between two types: of what is made of others, only its like."""
+    if type_ == NULL or not (type_.of or to.of):
+        return True
+    if type_.of and to.name == "STRING":
+        return True
+    return (
+        type_.name == to.name
+        and len(type_.of) == len(to.of)
+        and all(map(_may_be_cast, type_.of, to.of))
+    )
 
 
 def condition(expression: Expression, scope: Scope, what: str) -> Expression:

@@ -77,7 +77,12 @@ def latest(fold: Fold, query: QueryPlan) -> list[dict[str, Any]]:
     assert query.target is not None
     keys = [column.name for column in query.target.key_columns()]
     rows = {tuple(str(row.columns[key]) for key in keys): row for row in fold.results[query.name]}
-    return [row.columns for row in rows.values() if not row.deleted]
+    columns = [row.columns for row in rows.values() if not row.deleted]
+    if query.window is None or query.window.retention_ms is None:
+        return columns
+    oldest = max(row["WINDOWEND"] for row in columns) - query.window.retention_ms
+    assert any(row["WINDOWEND"] < oldest for row in columns)
+    return [row for row in columns if row["WINDOWEND"] >= oldest]
 
 
 GROUPS = """
@@ -85,6 +90,8 @@ CREATE STREAM flights (id VARCHAR KEY, origin VARCHAR, at VARCHAR, delay INT, ta
   WITH (stream = 'flights', timestamp = 'at', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
 CREATE TABLE hours AS SELECT origin, SUM(delay) AS total, LATEST_BY_OFFSET(tags) AS tags FROM flights
   WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) GROUP BY origin;
+CREATE TABLE recent AS SELECT origin, SUM(delay) AS total FROM flights
+  WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 0 SECONDS, RETENTION 1 HOUR) GROUP BY origin;
 CREATE TABLE closed AS SELECT origin, SUM(delay) AS total FROM flights
   WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 0 SECONDS) GROUP BY origin EMIT FINAL;
 """

@@ -53,7 +53,7 @@ CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'pla
          "two queries are called O"),
         ("CREATE STREAM o AS SELECT id FROM flights; INSERT INTO o WITH (a = 'O') SELECT id FROM flights;",
          "INSERT INTO has the property query_id, not a"),
-        ("DROP STREAM nothing;", "no stream or table nothing"),
+        ("DROP STREAM nothing;", "no stream or table 'nothing'"),
         ("SET 'auto.offset.reset' = 'latest';", "the property 'auto.offset.reset' has no effect here"),
         ("SET 'processing.guarantee' = 'exactly_once';", "the property 'processing.guarantee' has no effect here"),
         ("CREATE STREAM a AS SELECT id FROM flights LIMIT 3;", "LIMIT ends a query whose rows are shown"),
