@@ -15,7 +15,7 @@ from headrace.client.aggregation import disaggregate
 from headrace.core.evaluation import POOL, Engine, TooMuch
 from headrace.sql.errors import Place, SqlError
 from headrace.sql.function import OwnFunction
-from headrace.sql.inference import MOST_RECORDS, GlueTable, Schema
+from headrace.sql.inference import MOST_RECORDS, GlueTable, Schema, read_beside
 from headrace.sql.values import TooLarge
 
 _CALL = Engine(Path(__file__).with_name("sql_function_child.py"))
@@ -147,13 +147,3 @@ def _of_shard(kinesis: Any, stream: str, shard: str, count: int) -> Iterator[byt
         position = answer.get("NextShardIterator")
         if position is None or not answer.get("MillisBehindLatest"):
             return
-
-
-def read_beside(folder: Path, path: str, place: Place) -> str:
-    """Return the text of a file whose path is taken from `folder`; raises SqlError."""
-    try:
-        return (folder / path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise SqlError(f"{path} is no UTF-8 text", place) from None
-    except OSError as error:
-        raise SqlError(f"{path} is not read: {error.strerror}", place) from None

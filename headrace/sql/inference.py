@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from headrace.sql.avro import PRIMITIVES, full_name
@@ -118,6 +119,28 @@ class Nothing:
             return fit(load_function(own.source, own.file, own.name)(*arguments), result)
         except Exception as error:
             raise ValueError(f"{own.name}: {error}") from error
+
+
+class Folder(Nothing):
+    """Answers for a text in a folder, whose files alone are there besides it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def file(self, path: str, place: Place) -> str:
+        """Return the text of a file beside the SQL's; raises SqlError."""
+        return read_beside(self._folder, path, place)
+
+
+def read_beside(folder: Path, path: str, place: Place) -> str:
+    """Return the text of a file whose path is taken from `folder`; raises SqlError."""
+    try:
+        return (folder / path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise SqlError(f"{path} is no UTF-8 text", place) from None
+    except OSError as error:
+        raise SqlError(f"{path} is not read: {error.strerror}", place) from None
 
 
 # Records.

@@ -113,3 +113,16 @@ def test_an_object_that_a_query_joins_may_be_read(tmp_path: Path) -> None:
     )
     template = json.dumps(synthesize(tmp_path, text).find_resources("AWS::IAM::Policy"))
     assert ":s3:::facts/airports.json*" in template
+
+
+def test_a_queries_own_function_is_read_beside_it_and_a_cloud_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("def twice(n):\n    return n * 2\n")
+    text = "CREATE FUNCTION twice (n INT) RETURNS INT FROM 'f.py';" + QUERIES.replace(
+        "delay > 15", "twice(delay) > 30"
+    )
+    synthesize(tmp_path, text).resource_count_is("AWS::EMR::Step", 1)
+    inferred = "CREATE STREAM x FROM STREAM 'x' INFER; CREATE STREAM y AS SELECT * FROM x;"
+    with pytest.raises(
+        ValueError, match="INFER reads the records of x, and no cloud is asked here"
+    ):
+        synthesize(tmp_path, inferred)
