@@ -194,7 +194,9 @@ class _Compiler:
 
     def _keys(self, relation: Relation) -> dict[str, str]:
         keys = relation.key_columns()
-        return {keys[0].name: keys[0].type.spark()} if len(keys) == 1 else {}
+        # A partition key is text: no STRUCT, ARRAY or MAP is read of it.
+        is_of_text = len(keys) == 1 and not keys[0].type.of
+        return {keys[0].name: keys[0].type.spark()} if is_of_text else {}
 
     def _rowtime(self, relation: Relation) -> str:
         if not relation.timestamp:

@@ -51,7 +51,7 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     try:
         columns = _columns(relation, data)
         keys = relation.key_columns()
-        if len(keys) == 1 and columns[keys[0].name] is None:
+        if len(keys) == 1 and not keys[0].type.of and columns[keys[0].name] is None:
             columns[keys[0].name] = conversions.cast(record.key, keys[0].type)
         time = _time(relation, columns, record.arrival)
     except BAD:
