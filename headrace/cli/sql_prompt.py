@@ -63,8 +63,11 @@ def make_session(
             return View(relation, LocalFiles(Path(folder.removeprefix("file://"))))
         return View(relation, S3Files(client("s3", **reach), *s3_url))
 
+    def put(stream: str, key: str, data: bytes) -> None:
+        client("kinesis", **reach).put_record(StreamName=stream, PartitionKey=key, Data=data)
+
     views = None if checkpoint is None else Views(open_view, lambda: time.sleep(_WAIT_S))
-    return Session(analysis, lambda streams: read_streams(streams, options), views)
+    return Session(analysis, lambda streams: read_streams(streams, options), views, put)
 
 
 def _statements(*, is_terminal: bool) -> Iterator[str]:

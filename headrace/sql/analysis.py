@@ -114,7 +114,7 @@ class Analysis:
                 self._drop(statement)
             case InsertValues():
                 raise SqlError(
-                    "INSERT INTO .. VALUES puts one record, which a job does not do: use `headrace put`",
+                    "INSERT INTO .. VALUES puts one record, which no job does: the prompt does, and `headrace put`",
                     statement.place,
                 )
             case _:

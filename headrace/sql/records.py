@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from headrace.sql import conversions, java_times
-from headrace.sql.avro import BAD, avro_decoder
+from headrace.sql.avro import BAD, avro_decoder, avro_encoder
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
     Relation,
@@ -57,6 +58,33 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     except BAD:
         return None
     return None if time is None else Row(columns, record.key, time)
+
+
+def record_of(relation: Relation, values: dict[str, Any]) -> tuple[str, bytes]:
+    """Return the partition key and the data of a record with these values; the columns without one are NULL."""
+    row = {one.name: conversions.as_json(values.get(one.name)) for one in relation.columns}
+    keys = [
+        conversions.text(values[one.name])
+        for one in relation.key_columns()
+        if values.get(one.name) is not None
+    ]
+    # Kinesis takes no empty key.
+    key = "|".join(keys) or "-"
+    if relation.format == "AVRO":
+        return key, avro_encoder(relation.schemas[-1][1])(row)
+    if relation.format == "JSON":
+        return key, json.dumps(row, ensure_ascii=False).encode()
+    texts = ["" if one is None else conversions.text(one) for one in row.values()]
+    if relation.format == "RAW":
+        of_value = [
+            text for text, one in zip(texts, relation.columns, strict=True) if not one.is_key
+        ]
+        return key, "".join(of_value).encode()
+    line = io.StringIO()
+    csv.writer(line, delimiter=relation.delimiter, escapechar="\\", lineterminator="").writerow(
+        texts
+    )
+    return key, line.getvalue().encode()
 
 
 def _columns(relation: Relation, data: Any) -> dict[str, Any]:

@@ -5,27 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.sql.analysis import Analysis
 from headrace.sql.errors import SqlError, near
 from headrace.sql.explain import explain
+from headrace.sql.expressions import Cast, Column, walk
 from headrace.sql.fold import Fold, ResultRow, result_of
 from headrace.sql.function import result_word, signature
 from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
 from headrace.sql.plan import QueryPlan, Relation, Script
-from headrace.sql.records import Record
+from headrace.sql.records import Record, record_of
 from headrace.sql.statements import (
     Describe,
     Explain,
+    InsertValues,
     Query,
     Show,
     Statement,
     Terminate,
 )
+from headrace.sql.types import NULL, common
+from headrace.sql.typing import Scope, resolve
+from headrace.sql.values import evaluator
 from headrace.sql.views import View, pull, push
 
 # Records of streams, oldest first, in parts; an empty part says that no more are there at the moment.
+# Puts a record into a stream: its name, partition key and data.
+Writer = Callable[[str, str, bytes], None]
 Reader = Callable[[Sequence[str]], Iterator[list[tuple[str, Record]]]]
 HELP = r"""CREATE STREAM | TABLE ..;   declare a stream, or name a query's result
 SELECT .. FROM table;       each key's latest row; with EMIT CHANGES also each change
@@ -51,13 +59,21 @@ class Views:
 class Session:
     """What has been declared so far. For one thread.
 
-    With `views`, a query of one table that another query makes is answered from its stored state.
+    With `write`, INSERT INTO .. VALUES puts a record. With `views`, a query of one table that another query makes is
+    answered from its stored state.
     """
 
-    def __init__(self, analysis: Analysis, read: Reader, views: Views | None = None) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        read: Reader,
+        views: Views | None = None,
+        write: Writer | None = None,
+    ) -> None:
         self._analysis = analysis
         self._read = read
         self._views = views
+        self._write = write
 
     def words(self) -> list[str]:
         """Return the names of streams, columns and functions, for completion."""
@@ -90,6 +106,10 @@ class Session:
             case Describe(name=name):
                 describe = self._describe_function if statement.is_function else self._describe
                 yield from describe(name)
+            case InsertValues() if self._write is not None:
+                relation, values = _values_of(self._analysis, statement)
+                self._write(relation.stream, *record_of(relation, values))
+                yield "ok"
             case Explain():
                 query = self._analysis.plan(statement.query)
                 yield from explain(replace(self._analysis.script(), queries=(query,)))
@@ -233,3 +253,38 @@ def _streams(script: Script) -> set[str]:
     read = {source.relation.stream for query in script.queries for source in query.inputs()}
     written = {query.target.stream for query in script.queries if query.target is not None}
     return read - written - {""}
+
+
+def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, dict[str, Any]]:
+    """Return the stream of INSERT INTO .. VALUES, and its row's values by column; raises SqlError."""
+    target = analysis.relations.get(statement.target.lower())
+    if target is None or not target.stream or target.is_object:
+        names = [known.name for known in analysis.relations.values() if known.stream]
+        raise SqlError(
+            f"no stream {statement.target!r}{near(statement.target, names)}", statement.place
+        )
+    names = statement.columns or tuple(column.name for column in target.columns)
+    if len(names) != len(statement.values):
+        raise SqlError(
+            f"{target.name} has {len(names)} columns, and there are {len(statement.values)} values",
+            statement.place,
+        )
+    values: dict[str, Any] = {}
+    for name, expression in zip(names, statement.values, strict=True):
+        column = target.column(name)
+        if column is None:
+            columns = [known.name for known in target.columns]
+            raise SqlError(
+                f"no column {name!r} in {target.name}{near(name, columns)}", statement.place
+            )
+        named = next((part for part in walk(expression) if isinstance(part, Column)), None)
+        if named is not None:
+            raise SqlError(f"VALUES are constants, and {named.name} is a column", named.place)
+        resolved, type_ = resolve(expression, Scope((), functions=analysis.functions))
+        if common(column.type, type_) is None:
+            raise SqlError(
+                f"{target.name}.{column.name} is {column.type}, not {type_}", expression.place
+            )
+        cast = Cast(resolved, column.type, place=expression.place)
+        values[column.name] = evaluator(resolved if type_ == NULL else cast)({})
+    return target, values
