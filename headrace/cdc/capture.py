@@ -251,7 +251,9 @@ class Capture:
                 if held is not None:
                     sink.take(held)
                     held = None
-                self._describe(decoder.schema_change(table, lsn))
+                change = decoder.schema_change(table, lsn)
+                change.defaults = server.defaults(table)
+                self._describe(change)
         return held
 
     def _confirm(self, replication: Replication, server_lsn: int) -> None:

@@ -217,6 +217,20 @@ class Server:
         columns = tuple(replace(column, is_key=column.name in names) for column in table.columns)
         return replace(table, columns=columns)
 
+    def defaults(self, table: Table) -> dict[str, str | None]:
+        """Return what rows have in a column that was added after them, by column; None where each has its own.
+
+        Rows do not come as changes when a column is added, whatever its default is.
+        """
+        return dict(
+            self._rows(
+                "select attname, case when atthasmissing then (attmissingval::text::text[])[1] end from pg_attribute"
+                " where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = ''"
+                " and (atthasmissing or atthasdef or attidentity <> '')",
+                table.oid,
+            )
+        )
+
     def rows(self, snapshot: str, table: Table, row_filter: str | None) -> Iterator[Row]:
         """Read a table as of an exported snapshot."""
         with _connect(self.url) as connection, connection.cursor() as cursor:
