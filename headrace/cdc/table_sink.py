@@ -1,8 +1,8 @@
 """Writes changes into the tables of another PostgreSQL: exactly once, since the LSN is kept in the same transaction.
 
 A table is made when it is not there, in the schema of the same name. A row of `headrace_cdc` holds the LSN of each
-capture; a change whose transaction is not after it is passed over. `headrace_cdc_tables` holds the columns of each table
-as they were last told: new and dropped ones are followed, and what no change tells of ends the capture.
+capture; a change whose transaction is not after it is passed over. `headrace_cdc_tables` holds each table's columns as
+they were last told: new and dropped ones are followed, and what no change tells of ends the capture.
 """
 
 from __future__ import annotations
