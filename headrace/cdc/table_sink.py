@@ -77,7 +77,7 @@ class TableSink:
             ) from error
         self._is_within = True
         self._count += 1
-        self.count += 1
+        self.count += op != "schema"
 
     def commit(self, end_lsn: int) -> None:
         """See Sink."""
