@@ -159,8 +159,11 @@ def test_new_and_dropped_columns_are_followed_inside_a_transaction(lab: Lab, tar
     [
         ("rename owner to holder", "owner is gone and holder is new, perhaps by a new name"),
         ("alter cents type text using 'c' || cents", "cents has another type"),
-        ("add seq serial", "each row may have a value of its own in the new seq"),
-        ("drop constraint accounts_pkey, add primary key (owner)", "id, owner has another type, or is in the key"),
+        pytest.param("add seq serial", "each row may have a value of its own in the new seq", marks=pytest.mark.slow),
+        pytest.param(
+            "drop constraint accounts_pkey, add primary key (owner)", "id, owner has another type, or is in the key",
+            marks=pytest.mark.slow,
+        ),
     ],
 )  # fmt: skip
 def test_what_no_change_tells_ends_the_capture_and_a_snapshot_mends_it(
