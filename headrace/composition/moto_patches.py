@@ -39,7 +39,11 @@ from headrace.moto.patching import Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
-from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
+from headrace.services.apigateway.stages import (
+    allow_imports,
+    allow_stage_updates,
+    refuse_duplicates,
+)
 from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.dynamodb import kinesis_destinations
@@ -86,7 +90,11 @@ PATCHES = Patches(
         ],
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
         "moto.apigateway.utils": [patch_api_documents],
-        "moto.apigatewayv2.models": [patch_yaml, quick_create.show_managed],
+        "moto.apigatewayv2.models": [
+            patch_yaml,
+            quick_create.show_managed,
+            refuse_duplicates,
+        ],
         "moto.apigatewayv2.responses": [
             allow_stage_updates,
             allow_imports,

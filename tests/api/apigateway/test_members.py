@@ -177,3 +177,29 @@ def test_an_api_has_awss_defaults(cloud: InProcessCloud):
     assert (stage["cacheClusterStatus"], stage["tracingEnabled"]) == ("NOT_AVAILABLE", False)
     assert stage["createdDate"] == stage["lastUpdatedDate"]
     assert not {"description", "variables"} & stage.keys()
+
+
+def test_an_http_api_has_one_stage_route_and_mapping_of_a_name(cloud: InProcessCloud):
+    http = cloud.client("apigatewayv2")
+    api = http.create_api(Name="one", ProtocolType="HTTP")["ApiId"]
+    http.create_domain_name(
+        DomainName="one.example.com",
+        DomainNameConfigurations=[{"CertificateArn": "arn:aws:acm:us-east-1:1:certificate/x"}],
+    )
+    mapping = {"DomainName": "one.example.com", "ApiMappingKey": "v1", "Stage": "a"}
+    for create, params, sentence in (
+        (http.create_stage, {"StageName": "a"}, "Stage already exists"),
+        (
+            http.create_route,
+            {"RouteKey": "GET /x"},
+            "Route with key GET /x already exists for this API",
+        ),
+        (http.create_api_mapping, mapping, "ApiMapping key already exists for this domain name"),
+    ):
+        create(ApiId=api, **params)
+        with pytest.raises(http.exceptions.ConflictException, match=sentence):
+            create(ApiId=api, **params)
+    http.create_api_mapping(ApiId=api, **{**mapping, "ApiMappingKey": "v2"})
+    http.delete_domain_name(DomainName="one.example.com")
+    with pytest.raises(http.exceptions.NotFoundException):
+        http.get_domain_name(DomainName="one.example.com")

@@ -75,10 +75,11 @@ PARTS = {
 # What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own.
 _ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$")
 # A cluster's state and times go on by themselves, as do the tasks of a service and the token that an application's
-# next change must bring; that a cluster which is there ends, is a loss.
+# next change must bring, and the version of a policy; that a cluster which is there ends, is a loss.
 _MOMENTARY = re.compile(
     r"doc_emr_clusters/[^/]*/value/(idle_since_ms|reason|ready_ms|ended_ms)"
     r"|ecs/.*(running|pending)_(tasks_)?count|\.conditional_token"
+    r"|kafka/[^/]*/policies/.*/current_version$|access_policies/.*/policyVersion$"
 )
 _STATE = re.compile(r"doc_emr_clusters/[^/]*/value/state$")
 _ENDED = ("TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS")
@@ -100,6 +101,7 @@ class Life:
         cloud.client("kms", account=self.account).list_keys()
         cloud.client("secretsmanager", account=self.account).list_secrets()
         cloud.client("acm", account=self.account).list_certificates()
+        cloud.client("autoscaling", account=self.account).describe_auto_scaling_groups()
         text = json.dumps(resources).replace(ACCOUNT, self.account)
         self.resources = json.loads(text)
         if "parts-" in text:
