@@ -14,6 +14,8 @@ from headrace.moto.patches import (
     autoscaling,
     backup,
     batch,
+    budgets,
+    cloudfront,
     codebuild,
     codedeploy,
     codepipeline,
@@ -40,6 +42,7 @@ from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
 from headrace.services.apigateway.stages import (
+    add_deployments,
     allow_imports,
     allow_stage_updates,
     refuse_duplicates,
@@ -95,19 +98,26 @@ PATCHES = Patches(
             quick_create.show_managed,
             refuse_duplicates,
         ],
+        "moto.apigatewayv2.urls": [add_deployments],
         "moto.apigatewayv2.responses": [
             allow_stage_updates,
             allow_imports,
             quick_create.patch_responses,
         ],
-        "moto.appconfig.urls": [appconfig.add_environments],
-        "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
+        "moto.appconfig.urls": [appconfig.add_calls],
+        "moto.athena.responses": [
+            athena.allow_deletions,
+            athena.allow_updates,
+            athena.keep_statements,
+        ],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
         "moto.backup.models": [backup.forget_deleted_plans],
         "moto.batch.models": [batch.correct_environments, bound_loops],
         "moto.batch_simple.models": [bound_loops],
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
+        "moto.budgets.responses": [budgets.allow_updates],
+        "moto.cloudfront.responses": [cloudfront.delete_key_groups],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -139,6 +149,7 @@ PATCHES = Patches(
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,
             glue_missing_calls.allow_updates,
+            glue_missing_calls.add_classifiers,
             glue_patches.patch_responses,
         ],
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],
