@@ -150,6 +150,7 @@ PATCHES = Patches(
             glue_missing_calls.allow_deletions,
             glue_missing_calls.allow_updates,
             glue_missing_calls.add_classifiers,
+            glue_missing_calls.allow_lone_conditions,
             glue_patches.patch_responses,
         ],
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],

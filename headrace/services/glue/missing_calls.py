@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -78,6 +79,18 @@ def allow_updates(module: Any) -> None:
 
     for update in (update_job, update_crawler, update_trigger, update_connection, update_registry):
         setattr(response, update.__name__, update)
+
+
+def allow_lone_conditions(module: Any) -> None:
+    """Let a trigger's predicate leave out Logical, which it needs only with several conditions (documented)."""
+    predicate = module.Predicate
+    init = predicate.__init__
+
+    @functools.wraps(init)
+    def with_logical(self: Any, inputs: dict[str, Any]) -> None:
+        init(self, {"Logical": "AND", **inputs})
+
+    predicate.__init__ = with_logical
 
 
 # --- classifiers ---------------------------------------------------------------------------------

@@ -205,7 +205,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             made.resource("mock"),
             {
                 "type": "MOCK",
-                "requestTemplates": {"application/json": '{"statusCode": 204}'},
+                # As the Serverless Framework writes it.
+                "requestTemplates": {"application/json": "{statusCode:204}"},
                 "responses": {
                     "204": {
                         "responseParameters": {
@@ -235,6 +236,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             RequestParameters={
                 "QueueUrl": f"http://localhost/{ACCOUNT}/q",
                 "MessageBody": "$request.body.m",
+                "MessageAttributes": json.dumps(
+                    {"who": {"DataType": "String", "StringValue": "${request.header.x-who} $!"}}
+                ),
             },
         )["IntegrationId"]
         made.http.create_route(
@@ -353,6 +357,8 @@ def test_a_message_is_sent_by_the_query_protocol_and_by_a_subtype(lab: Lab):
     assert {each["Body"] for each in found} == {"a&b", "second"}
     (sent,) = (each for each in found if each["Body"] == "a&b")
     assert sent["MessageAttributes"]["a"]["StringValue"] == "v"
+    (sent,) = (each for each in found if each["Body"] == "second")
+    assert sent["MessageAttributes"]["who"]["StringValue"] == " $!"
 
 
 def test_an_integration_that_is_no_proxy_maps_the_functions_error(lab: Lab):

@@ -72,8 +72,11 @@ PARTS = {
         }
     ).encode(),
 }
-# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own.
-_ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$")
+# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own,
+# AppConfig's deployments, which are history.
+_ADDED = re.compile(
+    r"environments/[^/]*/deployments/|^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$"
+)
 # A cluster's state and times go on by themselves, as do the tasks of a service and the token that an application's
 # next change must bring, and the version of a policy; that a cluster which is there ends, is a loss.
 _MOMENTARY = re.compile(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,19 @@ from headrace.services.apigateway.velocity.velocity import TemplateError
 log = logging.getLogger(__name__)
 
 SESSION = "BackplaneAssumeRoleSession"
+
+# Names without quotes are taken: the Serverless Framework writes `{statusCode:200}` (observed by others).
+_STATUS_CODE = re.compile(r"""\s*\{\s*['"]?statusCode['"]?\s*:\s*['"]?(\d{3})""")
+
+
+def _read_mock_status(body: str) -> str:
+    """Return the status that a mock's request asks for; empty without one."""
+    try:
+        asked = json.loads(body)
+    except ValueError:
+        written = _STATUS_CODE.match(body)
+        return "" if written is None else written[1]
+    return str(text_at(asked, "statusCode")) if isinstance(asked, dict) else ""
 
 
 class RestRequest:
@@ -294,10 +308,10 @@ class RestRequest:
         if body is None:
             raise Refused(415, "Unsupported Media Type", "UnsupportedMediaTypeException")
         if kind == "MOCK":
-            status = text_at(json.loads(body or "{}"), "statusCode") if body.startswith("{") else ""
+            status = _read_mock_status(body)
             if not status:
                 raise Refused(500, "Internal server error", "InternalServerErrorException")
-            answered, outcome = IntegrationAnswer(int(status), {}, b""), str(status)
+            answered, outcome = IntegrationAnswer(int(status), {}, b""), status
         elif kind == "AWS":
             answered, outcome = self._call(integration, seen, body)
         elif kind == "HTTP":
