@@ -168,8 +168,9 @@ class HttpApiRequest:
         if route.get("authorizationType") == "AWS_IAM" and self._caller is not None:
             self._name_caller(event, self._caller, version)
         if authorizer is not None:
+            part = "jwt" if route.get("authorizationType") == "JWT" else "lambda"
             event["requestContext"]["authorizer"] = (
-                {"lambda": authorizer} if version == "2.0" else authorizer
+                {part: authorizer} if version == "2.0" else authorizer
             )
         return self._invoke(str(integration.get("integrationUri")), event, key, version)
 
@@ -216,6 +217,8 @@ class HttpApiRequest:
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
             event=self._event(key, parameters, format_version),
             account=self._api.account,
+            scopes=tuple(cast("list[str]", route.get("authorizationScopes") or [])),
+            now_ms=self._now_ms,
         )
         return authorize_http(self._functions, authorizer, asked)
 

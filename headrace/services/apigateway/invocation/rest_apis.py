@@ -164,6 +164,8 @@ class RestRequest:
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
             event=event,
             account=api.account,
+            scopes=method["authorizationScopes"],
+            now_ms=self._now_ms,
         )
         return authorize_rest(self._functions, authorizer, asked)
 
