@@ -21,7 +21,17 @@ DECLARED = [
         name="ConfigRuleName",
         name_length=128,
         read=Call("DescribeConfigRules", {"ConfigRuleNames": lambda v: [v.id]}),
-        update=[Call("PutConfigRule", {"ConfigRuleName": "@id"}, into="ConfigRule")],
+        # The call replaces the tags, too.
+        update=[
+            Call(
+                "PutConfigRule",
+                {
+                    "ConfigRuleName": "@id",
+                    "Tags": lambda v: [{"Key": key, "Value": v.tags[key]} for key in v.tags],
+                },
+                into="ConfigRule",
+            )
+        ],
         delete=[Call("DeleteConfigRule", {"ConfigRuleName": "@id"})],
         attributes={
             "Arn": "@answer.ConfigRules.0.ConfigRuleArn",
