@@ -46,6 +46,7 @@ from headrace.services.apigateway.stages import (
     allow_imports,
     allow_stage_updates,
     refuse_duplicates,
+    show_deployments,
 )
 from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
@@ -97,6 +98,7 @@ PATCHES = Patches(
             patch_yaml,
             quick_create.show_managed,
             refuse_duplicates,
+            show_deployments,
         ],
         "moto.apigatewayv2.urls": [add_deployments],
         "moto.apigatewayv2.responses": [

@@ -91,6 +91,18 @@ def allow_stage_updates(module: Any) -> None:
     module.ApiGatewayV2Response.update_stage = update_stage
 
 
+def show_deployments(module: Any) -> None:
+    """Let a stage say which deployment it has, in `moto.apigatewayv2.models`."""
+    show = module.Stage.to_json
+
+    @functools.wraps(show)
+    def to_json(self: Any) -> dict[str, Any]:
+        deployment = self.config.get("deploymentId")
+        return {**show(self), **({"deploymentId": deployment} if deployment else {})}
+
+    module.Stage.to_json = to_json
+
+
 def add_deployments(urls: Any) -> None:
     """Add the calls for deployments of HTTP and WebSocket APIs; a stage serves its API's current state anyway."""
     from moto.apigatewayv2.responses import ApiGatewayV2Response
