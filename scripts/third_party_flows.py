@@ -126,7 +126,11 @@ FEEDS: dict[str, Callable[[Cloud, str, str], Any]] = {
             "kind": {"DataType": "String", "StringValue": "abc"},
             "n": {"DataType": "Number", "StringValue": "2"},
         },
-        **({"MessageGroupId": "g"} if stack == "sns-fifo" else {}),
+        **(
+            {"MessageGroupId": "g"}
+            if cloud.ids(stack, "AWS::SNS::Topic")[0].endswith(".fifo")
+            else {}
+        ),
     ),
     "bucket": lambda cloud, stack, _how: cloud("s3").put_object(
         Bucket=cloud.ids(stack, "AWS::S3::Bucket")[0], Key="in/x", Body=b"1"

@@ -14,6 +14,8 @@ from headrace.moto.patches import (
     autoscaling,
     backup,
     batch,
+    budgets,
+    cloudfront,
     codebuild,
     codedeploy,
     codepipeline,
@@ -39,7 +41,13 @@ from headrace.moto.patching import Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
-from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
+from headrace.services.apigateway.stages import (
+    add_deployments,
+    allow_imports,
+    allow_stage_updates,
+    refuse_duplicates,
+    show_deployments,
+)
 from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.dynamodb import kinesis_destinations
@@ -86,20 +94,32 @@ PATCHES = Patches(
         ],
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
         "moto.apigateway.utils": [patch_api_documents],
-        "moto.apigatewayv2.models": [patch_yaml, quick_create.show_managed],
+        "moto.apigatewayv2.models": [
+            patch_yaml,
+            quick_create.show_managed,
+            refuse_duplicates,
+            show_deployments,
+        ],
+        "moto.apigatewayv2.urls": [add_deployments],
         "moto.apigatewayv2.responses": [
             allow_stage_updates,
             allow_imports,
             quick_create.patch_responses,
         ],
-        "moto.appconfig.urls": [appconfig.add_environments],
-        "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
+        "moto.appconfig.urls": [appconfig.add_calls],
+        "moto.athena.responses": [
+            athena.allow_deletions,
+            athena.allow_updates,
+            athena.keep_statements,
+        ],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
         "moto.backup.models": [backup.forget_deleted_plans],
         "moto.batch.models": [batch.correct_environments, bound_loops],
         "moto.batch_simple.models": [bound_loops],
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
+        "moto.budgets.responses": [budgets.allow_updates],
+        "moto.cloudfront.responses": [cloudfront.delete_key_groups],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -131,6 +151,8 @@ PATCHES = Patches(
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,
             glue_missing_calls.allow_updates,
+            glue_missing_calls.add_classifiers,
+            glue_missing_calls.allow_lone_conditions,
             glue_patches.patch_responses,
         ],
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],

@@ -338,3 +338,18 @@ def test_s3_wants_to_know_what_is_signed_of_the_body(guarded: Guarded, payload: 
             "SigV4A" if "ECDSA" in payload else "x-amz-content-sha256 must be UNSIGNED-PAYLOAD,"
         )
     assert expected in text(guarded.cloud.handle(ours))
+
+
+def test_users_of_a_pool_sign_up_without_a_signature_and_nobody_else_does(guarded: Guarded):
+    idp = guarded.client("cognito-idp")
+    pool = idp.create_user_pool(PoolName="p")["UserPool"]["Id"]
+    client = idp.create_user_pool_client(UserPoolId=pool, ClientName="c")["UserPoolClient"]
+    signed_up = guarded.client("cognito-idp", signature_version=UNSIGNED).sign_up(
+        ClientId=client["ClientId"], Username="u", Password="Passw0rd!x"
+    )
+    assert signed_up["UserConfirmed"] is False
+    nobody = guarded.client("cognito-idp", signature_version=UNSIGNED)
+    with pytest.raises(ClientError, match="MissingAuthenticationTokenException"):
+        nobody.list_user_pools(MaxResults=1)
+    with pytest.raises(ClientError, match="MissingAuthenticationToken"):
+        guarded.client("sts", signature_version=UNSIGNED).get_caller_identity()

@@ -15,8 +15,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from botocore.model import OperationNotFoundError
+
 from headrace.aws.calls.errors import AwsError, internal_failure
 from headrace.aws.calls.http import HttpRequest, HttpResponse, Scope
+from headrace.aws.calls.model import operation_model
 from headrace.aws.calls.operation import Call
 from headrace.aws.calls.permits import Callers, Permissions, is_restricted
 from headrace.aws.faults.fault_injection import answer_with_faults
@@ -40,6 +43,7 @@ from headrace.core.ports import CallerIdentity
 log = logging.getLogger(__name__)
 
 MOST_ACCOUNTS_KEPT = 10_000
+_PUBLIC_SERVICES = ("cognito-identity", "cognito-idp")
 
 
 class MotoServices(Protocol):
@@ -153,7 +157,7 @@ class Gateway:
         """
         scope = scope_of(request)
         service = self.names.of_head(request, scope)
-        if self._authentication is None or service is None:
+        if self._authentication is None or service is None or _is_public(request, service):
             return None
         try:
             self._authentication.verify_head(request, service, self._clock.now_ms())
@@ -234,7 +238,12 @@ class Gateway:
         Without `--auth` these are expired presigned URLs and role credentials, and signatures that lack parts.
         """
         try:
-            if owned is not None and request.method in owned.api.profile.unsigned_methods:
+            is_open = (
+                _is_public(request, call.service)
+                if owned is None
+                else request.method in owned.api.profile.unsigned_methods
+            )
+            if is_open:
                 pass
             elif self._authentication is None:
                 wording = wording_of(request, call.service)
@@ -381,6 +390,20 @@ class Gateway:
         for wait in made.waits:
             wait.result()
         return output
+
+
+def _is_public(request: HttpRequest, service: str) -> bool:
+    """Return whether a request without a signature is for an operation of Cognito that nobody signs, by its model.
+
+    STS's for tokens and assertions stay closed: nobody verifies these where permissions are not enforced.
+    """
+    if scope_of(request).algorithm or service not in _PUBLIC_SERVICES:
+        return False
+    named = request.headers.get("x-amz-target", "").rpartition(".")[2]
+    try:
+        return operation_model(service, named).auth_type == "none"
+    except OperationNotFoundError:
+        return False
 
 
 def _add_request_id(request_id: str, answer: Future[HttpResponse]) -> None:

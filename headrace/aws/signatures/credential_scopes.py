@@ -179,6 +179,9 @@ class ServiceNames:
             return self._of_target.get(prefix, prefix.partition("_")[0].lower())
         if request.path.startswith(self._paths):
             return next(n for path, n in self._of_path.items() if request.path.startswith(path))
+        # curl and old clients put a form's parameters into the query: `/ACCOUNT/QUEUE?Action=SendMessage&...`.
+        if "Action=" in request.query:
+            return self.of_body(request.query.encode())
         if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
             return None
         return self._rest

@@ -11,20 +11,29 @@ from headrace.moto.updating import assign, recreate
 
 
 def allow_deletions(module: Any) -> None:
-    """Allow deletions of clusters and subnet groups; moto's clusters stay in the state deleting for ever."""
+    """Allow deletions; moto's clusters and replication groups stay in the state deleting for ever."""
     from moto.core.responses import ActionResult, EmptyResult
     from moto.elasticache.models import ElastiCacheBackend
 
     backend: Any = ElastiCacheBackend
-    delete = backend.delete_cache_cluster
+    delete_cluster, delete_group = backend.delete_cache_cluster, backend.delete_replication_group
 
-    @functools.wraps(delete)
+    @functools.wraps(delete_cluster)
     def delete_cache_cluster(self: Any, cache_cluster_id: str) -> Any:
-        cluster = delete(self, cache_cluster_id)
+        cluster = delete_cluster(self, cache_cluster_id)
         self.cache_clusters.pop(cache_cluster_id, None)
         return cluster
 
+    @functools.wraps(delete_group)
+    def delete_replication_group(
+        self: Any, replication_group_id: str, retain_primary_cluster: bool | None
+    ) -> Any:
+        group = delete_group(self, replication_group_id, retain_primary_cluster)
+        self.replication_groups.pop(replication_group_id, None)
+        return group
+
     backend.delete_cache_cluster = delete_cache_cluster
+    backend.delete_replication_group = delete_replication_group
 
     def delete_cache_subnet_group(self: Any) -> ActionResult:
         name = self._get_param("CacheSubnetGroupName")

@@ -191,6 +191,18 @@ def without_nulls(request: HttpRequest) -> HttpRequest:
     return replace(request, body=msgspec.json.encode(_strip(value)))
 
 
+def _as_form(request: HttpRequest) -> HttpRequest:
+    """Return a request whose query is a form, as curl sends it to a queue, with a form's media type.
+
+    moto takes a request to SQS that does not have it for JSON.
+    """
+    headers = request.headers
+    if "Action=" not in request.query or "x-amz-target" in headers or "content-type" in headers:
+        return request
+    form = {**headers, "content-type": "application/x-www-form-urlencoded"}
+    return replace(request, headers=form)
+
+
 def _strip(value: Any) -> Any:
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
@@ -272,7 +284,7 @@ class Preparation:
         assert call is not None
         check_body(request)
         if is_from_outside:
-            request = without_nulls(request)
+            request = _as_form(without_nulls(request))
         if self._check_strictly is not None:
             self._check_strictly(service, request)
         host = host_of(service, call.region)

@@ -7,6 +7,9 @@ from headrace.aws.protocols.service import Profile
 
 PROFILES: Mapping[str, Profile] = {
     "cloudcontrol": Profile(signing_scopes=("cloudcontrolapi",)),
+    # Users of pools and identities sign nothing.
+    "cognito-identity": Profile(target_prefix="AWSCognitoIdentityService"),
+    "cognito-idp": Profile(target_prefix="AWSCognitoIdentityProviderService"),
     "cloudwatch": Profile(signing_scopes=("monitoring",)),
     "dynamodb": Profile(
         fault_errors=FaultErrors(

@@ -1,11 +1,75 @@
-"""HTTP and WebSocket APIs: updates of stages, and imports of definitions."""
+"""HTTP and WebSocket APIs: one part of a name, stages and deployments, and imports of definitions."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
+
+from headrace.core.values import iso_seconds_of
+from headrace.moto.current_cloud import CURRENT
+
+
+def refuse_duplicates(module: Any) -> None:
+    """Refuse a second stage, route or mapping of a name, which moto lets replace the first or stand beside it.
+
+    The sentences are those that Terraform's users report (observed by others).
+    """
+    api, backend = module.Api, module.ApiGatewayV2Backend
+    create_stage, create_route = api.create_stage, api.create_route
+    create_mapping, delete_domain = backend.create_api_mapping, backend.delete_domain_name
+
+    @functools.wraps(create_stage)
+    def create_new_stage(self: Any, config: dict[str, Any]) -> Any:
+        if config["stageName"] in self.stages:
+            raise _refuse(409, "ConflictException", "Stage already exists")
+        return create_stage(self, config)
+
+    @functools.wraps(create_route)
+    def create_new_route(self: Any, *args: Any, route_key: str, **named: Any) -> Any:
+        if any(route.route_key == route_key for route in self.routes.values()):
+            raise _refuse(
+                409, "ConflictException", f"Route with key {route_key} already exists for this API"
+            )
+        return create_route(self, *args, route_key=route_key, **named)
+
+    @functools.wraps(create_mapping)
+    def create_new_mapping(
+        self: Any, api_id: str, api_mapping_key: str, domain_name: str, stage: str
+    ) -> Any:
+        if any(
+            (mapping.domain_name, mapping.api_mapping_key) == (domain_name, api_mapping_key)
+            for mapping in self.api_mappings.values()
+        ):
+            raise _refuse(
+                409, "ConflictException", "ApiMapping key already exists for this domain name"
+            )
+        return create_mapping(self, api_id, api_mapping_key, domain_name, stage)
+
+    @functools.wraps(delete_domain)
+    def delete_domain_with_mappings(self: Any, domain_name: str) -> None:
+        # moto removes from the dictionary that it goes through.
+        if domain_name in self.domain_names:
+            for mapping_id, mapping in list(self.api_mappings.items()):
+                if mapping.domain_name == domain_name:
+                    del self.api_mappings[mapping_id]
+        delete_domain(self, domain_name)
+
+    api.create_stage, api.create_route = create_new_stage, create_new_route
+    backend.create_api_mapping, backend.delete_domain_name = (
+        create_new_mapping,
+        delete_domain_with_mappings,
+    )
+
+
+def _refuse(status: int, code: str, sentence: str) -> Exception:
+    from moto.apigatewayv2.exceptions import APIGatewayV2Error
+
+    error = APIGatewayV2Error(code, sentence)
+    error.code = status
+    return error
 
 
 def allow_stage_updates(module: Any) -> None:
@@ -25,6 +89,104 @@ def allow_stage_updates(module: Any) -> None:
         return 200, {}, json.dumps(anew.to_json())
 
     module.ApiGatewayV2Response.update_stage = update_stage
+
+
+def show_deployments(module: Any) -> None:
+    """Let a stage say which deployment it has, in `moto.apigatewayv2.models`."""
+    show = module.Stage.to_json
+
+    @functools.wraps(show)
+    def to_json(self: Any) -> dict[str, Any]:
+        deployment = self.config.get("deploymentId")
+        return {**show(self), **({"deploymentId": deployment} if deployment else {})}
+
+    module.Stage.to_json = to_json
+
+
+def add_deployments(urls: Any) -> None:
+    """Add the calls for deployments of HTTP and WebSocket APIs; a stage serves its API's current state anyway."""
+    from moto.apigatewayv2.responses import ApiGatewayV2Response
+
+    response: Any = ApiGatewayV2Response
+    for call in (
+        create_deployment, get_deployment, get_deployments, update_deployment, delete_deployment,
+    ):  # fmt: skip
+        setattr(response, call.__name__, call)
+    path = "{0}/v2/apis/(?P<api_id>[^/]+)/deployments"
+    urls.url_paths[f"{path}$"] = response.dispatch
+    urls.url_paths[f"{path}/(?P<deployment_id>[^/]+)$"] = response.dispatch
+
+
+def _api_of(self: Any) -> Any:
+    return self.apigatewayv2_backend.get_api(self.path.split("/")[3])
+
+
+def _deployments(api: Any) -> dict[str, dict[str, Any]]:
+    # State that was stored before has none.
+    return vars(api).setdefault("deployments", {})
+
+
+def _find_deployment(self: Any) -> dict[str, Any]:
+    name = self.path.split("/")[-1]
+    deployment = _deployments(_api_of(self)).get(name)
+    if deployment is None:
+        raise _refuse(404, "NotFoundException", f"Invalid deployment identifier specified {name}")
+    return deployment
+
+
+_Answer = tuple[int, dict[str, Any], str]
+
+
+def create_deployment(self: Any) -> _Answer:
+    """CreateDeployment."""
+    from moto.moto_api._internal import mock_random
+
+    api, params = _api_of(self), json.loads(self.body or "{}")
+    stage = api.get_stage(params["stageName"]) if params.get("stageName") else None
+    deployment: dict[str, Any] = {
+        "autoDeployed": False,
+        "createdDate": iso_seconds_of(CURRENT.clock.now_ms()),
+        "deploymentId": mock_random.get_random_hex(6),
+        "deploymentStatus": "DEPLOYED",
+    }
+    if params.get("description"):
+        deployment["description"] = params["description"]
+    _deployments(api)[deployment["deploymentId"]] = deployment
+    if stage is not None:
+        stage.config = {**stage.config, "deploymentId": deployment["deploymentId"]}
+    return 201, {}, json.dumps(deployment)
+
+
+def get_deployment(self: Any) -> _Answer:
+    """GetDeployment."""
+    return 200, {}, json.dumps(_find_deployment(self))
+
+
+def get_deployments(self: Any) -> _Answer:
+    """GetDeployments."""
+    return 200, {}, json.dumps({"items": [*_deployments(_api_of(self)).values()]})
+
+
+def update_deployment(self: Any) -> _Answer:
+    """UpdateDeployment."""
+    deployment, params = _find_deployment(self), json.loads(self.body or "{}")
+    if "description" in params:
+        deployment["description"] = params["description"]
+    return 200, {}, json.dumps(deployment)
+
+
+def delete_deployment(self: Any) -> _Answer:
+    """DeleteDeployment: of one that no stage points to."""
+    deployment, api = _find_deployment(self), _api_of(self)
+    for stage in api.stages.values():
+        if stage.config.get("deploymentId") == deployment["deploymentId"]:
+            raise _refuse(
+                400,
+                "BadRequestException",
+                "Active stages pointing to this deployment must be moved or deleted",
+            )
+    del _deployments(api)[deployment["deploymentId"]]
+    return 204, {}, ""
 
 
 def allow_imports(module: Any) -> None:

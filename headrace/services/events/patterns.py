@@ -1,13 +1,15 @@
 """EventBridge's patterns, and SNS's filter policies, in place of moto's.
 
-moto turns a wildcard into a regular expression, which one event can make run for ever, and it walks a message's nested
-lists again for every member of a filter policy. Patterns are `headrace.core.event_patterns`.
+moto turns a wildcard into a regular expression, which one event can make run for ever, walks a message's nested lists
+again for every member of a filter policy, and loses the messages of one with `$or`. Patterns are
+`headrace.core.event_patterns`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from types import ModuleType
@@ -59,39 +61,46 @@ def check_pattern(text: str) -> None:
 
 
 def patch_filter_policies(utils: ModuleType) -> None:
-    """Replace how `moto.sns.utils` matches a message's body with a filter policy."""
+    """Replace how `moto.sns.utils` matches a message with a filter policy.
+
+    SNS's policies are patterns on the message's body, or on its attributes (documented:
+    https://docs.aws.amazon.com/sns/latest/dg/sns-subscription-filter-policies.html). What is no pattern of
+    EventBridge's is left to moto.
+    """
     matcher: Any = utils.FilterPolicyMatcher
-    matches: Any = matcher.matches
+    matches_by_moto: Any = matcher.matches
 
-    def matches_within_depth(self: Any, message_attributes: Any, message: str) -> bool:
+    def matches(self: Any, message_attributes: Any, message: str) -> bool:
+        if not self.filter_policy:
+            return True
         try:
-            return bool(matches(self, message_attributes, message))
-        except RecursionError:
-            return False  # no policy looks at deeper levels
+            alternatives = _compile_policy(json.dumps(self.filter_policy))
+            if self.filter_policy_scope == "MessageAttributes":
+                event: Any = _read_attributes(message_attributes or {})
+            else:
+                event = json.loads(message)
+            return isinstance(event, dict) and matches_event(alternatives, event)
+        except BadEventPattern:
+            return bool(matches_by_moto(self, message_attributes, message))
+        except (ValueError, RecursionError):
+            return False  # the body is no JSON, or deeper than any policy looks
 
-    def body_based_match(self: Any, message: Any) -> bool:
-        def leaf(name: str, rules: list[Any], body: Any) -> bool:
-            return isinstance(body, dict) and matcher._field_match(name, rules, body, False)
-
-        return _policy_holds(self.filter_policy, message, leaf)
-
-    matcher.matches = matches_within_depth
-    matcher._body_based_match = body_based_match
+    matcher.matches = matches
 
 
-def _policy_holds(policy: Mapping[str, Any], body: Any, leaf: Any) -> bool:
-    """Whether a body (or any item of a list) matches a policy; each part is visited once."""
-    nested = {name: value for name, value in policy.items() if isinstance(value, dict)}
-    rules = {name: value for name, value in policy.items() if isinstance(value, list)}
-    if isinstance(body, list):
-        items = cast("list[Any]", body)
-        return (not nested or any(_policy_holds(policy, item, leaf) for item in items)) and all(
-            any(leaf(name, value, item) for item in items) for name, value in rules.items()
-        )
-    if not isinstance(body, dict):
-        return False
-    members = cast("dict[str, Any]", body)
-    return all(
-        members.get(name) is not None and _policy_holds(value, members[name], leaf)
-        for name, value in nested.items()
-    ) and all(leaf(name, value, members) for name, value in rules.items())
+@functools.lru_cache(maxsize=64)
+def _compile_policy(text: str) -> tuple[dict[str, list[Any]], ...]:
+    # A policy may have 256 KB: `compile_pattern` would keep a thousand of them.
+    return compile_pattern.__wrapped__(text)
+
+
+def _read_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message's attributes by their names: text, numbers and lists; binary ones match nothing."""
+    values: dict[str, Any] = {}
+    for name, attribute in attributes.items():
+        kind, value = str(attribute.get("Type")), attribute.get("Value")
+        if kind.startswith(("Number", "String.Array")):
+            values[name] = json.loads(str(value))
+        elif kind.startswith("String"):
+            values[name] = value
+    return values

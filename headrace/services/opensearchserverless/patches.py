@@ -114,6 +114,8 @@ def add_access_policies(module: Any) -> None:
             )
         if "description" in given:
             policy["description"] = given["description"]
+        if not policy.get("description"):
+            policy.pop("description", None)
         if "policy" in given:
             policy["policy"] = json.loads(given["policy"])
         count = int(b64decode(policy["policyVersion"]).rpartition(b"_")[2]) + 1

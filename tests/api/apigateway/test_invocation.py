@@ -32,6 +32,7 @@ def handler(event, context):
     return {"statusCode": 201, "headers": {"X-A": "1"}, "multiValueHeaders": {"Set-Cookie": ["a=1", "b=2"]},
             "body": json.dumps(event)}
 """
+SCOPE = "aws.cognito.signin.user.admin"
 TRUST = json.dumps(
     {
         "Version": "2012-10-17",
@@ -138,15 +139,21 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             authorizationType="CUSTOM",
             authorizerId=authorizer,
         )
+        made.pool = made.cloud.client("cognito-idp").create_user_pool(PoolName="p")["UserPool"]
         pool = made.rest.create_authorizer(
-            restApiId=made.rest_id, name="p", type="COGNITO_USER_POOLS", providerARNs=["arn:x"]
+            restApiId=made.rest_id,
+            name="p",
+            type="COGNITO_USER_POOLS",
+            providerARNs=[made.pool["Arn"]],
         )["id"]
-        made.method(
-            made.resource("pool"),
-            dict(proxy),
-            authorizationType="COGNITO_USER_POOLS",
-            authorizerId=pool,
-        )
+        for path, scopes in (("pool", []), ("scoped", [SCOPE]), ("narrow", ["other"])):
+            made.method(
+                made.resource(path),
+                dict(proxy),
+                authorizationType="COGNITO_USER_POOLS",
+                authorizerId=pool,
+                authorizationScopes=scopes,
+            )
         cloud.client("kinesis").create_stream(StreamName="s", ShardCount=1)
         made.method(
             made.resource("records"),
@@ -205,7 +212,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             made.resource("mock"),
             {
                 "type": "MOCK",
-                "requestTemplates": {"application/json": '{"statusCode": 204}'},
+                # As the Serverless Framework writes it.
+                "requestTemplates": {"application/json": "{statusCode:204}"},
                 "responses": {
                     "204": {
                         "responseParameters": {
@@ -235,6 +243,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
             RequestParameters={
                 "QueueUrl": f"http://localhost/{ACCOUNT}/q",
                 "MessageBody": "$request.body.m",
+                "MessageAttributes": json.dumps(
+                    {"who": {"DataType": "String", "StringValue": "${request.header.x-who} $!"}}
+                ),
             },
         )["IntegrationId"]
         made.http.create_route(
@@ -288,9 +299,78 @@ def test_a_request_is_refused_in_awss_words(lab: Lab, path: str, status: int, sa
     assert (answer.status, message(answer)) == (status, said)
 
 
-def test_tokens_of_user_pools_are_not_verified_and_let_nobody_in(lab: Lab):
-    answer = lab.ask(lab.rest_id, "/prod/pool", authorization="Bearer x")
-    assert answer.status == 501
+def test_tokens_of_a_user_pool_let_its_users_in(lab: Lab):
+    idp = lab.cloud.client("cognito-idp")
+    pool = lab.pool["Id"]
+    client = idp.create_user_pool_client(
+        UserPoolId=pool, ClientName="c", ExplicitAuthFlows=["ALLOW_USER_PASSWORD_AUTH"]
+    )["UserPoolClient"]["ClientId"]
+    idp.sign_up(ClientId=client, Username="u", Password="Passw0rd!x")
+    idp.admin_confirm_sign_up(UserPoolId=pool, Username="u")
+    tokens = idp.initiate_auth(
+        ClientId=client,
+        AuthFlow="USER_PASSWORD_AUTH",
+        AuthParameters={"USERNAME": "u", "PASSWORD": "Passw0rd!x"},
+    )["AuthenticationResult"]
+    identity, access = tokens["IdToken"], tokens["AccessToken"]
+    answer = lab.ask(lab.rest_id, "/prod/pool", authorization=f"Bearer {identity}")
+    assert answer.status == 201
+    claims = json.loads(answer.body)["requestContext"]["authorizer"]["claims"]  # type: ignore[arg-type]
+    assert (claims["cognito:username"], claims["token_use"], claims["aud"]) == ("u", "id", client)
+    # Without scopes it must be an identity token, with them an access token that has one.
+    assert lab.ask(lab.rest_id, "/prod/scoped", authorization=access).status == 201
+    head, payload, signature = identity.split(".")
+    for path, token in (
+        ("pool", access),
+        ("pool", ""),
+        ("pool", "Bearer x"),
+        ("pool", f"{head}.{payload[:-2]}AA.{signature}"),
+        ("pool", f"{head}.{payload}.{signature[:-4]}AAAA"),
+        ("scoped", identity),
+        ("narrow", access),
+    ):
+        assert lab.ask(lab.rest_id, f"/prod/{path}", authorization=token).status == 401, (
+            path,
+            token,
+        )
+
+    def route(path: str, issuer: str, **more: Any) -> None:
+        configuration = {"Audience": [client], "Issuer": issuer}
+        authorizer = lab.http.create_authorizer(
+            ApiId=lab.http_id,
+            Name=path,
+            AuthorizerType="JWT",
+            IdentitySource=["$request.header.Authorization"],
+            JwtConfiguration=configuration,
+        )["AuthorizerId"]
+        lab.http.create_route(
+            ApiId=lab.http_id,
+            RouteKey=f"GET /{path}",
+            AuthorizationType="JWT",
+            AuthorizerId=authorizer,
+            Target=lab.http.get_routes(ApiId=lab.http_id)["Items"][0]["Target"],
+            **more,
+        )
+
+    issuer = f"https://cognito-idp.{REGION}.amazonaws.com/{pool}"
+    route("jwt", issuer)
+    route("jwt-scoped", issuer, AuthorizationScopes=[SCOPE])
+    route("jwt-narrow", issuer, AuthorizationScopes=["other"])
+    route("foreign", "https://login.example.com/")
+    route("gone", issuer + "x")
+    answer = lab.ask(lab.http_id, "/jwt-scoped", method="GET", authorization=f"Bearer {access}")
+    jwt = json.loads(answer.body)["requestContext"]["authorizer"]["jwt"]  # type: ignore[arg-type]
+    assert (jwt["claims"]["client_id"], jwt["scopes"]) == (client, [SCOPE])
+    for path, token, status in (
+        ("jwt", identity, 201),
+        ("jwt", "", 401),
+        ("jwt", identity[:-4] + "AAAA", 401),
+        ("jwt-narrow", access, 403),
+        ("foreign", identity, 501),
+        ("gone", identity, 401),
+    ):
+        asked = lab.ask(lab.http_id, f"/{path}", method="GET", authorization=token)
+        assert asked.status == status, (path, asked.body)
 
 
 def test_a_signature_a_key_and_an_authorizer_let_a_request_in(lab: Lab):
@@ -353,6 +433,8 @@ def test_a_message_is_sent_by_the_query_protocol_and_by_a_subtype(lab: Lab):
     assert {each["Body"] for each in found} == {"a&b", "second"}
     (sent,) = (each for each in found if each["Body"] == "a&b")
     assert sent["MessageAttributes"]["a"]["StringValue"] == "v"
+    (sent,) = (each for each in found if each["Body"] == "second")
+    assert sent["MessageAttributes"]["who"]["StringValue"] == " $!"
 
 
 def test_an_integration_that_is_no_proxy_maps_the_functions_error(lab: Lab):

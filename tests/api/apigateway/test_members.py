@@ -177,3 +177,88 @@ def test_an_api_has_awss_defaults(cloud: InProcessCloud):
     assert (stage["cacheClusterStatus"], stage["tracingEnabled"]) == ("NOT_AVAILABLE", False)
     assert stage["createdDate"] == stage["lastUpdatedDate"]
     assert not {"description", "variables"} & stage.keys()
+
+
+def test_an_http_api_has_one_stage_route_and_mapping_of_a_name(cloud: InProcessCloud):
+    http = cloud.client("apigatewayv2")
+    api = http.create_api(Name="one", ProtocolType="HTTP")["ApiId"]
+    http.create_domain_name(
+        DomainName="one.example.com",
+        DomainNameConfigurations=[{"CertificateArn": "arn:aws:acm:us-east-1:1:certificate/x"}],
+    )
+    mapping = {"DomainName": "one.example.com", "ApiMappingKey": "v1", "Stage": "a"}
+    for create, params, sentence in (
+        (http.create_stage, {"StageName": "a"}, "Stage already exists"),
+        (
+            http.create_route,
+            {"RouteKey": "GET /x"},
+            "Route with key GET /x already exists for this API",
+        ),
+        (http.create_api_mapping, mapping, "ApiMapping key already exists for this domain name"),
+    ):
+        create(ApiId=api, **params)
+        with pytest.raises(http.exceptions.ConflictException, match=sentence):
+            create(ApiId=api, **params)
+    http.create_api_mapping(ApiId=api, **{**mapping, "ApiMappingKey": "v2"})
+    http.delete_domain_name(DomainName="one.example.com")
+    with pytest.raises(http.exceptions.NotFoundException):
+        http.get_domain_name(DomainName="one.example.com")
+
+
+def test_bytes_go_through_a_service_as_content_handling_says(cloud: InProcessCloud):
+    """An upload to S3 through an API came out with every byte that is no UTF-8 replaced."""
+    apis, s3 = cloud.client("apigateway"), cloud.client("s3")
+    s3.create_bucket(Bucket="uploads")
+    role = cloud.client("iam").create_role(
+        RoleName="uploads",
+        AssumeRolePolicyDocument=json.dumps(TRUST).replace("lambda", "apigateway"),
+    )["Role"]["Arn"]
+    api = apis.create_rest_api(name="uploads", binaryMediaTypes=["image/png"])["id"]
+    root = apis.get_resources(restApiId=api)["items"][0]["id"]
+
+    def method(verb: str, handling: str = "", back: str = "") -> None:
+        where = {"restApiId": api, "resourceId": root, "httpMethod": verb}
+        names = {f"method.request.header.{name}": False for name in ("Content-Type",)}
+        apis.put_method(**where, authorizationType="NONE", requestParameters=names)
+        apis.put_method_response(**where, statusCode="200")
+        apis.put_integration(
+            **where,
+            type="AWS",
+            integrationHttpMethod={"POST": "PUT"}.get(verb, verb),
+            credentials=role,
+            uri="arn:aws:apigateway:us-east-1:s3:path/uploads/k",
+            requestParameters={
+                "integration.request.header.Content-Type": "method.request.header.Content-Type"
+            },
+            **({"contentHandling": handling} if handling else {}),
+        )
+        given = {"contentHandling": back} if back else {}
+        apis.put_integration_response(**where, statusCode="200", **given)
+
+    def ask(verb: str, body: bytes = b"", **headers: str) -> bytes:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        host = f"{api}.execute-api.us-east-1.localhost:4566"
+        answer = cloud.handle(HttpRequest(verb, "/s/", "", {"host": host, **named}, body))
+        assert answer.status == 200, answer.body
+        return bytes(answer.body)  # type: ignore[arg-type]
+
+    def stored() -> bytes:
+        return s3.get_object(Bucket="uploads", Key="k")["Body"].read()
+
+    encoded = base64.b64encode(PNG)
+    method("PUT")
+    method("POST", "CONVERT_TO_BINARY")
+    method("GET")
+    apis.create_deployment(restApiId=api, stageName="s")
+    ask("POST", encoded, content_type="text/plain")
+    assert stored() == PNG
+    ask("PUT", PNG, content_type="image/png")
+    assert stored() == PNG
+    assert ask("GET", accept="image/png") == PNG
+    assert ask("GET", accept="text/plain") == encoded
+    for back, expected in (("CONVERT_TO_TEXT", encoded), ("CONVERT_TO_BINARY", PNG)):
+        method("GET", back=back)
+        assert ask("GET", accept="image/png") == expected
+    method("PUT", "CONVERT_TO_TEXT")
+    ask("PUT", PNG, content_type="image/png")
+    assert stored() == encoded

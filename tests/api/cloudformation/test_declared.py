@@ -30,6 +30,8 @@ UNSAID = {
     "AWS::ApiGatewayV2::DomainName": {"RegionalDomainName", "RegionalHostedZoneId"},
     "AWS::AppConfig::ConfigurationProfile": {"KmsKeyArn"},
     "AWS::CloudTrail::Trail": {"SnsTopicArn"},
+    "AWS::Config::ConfigRule": {"Compliance"},
+    "AWS::Config::ConfigurationRecorder": {"ResourceARN"},
     "AWS::Cognito::UserPoolClient": {"ClientSecret"},
     "AWS::EC2::NatGateway": {"AutoProvisionZones", "AutoScalingIps", "EniId", "RouteTableId"},
     "AWS::EC2::Subnet": {"BlockPublicAccessStates"},

@@ -49,13 +49,14 @@ SLOW_GROUPS = {
 # What services remember of what was: moto a deleted resource's tags, identities and default groups of networks, EMR
 # Serverless terminated applications, KMS keys that wait for their deletion, Glue, SSM and Secrets Manager versions,
 # Kinesis closed shards, RDS its own snapshots; a user pool's client its own id, once it is changed; EC2 the order of
-# launch templates; CloudWatch what was measured meanwhile; API Gateway that a domain had no paths and a plan no keys.
+# launch templates; CloudWatch what was measured meanwhile; API Gateway that a domain had no paths and a plan no keys;
+# AppConfig an environment's deployments.
 _REMEMBERED = re.compile(
     r"/\.?_?tagg(er|ing_service)|emr_serverless_applications|kms/.*/keys/|/\.?versions/|/_parameters/|version_stages"
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables|tags)/|num_schema"
     r"|/\.?extended_config|base_path_mappings/[^/]*$|usage_plan_keys/[^/]*$|/rds:|launch_template_insert_order"
     r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$|default-registry"
-    r"|ec2/[^/]*/reservations/|alarms/TargetTracking-|(DBParameterGroup.>|db_parameter_groups)/default\.|cloudwatch/[^/]*/metric_data/"
+    r"|environments/[^/]*/\.?deployments/|ec2/[^/]*/reservations/|alarms/TargetTracking-|(DBParameterGroup.>|db_parameter_groups)/default\.|cloudwatch/[^/]*/metric_data/"
 )
 # What the examples read from S3, in the account's own bucket.
 _LAYER = io.BytesIO()
@@ -72,13 +73,17 @@ PARTS = {
         }
     ).encode(),
 }
-# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own.
-_ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$")
+# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own,
+# AppConfig's deployments, which are history.
+_ADDED = re.compile(
+    r"environments/[^/]*/deployments/|^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$"
+)
 # A cluster's state and times go on by themselves, as do the tasks of a service and the token that an application's
-# next change must bring; that a cluster which is there ends, is a loss.
+# next change must bring, and the version of a policy; that a cluster which is there ends, is a loss.
 _MOMENTARY = re.compile(
     r"doc_emr_clusters/[^/]*/value/(idle_since_ms|reason|ready_ms|ended_ms)"
     r"|ecs/.*(running|pending)_(tasks_)?count|\.conditional_token"
+    r"|kafka/[^/]*/policies/.*/current_version$|tables/[^/]*/\.modified_by$|access_policies/.*/policyVersion$"
 )
 _STATE = re.compile(r"doc_emr_clusters/[^/]*/value/state$")
 _ENDED = ("TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS")
@@ -100,6 +105,7 @@ class Life:
         cloud.client("kms", account=self.account).list_keys()
         cloud.client("secretsmanager", account=self.account).list_secrets()
         cloud.client("acm", account=self.account).list_certificates()
+        cloud.client("autoscaling", account=self.account).describe_auto_scaling_groups()
         text = json.dumps(resources).replace(ACCOUNT, self.account)
         self.resources = json.loads(text)
         if "parts-" in text:

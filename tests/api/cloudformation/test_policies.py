@@ -70,6 +70,13 @@ def test_a_snapshot_is_taken_of_what_is_replaced_and_of_what_is_deleted(
     assert all(name.startswith("s-snapshot-c-") for name in names)
 
 
+def test_a_deleted_replication_group_is_gone(cloud: InProcessCloud):
+    caches = cloud.client("elasticache")
+    caches.create_replication_group(ReplicationGroupId="r", ReplicationGroupDescription="d")
+    caches.delete_replication_group(ReplicationGroupId="r")
+    assert caches.describe_replication_groups()["ReplicationGroups"] == []
+
+
 def test_what_cannot_be_made_again_under_its_name_leaves_what_there_was(
     cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
 ):

@@ -22,7 +22,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     [
         # No function at all, of each protocol.
         ("cloudwatch", "get_metric_widget_image", {"MetricWidget": "{}"}, "cloudwatch:GetMetricWidgetImage"),
-        ("glue", "get_classifiers", {}, "glue:GetClassifiers"),
+        ("glue", "list_blueprints", {}, "glue:ListBlueprints"),
         ("sns", "list_origination_numbers", {}, "sns:ListOriginationNumbers"),
         ("iam", "list_service_specific_credentials", {}, "iam:ListServiceSpecificCredentials"),
         # A function that only says so.

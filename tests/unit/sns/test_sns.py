@@ -181,6 +181,57 @@ def test_a_filter_policy_has_at_most_256_kb(lab: MotoLab, by: str):
         asked[by]()
 
 
+AMOUNTS = {
+    "order": {
+        "amount": [{"numeric": [">=", 10]}],
+        "country": [{"anything-but": {"prefix": "x"}}, {"exists": False}],
+    },
+    "$or": [{"kind": ["a"]}, {"kind": [{"suffix": "b"}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("scope", "policy", "taken"),
+    [
+        ("MessageBody", AMOUNTS, [0, 2]),
+        ("MessageBody", {"order": {"country": [{"exists": False}]}}, [2]),
+        (
+            "MessageAttributes",
+            {"$or": [{"n": [1]}, {"tag": [{"equals-ignore-case": "X"}]}]},
+            [1, 2],
+        ),
+        ("MessageAttributes", {"list": ["v1"], "n": [{"exists": True}]}, [3]),
+    ],
+)
+def test_a_filter_policy_is_a_pattern(
+    lab: MotoLab, scope: str, policy: dict[str, Any], taken: list[int]
+):
+    """`$or` lost what a topic sent; a missing member of an object was never one that does not exist."""
+    messages: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"order": {"amount": 12, "country": "it"}, "kind": "a"}, {}),
+        ({"order": {"amount": 2, "country": "it"}, "kind": "a"}, {"n": ("Number", "1")}),
+        ({"order": {"amount": 22}, "kind": "xb"}, {"tag": ("String", "x")}),
+        (
+            {"order": {"amount": 22, "country": "xy"}, "kind": "xb"},
+            {"list": ("String.Array", '["v1", "v2"]'), "n": ("Number", "2")},
+        ),
+    ]
+    # It imports moto's models, which are slow to import.
+    from moto.sns.utils import FilterPolicyMatcher
+
+    lab.client("sns").list_topics()
+    matcher = FilterPolicyMatcher(policy, scope)
+    assert [
+        index
+        for index, (body, attributes) in enumerate(messages)
+        if matcher.matches(
+            {name: {"Type": kind, "Value": value} for name, (kind, value) in attributes.items()},
+            json.dumps(body),
+        )
+    ] == taken
+    assert not FilterPolicyMatcher(policy, "MessageBody").matches({}, "no json")
+
+
 def test_a_fifo_topic_knows_duplicates_and_numbers_after_a_restart(lab: MotoLab):
     sns = lab.client("sns")
     arn = sns.create_topic(Name="f.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]

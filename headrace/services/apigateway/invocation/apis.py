@@ -97,6 +97,7 @@ def _method(method: Any) -> dict[str, Any]:
     return {
         "authorizationType": method.authorization_type,
         "authorizerId": method.authorizer_id,
+        "authorizationScopes": tuple(method.authorization_scopes or ()),
         "apiKeyRequired": method.api_key_required in (True, "true"),
         "requestParameters": dict(method.request_parameters or {}),
         "integration": None if integration is None else integration.to_json(),

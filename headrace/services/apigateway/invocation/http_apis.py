@@ -6,13 +6,17 @@ mappings of proxies and private integrations are not acted on.
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, cast
 
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
+from headrace.aws.calls.model import operation_model
 from headrace.aws.signatures.signers import Signer, iam_context
 from headrace.core.arn import partition_of
 from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
@@ -45,6 +49,7 @@ log = logging.getLogger(__name__)
 
 SESSION = "ApiGatewaySession"
 DEFAULT = "$default"
+_IN_TEXT = re.compile(r"\$\{([\w.$-]+)\}")
 _TEXT = ("text/", "application/json", "application/javascript", "application/xml")
 # Documented in the guide under "Integration subtype reference".
 _SUBTYPES = {
@@ -163,8 +168,9 @@ class HttpApiRequest:
         if route.get("authorizationType") == "AWS_IAM" and self._caller is not None:
             self._name_caller(event, self._caller, version)
         if authorizer is not None:
+            part = "jwt" if route.get("authorizationType") == "JWT" else "lambda"
             event["requestContext"]["authorizer"] = (
-                {"lambda": authorizer} if version == "2.0" else authorizer
+                {part: authorizer} if version == "2.0" else authorizer
             )
         return self._invoke(str(integration.get("integrationUri")), event, key, version)
 
@@ -211,6 +217,8 @@ class HttpApiRequest:
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
             event=self._event(key, parameters, format_version),
             account=self._api.account,
+            scopes=tuple(cast("list[str]", route.get("authorizationScopes") or [])),
+            now_ms=self._now_ms,
         )
         return authorize_http(self._functions, authorizer, asked)
 
@@ -318,7 +326,11 @@ class HttpApiRequest:
         service, operation = found
         given: Mapping[str, Any] = members(integration.get("requestParameters"))
         params = {name: self._source(str(value), parameters) for name, value in given.items()}
-        params = {name: value for name, value in params.items() if value is not None}
+        params = {
+            name: _read_structure(service, operation, name, value)
+            for name, value in params.items()
+            if value is not None
+        }
         region = str(params.pop("Region", self._api.region))
         if service == "events":
             params = {"Entries": [params]}
@@ -334,14 +346,19 @@ class HttpApiRequest:
             )
         except AwsError as error:
             return refusal(error.status, error.message)
-        body = json.dumps(output, default=str).encode()
+        body = json.dumps(output, default=_write_member).encode()
         return HttpResponse(200, [("Content-Type", "application/json")], body)
 
     def _source(self, source: str, parameters: dict[str, str]) -> Any:
-        """Return the value of a parameter mapping, such as `$request.body.id`; None when it is missing."""
+        """Return the value of a parameter mapping, such as `$request.body.id`; None when it is missing.
+
+        A text may have such sources in it, in braces (assumed: one that is missing is empty there).
+        """
         request = self._request
-        if not source.startswith("$"):
-            return source
+        if not source.startswith("$") or source.startswith("${"):
+            return _IN_TEXT.sub(
+                lambda part: str(self._source(f"${part[1]}", parameters) or ""), source
+            )
         where, _, name = source.removeprefix("$").partition(".")
         if where == "context":
             return text_at(self._context(DEFAULT), name)
@@ -362,3 +379,24 @@ class HttpApiRequest:
             return parameters.get(rest) if rest else self._route_path
         values = query_of(request).get(rest) if kind == "querystring" else None
         return None if values is None else ",".join(values)
+
+
+def _read_structure(service: str, operation: str, name: str, value: Any) -> Any:
+    """Return a parameter's value; of one that is no scalar, such as MessageAttributes, its JSON. Raises Refused."""
+    shape: Any = operation_model(service, operation).input_shape
+    member = None if shape is None else shape.members.get(name)
+    if member is None or member.type_name not in ("structure", "map", "list"):
+        return value
+    try:
+        return json.loads(str(value))
+    except ValueError:
+        raise Refused(400, f"{name} must be valid JSON") from None
+
+
+def _write_member(value: Any) -> Any:
+    """Return a member of an answer as AWS's JSON has it: times in seconds, bytes in base64."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)

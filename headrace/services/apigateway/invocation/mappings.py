@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -62,9 +63,16 @@ def request_parameters(
 
 
 def response(
-    integration: Mapping[str, Any], answered: IntegrationAnswer, outcome: str, seen: RequestValues
+    integration: Mapping[str, Any],
+    answered: IntegrationAnswer,
+    outcome: str,
+    seen: RequestValues,
+    is_binary: Callable[[str], bool],
 ) -> tuple[int, list[tuple[str, str]], bytes] | None:
-    """Return the client's status, headers and body; None without a matching response. Raises TemplateError."""
+    """Return the client's status, headers and body; None without a matching response. Raises TemplateError.
+
+    `is_binary` tells whether a header names one of the API's binary media types.
+    """
     responses: Mapping[str, Any] = members(integration.get("integrationResponses"))
     chosen = _choose_response(
         list(responses.values()), outcome, is_mock=str(integration["type"]).upper() == "MOCK"
@@ -79,6 +87,12 @@ def response(
     override: dict[str, Any] = {"header": {}}
     if kind is not None and templates[kind]:
         body = fill_template(str(templates[kind]), text, seen, override).encode()
+    body = _convert(
+        body,
+        str(chosen.get("contentHandling") or ""),
+        comes_binary=is_binary(answered.headers.get("content-type", "")),
+        goes_binary=is_binary(seen.header.get("accept", "")),
+    )
     headers = [("Content-Type", kind or _JSON)]
     given: Mapping[str, Any] = members(chosen.get("responseParameters"))
     for name, source in given.items():
@@ -92,6 +106,29 @@ def response(
     headers = [each for each in headers if each[0].lower() not in changed]
     status = override.get("status") or chosen["statusCode"]
     return int(status), [*headers, *changed.items()], body
+
+
+TO_BINARY, TO_TEXT = "CONVERT_TO_BINARY", "CONVERT_TO_TEXT"
+
+
+def from_base64(body: bytes | str) -> bytes:
+    """Return the bytes of a body in Base64. Raises TemplateError for another one."""
+    try:
+        return base64.b64decode(body, validate=True)
+    except ValueError as error:
+        raise TemplateError(f"the body is not Base64: {error}") from error
+
+
+def _convert(body: bytes, handling: str, *, comes_binary: bool, goes_binary: bool) -> bytes:
+    """Return an integration's body as the client gets it.
+
+    Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-payload-encodings-workflow.html
+    """
+    if comes_binary:
+        is_text = handling == TO_TEXT or (not handling and not goes_binary)
+        return base64.b64encode(body) if is_text else body
+    is_decoded = handling == TO_BINARY or (not handling and goes_binary)
+    return from_base64(body) if is_decoded else body
 
 
 def _choose_response(

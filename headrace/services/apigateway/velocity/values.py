@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.core.evaluation import Budget, text_size
+from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
 from headrace.services.apigateway.velocity.expressions import TemplateError
 
 # Documented: the largest payload of API Gateway is 10 MB.
 MOST_CHARACTERS = 10 * 1024 * 1024
 # What a member of a list or an object takes beside its text.
 MEMBER_BYTES = 64
+# What a match takes from a template's budget beside its texts, and its time: the budget must see a loop of matches.
+_PATTERN_STEPS = 1000
+_MATCHED_WITHIN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,16 @@ def _replace(budget: Budget, text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+def _matches(budget: Budget, text: str, pattern: str) -> bool:
+    """Implement Java's matches: the whole text fits. Raises TemplateError for a pattern that cannot be used."""
+    budget.step(_PATTERN_STEPS)
+    budget.read(len(text) + len(pattern))
+    try:
+        return java_pattern(pattern).matches(text, MatchingBudget(backtracking_s=_MATCHED_WITHIN_S))
+    except (PatternRefused, MatchTooLong) as error:
+        raise TemplateError(f"the pattern cannot be used: {error}") from error
+
+
 def _replace_all(budget: Budget, text: str, pattern: str, new: str) -> str:
     """Implement Java's replaceAll for a regular expression that is plain text; other ones raise TemplateError."""
     budget.make(len(pattern))
@@ -257,6 +271,7 @@ _METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
         "substring": _make_change(lambda text, first, last=None: text[first:last]),
         "replace": _replace,
         "replaceAll": _replace_all,
+        "matches": _matches,
         "toUpperCase": _make_change(str.upper),
         "toLowerCase": _make_change(str.lower),
         "trim": _make_change(str.strip),

@@ -211,7 +211,8 @@ class _Maker:
         try:
             if any(source.startswith("@answer") for source in sources):
                 self._read(values)
-            self._call(call, values, only_named=True)
+            if call.only_if is None or call.only_if(values):
+                self._call(call, values, only_named=True)
         except AwsError as error:
             if not says_gone(error) and not self._is_gone(values):
                 raise

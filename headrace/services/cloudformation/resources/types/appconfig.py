@@ -1,10 +1,34 @@
-"""AppConfig: applications, environments, profiles."""
+"""AppConfig: applications, environments, profiles, strategies and deployments."""
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Source,
+    Values,
+)
 
 _APPLICATION = {"ApplicationId": "@id"}
+_STRATEGY: dict[str, Source] = {"DeploymentStrategyId": "@id"}
+_DEPLOYMENT: dict[str, Source] = {
+    "ApplicationId": "ApplicationId",
+    "EnvironmentId": "EnvironmentId",
+    "DeploymentNumber": "@last",
+}
+
+
+def _is_unfinished(values: Values) -> bool:
+    deployment = values.context.call(
+        "appconfig",
+        "GetDeployment",
+        {
+            "ApplicationId": values.get("ApplicationId"),
+            "EnvironmentId": values.get("EnvironmentId"),
+            "DeploymentNumber": int(values.last),
+        },
+    )
+    return deployment["State"] in ("DEPLOYING", "BAKING")
 
 
 DECLARED = [
@@ -58,5 +82,27 @@ DECLARED = [
             )
         ],
         attributes={"VersionNumber": "@id"},
+    ),
+    DeclaredType(
+        "AWS::AppConfig::DeploymentStrategy",
+        "appconfig",
+        create=[Call("CreateDeploymentStrategy")],
+        id="@answer.Id",
+        read=Call("GetDeploymentStrategy", _STRATEGY),
+        update=[Call("UpdateDeploymentStrategy", _STRATEGY, empties=True)],
+        delete=[Call("DeleteDeploymentStrategy", _STRATEGY)],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::AppConfig::Deployment",
+        "appconfig",
+        create=[Call("StartDeployment")],
+        id=lambda v: (
+            f"{v.get('ApplicationId')}|{v.get('EnvironmentId')}|{v.answer['DeploymentNumber']}"
+        ),
+        read=Call("GetDeployment", _DEPLOYMENT),
+        # A deployment that is over cannot be taken back.
+        delete=[Call("StopDeployment", _DEPLOYMENT, only_if=_is_unfinished)],
+        attributes={"DeploymentNumber": "@last", "State": "@answer.State"},
     ),
 ]

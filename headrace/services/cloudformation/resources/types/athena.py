@@ -1,4 +1,4 @@
-"""Athena: workgroups, data catalogs, named queries."""
+"""Athena: workgroups, data catalogs, named queries, prepared statements."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ def _workgroup_updates(values: Values) -> dict[str, Any]:
 _ATHENA = ("ResourceARN", "TagResource", "UntagResource")
 
 
+_STATEMENT: dict[str, Source] = {"StatementName": "StatementName", "WorkGroup": "WorkGroup"}
+
+
 DECLARED = [
     DeclaredType(
         "AWS::Athena::WorkGroup",
@@ -97,5 +100,16 @@ DECLARED = [
         tag=_tag("athena", "datacatalog", *_ATHENA),
         delete=[Call("DeleteDataCatalog", {"Name": "@id"})],
         name="Name",
+    ),
+    DeclaredType(
+        "AWS::Athena::PreparedStatement",
+        "athena",
+        create=[Call("CreatePreparedStatement")],
+        id=lambda v: f"{v.get('StatementName')}|{v.get('WorkGroup')}",
+        read=Call("GetPreparedStatement", _STATEMENT),
+        update=[Call("UpdatePreparedStatement", _STATEMENT)],
+        delete=[Call("DeletePreparedStatement", _STATEMENT)],
+        # The answer names the workgroup otherwise.
+        unread=frozenset({"WorkGroup"}),
     ),
 ]

@@ -168,8 +168,7 @@ DECLARED = [
         create=[Call("CreateKeyGroup")],
         id="@answer.KeyGroup.Id",
         read=Call("GetKeyGroup", _ID),
-        # moto has no call that deletes a key group.
-        delete=[],
+        delete=[Call("DeleteKeyGroup", {**_ID, "IfMatch": _etag_of("GetKeyGroup")})],
         attributes={"Id": "@id"},
     ),
 ]

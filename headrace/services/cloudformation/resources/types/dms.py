@@ -28,13 +28,22 @@ def _has_group(values: Values) -> bool:
     return any(group["ReplicationSubnetGroupIdentifier"] == name for group in groups)
 
 
+def _has_endpoint(values: Values) -> bool:
+    name = values.get("EndpointIdentifier")
+    endpoints = values.context.call("dms", "DescribeEndpoints", {})["Endpoints"] if name else ()
+    return any(endpoint["EndpointIdentifier"] == name.lower() for endpoint in endpoints)
+
+
 DECLARED = [
     DeclaredType(
         "AWS::DMS::Endpoint",
         "dms",
-        create=[Call("CreateEndpoint", _identifier("EndpointIdentifier"))],
+        create=[Call("CreateEndpoint")],
+        name="EndpointIdentifier",
+        name_length=63,
         id="@answer.Endpoint.EndpointArn",
         read=Call("DescribeEndpoints", {"Filters": _found_by("endpoint-arn")}),
+        exists=_has_endpoint,
         delete=[Call("DeleteEndpoint", {"EndpointArn": "@id"})],
         attributes={"EndpointArn": "@id", "ExternalId": lambda v: v.last},
     ),

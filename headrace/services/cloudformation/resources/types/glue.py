@@ -208,8 +208,86 @@ def _partition_id(values: Values) -> str:
 
 _BY_ID = ("TagResource", "UntagResource", "ResourceArn", "@id")
 
+_CLASSIFIERS = ("CsvClassifier", "GrokClassifier", "JsonClassifier", "XMLClassifier")
+
+
+def _given_name(properties: Properties) -> tuple[str, str | None]:
+    """Return the kind of classifier that properties describe, and the name that they give it."""
+    for kind in _CLASSIFIERS:
+        if properties.get(kind):
+            return kind, get_mapping(properties, kind).get("Name")
+    return "", None
+
+
+@declare_sources(*_CLASSIFIERS)
+def _name_classifier(values: Values) -> str:
+    return values.last or _given_name(values.properties)[1] or values.context.generate_name(255)
+
+
+def _classifier_source(kind: str) -> Source:
+    """Return the source of a classifier of a kind, with its name; its form is that of the API."""
+    return declare_sources(kind)(
+        lambda v: {**v.get(kind), "Name": _name_classifier(v)} if v.get(kind) else None
+    )
+
+
+def _has_classifier(values: Values) -> bool:
+    name = _given_name(values.properties)[1]
+    classifiers = values.context.call("glue", "GetClassifiers", {})["Classifiers"]
+    return any(name == members["Name"] for one in classifiers for members in one.values())
+
+
+def _is_other_classifier(old: Properties, new: Properties) -> bool:
+    """Whether a classifier becomes one of another kind or name, which no update makes of it (documented)."""
+    return _given_name(old) != _given_name(new)
+
+
+_UNENCRYPTED = {
+    "EncryptionAtRest": {"CatalogEncryptionMode": "DISABLED"},
+    "ConnectionPasswordEncryption": {"ReturnConnectionPasswordEncrypted": False},
+}
+
+
+def _holds_settings(values: Values) -> bool:
+    name = "DataCatalogEncryptionSettings"
+    answer = values.context.call("glue", f"Get{name}", {"CatalogId": values.id})
+    settings = get_mapping(answer, name)
+    return all(settings.get(key) == value for key, value in values.get(name).items())
+
+
+_CLASSIFIER = {kind: _classifier_source(kind) for kind in _CLASSIFIERS}
+
 
 DECLARED = [
+    DeclaredType(
+        "AWS::Glue::Classifier",
+        "glue",
+        create=[Call("CreateClassifier", _CLASSIFIER)],
+        id=_name_classifier,
+        read=Call("GetClassifier", {"Name": "@id"}),
+        exists=_has_classifier,
+        update=[Call("UpdateClassifier", _CLASSIFIER)],
+        delete=[Call("DeleteClassifier", {"Name": "@id"})],
+        replaced_if=_is_other_classifier,
+        attributes={"Name": "@id"},
+    ),
+    DeclaredType(
+        "AWS::Glue::DataCatalogEncryptionSettings",
+        "glue",
+        create=[Call("PutDataCatalogEncryptionSettings")],
+        id="CatalogId",
+        read=Call("GetDataCatalogEncryptionSettings", {"CatalogId": "@id"}),
+        update=[Call("PutDataCatalogEncryptionSettings")],
+        # The settings go back to what a catalog has at first.
+        delete=[
+            Call(
+                "PutDataCatalogEncryptionSettings",
+                {"CatalogId": "@id", "DataCatalogEncryptionSettings": lambda _: _UNENCRYPTED},
+            )
+        ],
+        unread=frozenset({"CatalogId"}),
+        holds=_holds_settings,
+    ),
     DeclaredType(
         "AWS::Glue::Job",
         "glue",

@@ -30,6 +30,12 @@ def _oldest_version(values: Values) -> str:
     return str(min((version["versionId"] for version in others), key=int))
 
 
+@declare_sources("CredentialDurationSeconds")
+def _read_duration_s(values: Values) -> int:
+    """Return how long a role alias' credentials last: without the property, AWS's hour."""
+    return int(values.get("CredentialDurationSeconds") or 3600)
+
+
 DECLARED = [
     DeclaredType(
         "AWS::IoT::TopicRule",
@@ -112,7 +118,12 @@ DECLARED = [
         id="RoleAlias",
         name="RoleAlias",
         read=Call("DescribeRoleAlias", {"roleAlias": "@id"}),
-        update=[Call("UpdateRoleAlias", {"roleAlias": "@id"})],
+        update=[
+            Call(
+                "UpdateRoleAlias",
+                {"roleAlias": "@id", "credentialDurationSeconds": _read_duration_s},
+            )
+        ],
         delete=[Call("DeleteRoleAlias", {"roleAlias": "@id"})],
         attributes={"RoleAliasArn": "@answer.roleAliasDescription.roleAliasArn"},
     ),
