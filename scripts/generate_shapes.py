@@ -1,4 +1,4 @@
-"""Writes headrace/aws/shapes/<service>.py: TypedDicts of implemented operations' inputs, and of imported shapes.
+"""Writes headrace/aws/shapes/<service>.pyi: TypedDicts of implemented operations' inputs, and of imported shapes.
 
 Run it when the imported shapes or botocore's version change: `python -m scripts.generate_shapes`.
 With --check it names the stale files and exits 1.
@@ -162,7 +162,7 @@ def main() -> int:
     check = "--check" in sys.argv
     stale: list[str] = []
     for service, module in MODULES.items():
-        path = FOLDER / f"{module}.py"
+        path = FOLDER / f"{module}.pyi"
         names = imported(module)
         names |= inputs(service, module, names)
         text = source(service, names) if names else ""

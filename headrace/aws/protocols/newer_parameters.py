@@ -8,15 +8,13 @@ ignored by `/_headrace/fidelity`, and refused by `--strict`.
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.calls.model import operation_model
 from headrace.aws.protocols.service import FidelityTable
-from headrace.aws.shapes import MODULES
+from headrace.aws.shapes import MODULES, read_members
 from headrace.core.ports import FidelityLevel
 
 
@@ -38,25 +36,29 @@ def newer_parameters(service: str, operation: str) -> tuple[str, ...]:
     shape = operation_model(service, operation).input_shape
     if service not in MODULES or not isinstance(shape, StructureShape):
         return ()
-    shapes = importlib.import_module(f"headrace.aws.shapes.{MODULES[service]}")
-    return tuple(_newer(shape, f"{operation}Input", shapes, "", ()))
+    written = read_members(MODULES[service])
+    return tuple(_newer(shape, f"{operation}Input", written, "", ()))
 
 
 def _newer(
-    shape: StructureShape, name: str, shapes: Any, path: str, above: tuple[str, ...]
+    shape: StructureShape,
+    name: str,
+    written: Mapping[str, frozenset[str]],
+    path: str,
+    above: tuple[str, ...],
 ) -> Iterator[str]:
     """Yield the members, at any depth, that a structure has beyond its generated shape."""
-    written = getattr(shapes, name, None) or getattr(shapes, shape.name, None)
-    if written is None or shape.name in above:
+    own = written.get(name, written.get(shape.name))
+    if own is None or shape.name in above:
         return
     for member, value in shape.members.items():
         here = f"{path}{member}"
-        if member not in written.__annotations__:
+        if member not in own:
             yield here
             continue
         inner, suffix = _inside(value)
         if isinstance(inner, StructureShape):
-            yield from _newer(inner, inner.name, shapes, f"{here}{suffix}.", (*above, shape.name))
+            yield from _newer(inner, inner.name, written, f"{here}{suffix}.", (*above, shape.name))
 
 
 def _inside(shape: Shape) -> tuple[Shape, str]:
