@@ -124,22 +124,16 @@ class CreateDeliveryStreamInput(TypedDict):
     DeliveryStreamType: NotRequired[str]
     DirectPutSourceConfiguration: NotRequired["DirectPutSourceConfiguration"]
     KinesisStreamSourceConfiguration: NotRequired["KinesisStreamSourceConfiguration"]
-    DeliveryStreamEncryptionConfigurationInput: NotRequired[
-        "DeliveryStreamEncryptionConfigurationInput"
-    ]
+    DeliveryStreamEncryptionConfigurationInput: NotRequired["DeliveryStreamEncryptionConfigurationInput"]
     S3DestinationConfiguration: NotRequired["S3DestinationConfiguration"]
     ExtendedS3DestinationConfiguration: NotRequired["ExtendedS3DestinationConfiguration"]
     RedshiftDestinationConfiguration: NotRequired["RedshiftDestinationConfiguration"]
     ElasticsearchDestinationConfiguration: NotRequired["ElasticsearchDestinationConfiguration"]
-    AmazonopensearchserviceDestinationConfiguration: NotRequired[
-        "AmazonopensearchserviceDestinationConfiguration"
-    ]
+    AmazonopensearchserviceDestinationConfiguration: NotRequired["AmazonopensearchserviceDestinationConfiguration"]
     SplunkDestinationConfiguration: NotRequired["SplunkDestinationConfiguration"]
     HttpEndpointDestinationConfiguration: NotRequired["HttpEndpointDestinationConfiguration"]
     Tags: NotRequired[list["Tag"]]
-    AmazonOpenSearchServerlessDestinationConfiguration: NotRequired[
-        "AmazonOpenSearchServerlessDestinationConfiguration"
-    ]
+    AmazonOpenSearchServerlessDestinationConfiguration: NotRequired["AmazonOpenSearchServerlessDestinationConfiguration"]
     MSKSourceConfiguration: NotRequired["MSKSourceConfiguration"]
     SnowflakeDestinationConfiguration: NotRequired["SnowflakeDestinationConfiguration"]
     IcebergDestinationConfiguration: NotRequired["IcebergDestinationConfiguration"]
@@ -255,15 +249,11 @@ class DestinationDescription(TypedDict):
     ExtendedS3DestinationDescription: NotRequired["ExtendedS3DestinationDescription"]
     RedshiftDestinationDescription: NotRequired["RedshiftDestinationDescription"]
     ElasticsearchDestinationDescription: NotRequired["ElasticsearchDestinationDescription"]
-    AmazonopensearchserviceDestinationDescription: NotRequired[
-        "AmazonopensearchserviceDestinationDescription"
-    ]
+    AmazonopensearchserviceDestinationDescription: NotRequired["AmazonopensearchserviceDestinationDescription"]
     SplunkDestinationDescription: NotRequired["SplunkDestinationDescription"]
     HttpEndpointDestinationDescription: NotRequired["HttpEndpointDestinationDescription"]
     SnowflakeDestinationDescription: NotRequired["SnowflakeDestinationDescription"]
-    AmazonOpenSearchServerlessDestinationDescription: NotRequired[
-        "AmazonOpenSearchServerlessDestinationDescription"
-    ]
+    AmazonOpenSearchServerlessDestinationDescription: NotRequired["AmazonOpenSearchServerlessDestinationDescription"]
     IcebergDestinationDescription: NotRequired["IcebergDestinationDescription"]
 
 class DestinationTableConfiguration(TypedDict):
@@ -848,9 +838,7 @@ class SplunkRetryOptions(TypedDict, total=False):
 
 class StartDeliveryStreamEncryptionInput(TypedDict):
     DeliveryStreamName: str
-    DeliveryStreamEncryptionConfigurationInput: NotRequired[
-        "DeliveryStreamEncryptionConfigurationInput"
-    ]
+    DeliveryStreamEncryptionConfigurationInput: NotRequired["DeliveryStreamEncryptionConfigurationInput"]
 
 class StartDeliveryStreamEncryptionOutput(TypedDict): ...
 
@@ -886,14 +874,10 @@ class UpdateDestinationInput(TypedDict):
     ExtendedS3DestinationUpdate: NotRequired["ExtendedS3DestinationUpdate"]
     RedshiftDestinationUpdate: NotRequired["RedshiftDestinationUpdate"]
     ElasticsearchDestinationUpdate: NotRequired["ElasticsearchDestinationUpdate"]
-    AmazonopensearchserviceDestinationUpdate: NotRequired[
-        "AmazonopensearchserviceDestinationUpdate"
-    ]
+    AmazonopensearchserviceDestinationUpdate: NotRequired["AmazonopensearchserviceDestinationUpdate"]
     SplunkDestinationUpdate: NotRequired["SplunkDestinationUpdate"]
     HttpEndpointDestinationUpdate: NotRequired["HttpEndpointDestinationUpdate"]
-    AmazonOpenSearchServerlessDestinationUpdate: NotRequired[
-        "AmazonOpenSearchServerlessDestinationUpdate"
-    ]
+    AmazonOpenSearchServerlessDestinationUpdate: NotRequired["AmazonOpenSearchServerlessDestinationUpdate"]
     SnowflakeDestinationUpdate: NotRequired["SnowflakeDestinationUpdate"]
     IcebergDestinationUpdate: NotRequired["IcebergDestinationUpdate"]
 
