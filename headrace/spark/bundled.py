@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 FORMAT = "aws-kinesis"
 NEEDED_OF_SOURCE = ("kinesis.endpointUrl",)
 NEEDED_OF_SINK = ("kinesis.region", "kinesis.endpointUrl")
-_OF_SPARK = frozenset({"checkpointlocation", "path"})
+_OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
 
 
 def warn_of_aggregation() -> None:

@@ -154,13 +154,13 @@ def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Parse the options of a sink. Raises InvalidOption.
 
-    Spark's own options of a streaming write (`checkpointLocation`, `path`) are ignored.
+    Spark's own options of a streaming write (`checkpointLocation`, `path`, and queryName(..)) are ignored.
     """
     ours = {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
     return SinkOptions(**_values(ours, "sink", SINK))
 
 
-_OF_SPARK = frozenset({"checkpointlocation", "path"})
+_OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
 
 
 def _values(given: Mapping[str, str], role: str, table: Sequence[Option]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
     yield f"  reads    {', '.join(source.relation.name for source in query.inputs())}"
     yield from (f"  joins    {_join(join)}" for join in query.joins)
     if query.match is not None:
-        yield f"  matches  {_match(query.match)}"
+        yield f"  matches  {_match(query.match, script.dialect)}"
     if query.where is not None:
         yield f"  keeps    rows where {text.write(query.where)}"
     if query.is_aggregate:
@@ -61,10 +61,12 @@ def _join(join: JoinPlan) -> str:
     )
 
 
-def _match(match: MatchPlan) -> str:
+def _match(match: MatchPlan, dialect: str) -> str:
     by = ", ".join(one.name for one in match.partition) or "all rows together"
     within = f", within {duration(match.within_ms)}" if match.within_ms else ""
     after = "past its end" if match.is_past_last else "with the row after its first one"
+    if match.where is not None:
+        within += f", where {SparkText(dialect, qualified=False).write(match.where)}"
     return f"rows by {by}, in the order of their time{within}; the next match begins {after}"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import re2
 
+from headrace.sql.expressions import Call
 from headrace.sql.function import Function, element, first, present, unique
 from headrace.sql.functions_groups import GROUP_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS, json_text, literal_split
@@ -339,9 +340,11 @@ NOT_BUILT = {
     "UUID": "it gives another value when a micro-batch is repeated",
     "CURRENT_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
     "CURRENT_ROW_TIMESTAMP": "it gives another value when a micro-batch is repeated; use ROWTIME",
-    "RANDOM_CUT_FOREST": "Spark has no such algorithm on streams",
-    "RANDOM_CUT_FOREST_WITH_EXPLANATION": "Spark has no such algorithm on streams",
-    "HOTSPOTS": "Spark has no such algorithm on streams",
+    **dict.fromkeys(
+        ("RANDOM_CUT_FOREST", "RANDOM_CUT_FOREST_WITH_EXPLANATION", "HOTSPOTS"),
+        "random cuts give another value when a micro-batch is repeated, and PyPI has no kept library of it (the last "
+        "release of rrcf is of 2023); a value far from AVG(x) OVER a sliding window is one that stands out",
+    ),
     **dict.fromkeys(
         ("FORMAT_TIME", "PARSE_TIME", "TIMEADD", "TIMESUB"), "Spark before 4.1 has no TIME; use a TIMESTAMP"
     ),
@@ -362,7 +365,7 @@ NOT_BUILT = {
     ),
     "REGEX_REPLACE": "REGEXP_REPLACE(text, pattern, new) replaces every match",
     "GROUP_RANK": "it takes a CURSOR, and Spark ranks no rows of a stream; TOPK gives a window's largest values",
-    **dict.fromkeys(("LAG", "EXP_AVG"), "Spark looks at no earlier rows of a stream one by one; use a sliding window"),
+    **dict.fromkeys(("LAG", "EXP_AVG"), "a sliding window is a whole; MATCH_RECOGNIZE has PREV(x, n)"),
 }  # fmt: skip
 
 
@@ -377,3 +380,8 @@ def find_function(name: str) -> Function | None:
     """Return the function that SQL calls `name`; None if there is none."""
     upper = name.upper()
     return FUNCTIONS.get(SYNONYMS.get(upper, upper))
+
+
+def function_of(call: Call) -> Function:
+    """Return what a call calls; every name of a resolved call is known."""
+    return call.own or FUNCTIONS[call.name]

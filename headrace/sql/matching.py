@@ -243,7 +243,7 @@ class Matcher:
 
     def next_time(self) -> Any:
         """Return the earliest time, in microseconds, by which something is decided without a new row; None: none."""
-        times = [self._pending[0][0]] if self._pending else []
+        times = [row[0] for row in self._pending]
         if self._search is not None and self._spec["within"]:
             times.append(self._row(self._search.start)[0] + self._spec["within"])
         return min(times, default=None)

@@ -25,9 +25,9 @@ from headrace.sql.expressions import (
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.operators import BINARY
 from headrace.sql.plan import ROWTIME, Input, MatchPlan, Named, Navigation, Relation, RelationColumn
-from headrace.sql.query_outputs import kind_of
+from headrace.sql.query_outputs import has_aggregate, kind_of
 from headrace.sql.rewriting import rewrite
-from headrace.sql.statements import MatchRecognize
+from headrace.sql.statements import MatchRecognize, Select
 from headrace.sql.types import BIGINT, DOUBLE, STRING, SqlType
 from headrace.sql.typing import Scope, condition, near, resolve
 
@@ -98,6 +98,74 @@ def match_plan(match: MatchRecognize, source: Input, alias: str, times: SqlType)
         match.within_ms or 0,
         DEFAULT_GRACE_MS if match.grace_ms is None else match.grace_ms,
         navigations.history,
+    )
+
+
+def stagger_plan(select: Select, source: Input, alias: str, times: SqlType) -> MatchPlan:
+    """Return windows that begin with a partition's first row as a row pattern: it, and rows less than RANGE later."""
+    stagger = select.stagger
+    assert stagger is not None
+    if source.relation.is_table:
+        raise SqlError("a window groups a stream's rows, not a table's", stagger.place)
+    scope = Scope((source,), times)
+    navigations = _Navigations(source, scope, {"": 0, "A": 0, "B": 1})
+    keys = {resolve(part, scope)[0]: part for part in stagger.partition}
+
+    def change(part: Expression) -> Expression | None:
+        if isinstance(part, Call) and kind_of(part) == "aggregate":
+            return navigations.split(part, None)
+        if not has_aggregate(part) and resolve(part, scope)[0] in keys:
+            return navigations.split(part, None)
+        if isinstance(part, Column):
+            raise SqlError(
+                f"{part.name} is neither in PARTITION BY nor in an aggregate function", part.place
+            )
+        return None
+
+    measures: list[Named] = []
+    of_key: list[bool] = []
+    for item in select.items:
+        if item.expression is None:
+            raise SqlError(
+                "a window's rows are PARTITION BY's columns and aggregates, not *", item.place
+            )
+        resolved, type_ = resolve(rewrite(item.expression, change), navigations.scope())
+        of_key.append(
+            not has_aggregate(item.expression) and resolve(item.expression, scope)[0] in keys
+        )
+        own = item.expression.name if isinstance(item.expression, Column) else ""
+        measures.append(Named(item.alias or own or f"KSQL_COL_{len(measures)}", resolved, type_))
+    _check_names(measures, select.place)
+    results = tuple(range(len(navigations.found)))
+    time = Column(ROWTIME)
+    first = Call("FIRST", (time,))
+    is_in = Operation("<", (time, Operation("+", (first, Interval(stagger.range_ms)))))
+    outer = condition(navigations.split(is_in, "B"), navigations.scope(), "STAGGER")
+    relation = Relation(
+        alias,
+        tuple(
+            RelationColumn(one.name, one.type, is_key)
+            for one, is_key in zip(measures, of_key, strict=True)
+        ),
+        place=stagger.place,
+    )
+    partition = tuple(
+        Named(f"key_{index}", key, resolve(key, scope)[1]) for index, key in enumerate(keys)
+    )
+    return MatchPlan(
+        Input(relation, alias),
+        partition,
+        tuple(navigations.columns),
+        ("seq", ("row", "A"), ("repeat", ("row", "B"), 0, -1, True)),
+        (("B", navigations.data(outer)),),
+        tuple(navigations.found),
+        results,
+        tuple(measures),
+        is_past_last=True,
+        within_ms=stagger.range_ms,
+        grace_ms=DEFAULT_GRACE_MS,
+        history=0,
+        where=None if select.where is None else condition(select.where, scope, "WHERE"),
     )
 
 

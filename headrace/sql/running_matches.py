@@ -24,6 +24,8 @@ class RunningMatches(RunningQuery):
         assert query.match is not None
         self._match: MatchPlan = query.match
         self._by = [evaluator(one.expression) for one in self._match.partition]
+        where = self._match.where
+        self._filter = None if where is None else evaluator(where)
         self._columns = [evaluator(one.expression) for one in self._match.columns]
         self._measures = [(one.name, evaluator(one.expression)) for one in self._match.measures]
         self._matchers: dict[str, Matcher] = {}
@@ -31,12 +33,17 @@ class RunningMatches(RunningQuery):
 
     def take(self, side: int, row: Row) -> list[Row]:
         """Keep a row, unless it is late."""
+        scope = super()._scope([row])
+        if self._filter is not None and self._filter(scope) is not True:
+            return []
+        # Spark too filters first: a row that WHERE leaves out is not late.
         if row.time <= self._late_until:
             self.late += 1
             return []
-        scope = super()._scope([row])
         key = json.dumps([conversions.as_json(part(scope)) for part in self._by])
-        matcher = self._matchers.setdefault(key, Matcher(self._match.spec()))
+        matcher = self._matchers.get(key)
+        if matcher is None:
+            matcher = self._matchers[key] = Matcher(self._match.spec())
         self._count += 1
         values = [_carried(part(scope)) for part in self._columns]
         time = (row.time - conversions.EPOCH) // _MICROSECOND
@@ -52,6 +59,9 @@ class RunningMatches(RunningQuery):
         micros = None if until is None else (until - conversions.EPOCH) // _MICROSECOND
         found: list[tuple[int, int, dict[tuple[str, str], Any]]] = []
         for key, matcher in list(self._matchers.items()):
+            due = matcher.next_time()
+            if micros is not None and (due is None or due > micros):
+                continue
             for first, last, values in matcher.advance(micros):
                 found.append((last[1], first[1], self._of_match(last[0], values)))
             self.given_up += matcher.given_up
@@ -84,7 +94,7 @@ class RunningMatches(RunningQuery):
 
     def _key(self, scope: dict[tuple[str, str], Any]) -> str:
         alias = self._match.relation.alias
-        values = [scope[alias, one.name] for one in self._match.partition]
+        values = [scope[alias, one.name] for one in self._match.relation.relation.key_columns()]
         texts = [conversions.text(value) for value in values if value is not None]
         return "|".join(texts) if values else "all"
 

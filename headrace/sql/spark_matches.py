@@ -17,10 +17,18 @@ _AS_TEXT = ("DECIMAL", "DATE", "DOUBLE")
 
 def match_lines(query: QueryPlan, match: MatchPlan, text: SparkText) -> list[str]:
     """Return the lines that put the matches of a row pattern in the place of the rows."""
-    partition = ", ".join(text.write(one.expression) for one in match.partition) or "'all'"
+    partition = (
+        ", ".join(
+            f"{text.write(one.expression)} AS k{index}" for index, one in enumerate(match.partition)
+        )
+        or "'all'"
+    )
     columns = [_carried(text.write(one.expression), one.type) for one in match.columns]
     kinds = [_KINDS.get(one.type.name, "") for one in match.columns]
-    lines = ["    rows = find_matches(", f"        rows, {literal(query.name)}, "]
+    lines: list[str] = []
+    if match.where is not None:
+        lines.append(f"    rows = rows.where({literal(text.write(match.where))})")
+    lines += ["    rows = find_matches(", f"        rows, {literal(query.name)}, "]
     lines[-1] += f"{literal(interval(match.grace_ms))}, {literal(partition)},"
     lines += ["        columns=[", *(f"            {literal(one)}," for one in columns)]
     lines += ["        ],", f"        kinds={kinds!r},", "        spec={"]
@@ -41,7 +49,8 @@ def match_lines(query: QueryPlan, match: MatchPlan, text: SparkText) -> list[str
         f"        {expr(text.write(one.expression))}.alias({literal(one.name)}),"
         for one in match.measures
     ]
-    keys = ", ".join(f"cast({name(one.name)} AS STRING)" for one in match.partition)
+    key_columns = match.relation.relation.key_columns()
+    keys = ", ".join(f"cast({name(one.name)} AS STRING)" for one in key_columns)
     key = f"concat_ws('|', {keys})" if keys else "'all'"
     lines += ['        "_rowtime", "_order", "_first",', "    )"]
     return [*lines, f'    rows = rows.withColumn("_key", {expr(key)})']

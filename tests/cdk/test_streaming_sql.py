@@ -11,7 +11,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk.assertions import Match, Template
 
-from cdk.parts.streaming_sql import StreamingSql
+from cdk.parts.streaming_sql import StreamingSql, read_queries
 from headrace.lint.template import Template as LintedTemplate
 
 QUERIES = """
@@ -113,3 +113,26 @@ def test_an_object_that_a_query_joins_may_be_read(tmp_path: Path) -> None:
     )
     template = json.dumps(synthesize(tmp_path, text).find_resources("AWS::IAM::Policy"))
     assert ":s3:::facts/airports.json*" in template
+
+
+def test_a_row_pattern_whose_job_needs_packages_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "q.sql"
+    file.write_text(
+        "CREATE STREAM s (a INT) WITH (stream = 's'); CREATE STREAM x AS SELECT * FROM s"
+        " MATCH_RECOGNIZE (MEASURES a AS b PATTERN (r)) AS m;"
+    )
+    with pytest.raises(ValueError, match="MATCH_RECOGNIZE needs pandas and PyArrow"):
+        read_queries(file, "ksql")
+
+
+def test_a_queries_own_function_is_read_beside_it_and_a_cloud_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("def twice(n):\n    return n * 2\n")
+    text = "CREATE FUNCTION twice (n INT) RETURNS INT FROM 'f.py';" + QUERIES.replace(
+        "delay > 15", "twice(delay) > 30"
+    )
+    synthesize(tmp_path, text).resource_count_is("AWS::EMR::Step", 1)
+    inferred = "CREATE STREAM x FROM STREAM 'x' INFER; CREATE STREAM y AS SELECT * FROM x;"
+    with pytest.raises(
+        ValueError, match="INFER reads the records of x, and no cloud is asked here"
+    ):
+        synthesize(tmp_path, inferred)

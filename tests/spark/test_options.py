@@ -296,3 +296,9 @@ def test_a_key_and_its_secret_go_together_and_the_secret_is_not_shown() -> None:
 )  # fmt: skip
 def test_durations_are_spelled_as_spark_spells_them(text: str, seconds: float) -> None:
     assert parsed(describeShardInterval=text).describe_interval_s == seconds
+
+
+def test_the_sink_leaves_options_of_a_streaming_write_to_spark() -> None:
+    """Spark 4 hands on queryName(..) as an option, so that a named query's sink gets it."""
+    own = {"checkpointLocation": "/tmp/c", "path": "/tmp/p", "queryname": "late"}
+    assert parse_sink_options({"kinesis.streamName": "s", **own}).stream == "s"

@@ -16,7 +16,7 @@ SCHEMA = (
 )
 
 
-def run(folder: Path) -> None:
+def run(folder: Path, *arguments: str) -> None:
     """Run the job with a file of each stream as a micro-batch, and end when all are read."""
     source = (folder / "job.py").read_text(encoding="utf-8")
     # Not by this module's name, which may be that of a program.
@@ -53,6 +53,7 @@ def run(folder: Path) -> None:
             "--once",
             "--shuffle-partitions",
             "1",
+            *arguments,
         ]
     )
 

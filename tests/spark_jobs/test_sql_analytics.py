@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
-from tests.spark_jobs.sql_job import differences, fold_of, run_job, run_job_on
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import (
+    differences,
+    fold_of,
+    reader_of,
+    run_job,
+    run_job_on,
+    write_job,
+)
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 TEXT = """
@@ -78,3 +87,21 @@ def test_the_same_rows_on_other_sparks(
     script, fold = fold_and_objects(tmp_path)
     read = run_job_on(minor, script, BATCHES, tmp_path)
     assert not differences(script, fold, read)
+
+
+@pytest.mark.slow
+def test_records_that_cannot_be_read_go_to_a_stream_of_errors(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    text = """CREATE STREAM ticks (ticker VARCHAR(4), price DOUBLE, sold BIGINT) WITH (stream = 'ticks', timestamp = 'sold');
+CREATE STREAM out (price DOUBLE) WITH (stream = 'out');
+CREATE PUMP p AS INSERT INTO out SELECT STREAM price FROM ticks;"""
+    poison = ["{", '{"price": "x", "sold": 1}', '{"price": 1.0}']
+    records = [("ticks", f"k{number}", text) for number, text in enumerate(poison)]
+    write_job(read_script(text, "kinesis-analytics"), [[*records, tick(1, "AMZN", 2.0)]], tmp_path)
+    sql_on_files.run(tmp_path, "--errors", "errors")
+    read = reader_of(tmp_path)
+    assert [row["price"] for row in read("out")] == [2.0]
+    errors = sorted(read("errors"), key=lambda row: row["_key"])
+    assert [base64.b64decode(row["data"]).decode() for row in errors] == poison
+    assert {row["relation"] for row in errors} == {"ticks"}

@@ -38,6 +38,18 @@ CREATE TABLE aircraft_days AS SELECT tailnum, COUNT(*) AS flights, SUM(distance)
   WHERE NOT cancelled AND dep_delay IS NOT NULL AND tailnum IS NOT NULL GROUP BY tailnum EMIT FINAL;
 """
 NAMES = ("departures", "rolling_delays", "aircraft_days")
+# A day without a flight ends the row; a match is the whole row, where the job writes each flight from the third on.
+CASCADES = """
+CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, tailnum VARCHAR, dep_delay INT, cancelled BOOLEAN)
+  WITH (stream = 'flights', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
+CREATE STREAM departed AS SELECT event_id, tailnum, dep_delay, ROWTIME AS ms FROM flights
+  WHERE NOT cancelled AND tailnum IS NOT NULL AND dep_delay IS NOT NULL;
+CREATE STREAM cascades AS SELECT * FROM departed MATCH_RECOGNIZE (
+  PARTITION BY tailnum ORDER BY ROWTIME
+  MEASURES event_id AS event_id, FIRST(ms) AS started_ms, COUNT(*) AS flights, SUM(dep_delay) AS delay_minutes
+  PATTERN (late{3,}) GRACE PERIOD 2 HOURS
+  DEFINE late AS dep_delay >= 15 AND COALESCE(ms - LAST(late.ms, 1) <= 86400000, TRUE));
+"""
 
 
 def frame(rows: Sequence[dict[str, Any]], key: str) -> pd.DataFrame:
@@ -72,6 +84,21 @@ def test_a_months_flights_have_the_jobs_rows_without_spark() -> None:
     fold.take_batch(("flights", Record(event, event["event_id"])) for event in events)
     fold.settle()
     compare({name: [row.columns for row in fold.results[name]] for name in NAMES}, events)
+
+
+def test_late_flights_in_a_row_are_a_row_pattern() -> None:
+    """`cascades` said with MATCH_RECOGNIZE: what it wrote last of each row of late flights."""
+    events, script = flights(month=1)[:9_000], read_script(CASCADES)
+    fold = Fold(script)
+    fold.take_batch(("flights", Record(event, event["event_id"])) for event in events)
+    fold.end()
+    actual = pd.DataFrame([row.columns for row in fold.results["cascades"]])
+    actual["started"] = pd.to_datetime(actual["started_ms"], unit="ms", utc=True)
+    kept = reference_streams.kept([events], pd.Timedelta(0)).rows
+    expected = reference_streams.cascades(kept, kept["event_time"].max())
+    expected = expected.drop_duplicates(["tailnum", "started"], keep="last")
+    assert len(expected) > 30
+    assert reference_streams.differing(expected, actual, ["tailnum", "started"]).empty
 
 
 @pytest.mark.slow

@@ -54,6 +54,13 @@ BATCHES = [
     [tick("A", 70, 4.0), tick(None, 71, 0.5), tick("A", 71, 3.5), tick("A", 72, 9.5)],
     [tick("Z", 300, 1.0, 1), tick("Z", 301, 2.0, 1)],
 ]  # fmt: skip
+STAGGERED = """
+CREATE STREAM ticks (sym VARCHAR, price DOUBLE, n BIGINT, sold_on DATE, ms BIGINT) WITH (stream = 'ticks', timestamp = 'ms');
+CREATE STREAM staggered (minute TIMESTAMP, who VARCHAR, rows_in BIGINT, twice DOUBLE, day DATE) WITH (stream = 'staggered');
+CREATE PUMP stagger AS INSERT INTO staggered
+  SELECT STREAM FLOOR(ROWTIME TO MINUTE), sym, COUNT(*), AVG(price) * 2, MAX(sold_on) FROM ticks WHERE price > 1
+  WINDOWED BY STAGGER (PARTITION BY FLOOR(ROWTIME TO MINUTE), sym RANGE INTERVAL '10' SECOND);
+"""
 ROW = st.tuples(
     st.sampled_from(["A", "B", None]),
     st.integers(1, 60),
@@ -65,9 +72,26 @@ ROW = st.tuples(
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", ["3.5", "4.1"])
 def test_the_same_matches_on_other_sparks(minor: str, tmp_path: Path) -> None:
-    script = read_script(TEXT)
-    read = run_job_on(minor, script, BATCHES, tmp_path)
-    assert not differences(script, fold_of(script, BATCHES), read)
+    for script in (read_script(TEXT), read_script(STAGGERED, "kinesis-analytics")):
+        folder = tmp_path / str(len(script.queries))
+        folder.mkdir()
+        read = run_job_on(minor, script, BATCHES, folder)
+        assert not differences(script, fold_of(script, BATCHES), read)
+
+
+@pytest.mark.slow
+def test_the_job_has_the_staggered_windows_of_the_fold(
+    spark: SparkSession, sql_settings: None, tmp_path: Path
+) -> None:
+    script = read_script(STAGGERED, "kinesis-analytics")
+    fold = fold_of(script, BATCHES)
+    assert [row.columns["rows_in"] for row in fold.results["stagger"] if row.key.endswith("A")] == [
+        3,
+        3,
+        1,
+        2,
+    ]
+    assert not differences(script, fold, run_job(script, BATCHES, tmp_path))
 
 
 def test_the_job_has_the_matches_of_the_fold(
@@ -77,8 +101,11 @@ def test_the_job_has_the_matches_of_the_fold(
     fold = fold_of(script, BATCHES)
     assert [row.columns["ns"] for row in fold.results["falls"]] == [[2**62, 2**62, 0], [3], [0]]
     assert fold.late == {"falls": 1, "pairs": 1, "above": 1}
+    batches = BATCHES
     if not nightly:
+        # Each micro-batch costs a second of Python workers: one query, and its rows in three of them.
         script = replace(script, queries=script.queries[:1])
+        batches = [BATCHES[0] + BATCHES[1], BATCHES[2] + BATCHES[3]]
 
     @settings(
         max_examples=15,
@@ -87,7 +114,7 @@ def test_the_job_has_the_matches_of_the_fold(
         phases=(Phase.explicit, Phase.generate) if nightly else (Phase.explicit,),
         suppress_health_check=list(HealthCheck),
     )
-    @example(BATCHES)
+    @example(batches)
     @given(
         st.lists(
             st.lists(ROW.map(lambda one: tick(*one)), min_size=1, max_size=8),

@@ -15,7 +15,7 @@ from headrace.sql.plan import QueryPlan
 from headrace.sql.pyspark_job import compile_script
 from headrace.sql.views import LocalFiles, View
 from tests.spark_jobs import sql_on_files
-from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job
+from tests.spark_jobs.sql_job import differences, fold_of, in_order, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 
 QUERIES = """
@@ -24,6 +24,8 @@ CREATE TABLE cities (id INT PRIMARY KEY, title VARCHAR) WITH (stream = 'cities')
 CREATE TABLE scores (id VARCHAR PRIMARY KEY, points INT) WITH (stream = 'scores');
 CREATE TABLE homes AS SELECT u.id, u.name, c.title FROM users u JOIN cities c ON u.city = c.id;
 CREATE TABLE left_homes AS SELECT u.id AS user_id, c.title FROM users u LEFT JOIN cities c ON u.city = c.id WHERE u.name <> 'B';
+CREATE TABLE known AS SELECT u.id, u.name, s.points, c.title FROM users u JOIN scores s ON u.id = s.id
+  LEFT JOIN cities c ON u.city = c.id WHERE s.points > 1;
 CREATE TABLE board AS SELECT COALESCE(u.id, s.id) AS id, u.name, s.points FROM users u FULL JOIN scores s ON u.id = s.id;
 CREATE TABLE in_city AS SELECT city, COUNT(*) AS n, COLLECT_LIST(name) AS names FROM users GROUP BY city HAVING COUNT(*) > 1;
 CREATE TABLE big AS SELECT id, points FROM scores WHERE points > 5;
@@ -48,7 +50,7 @@ def test_queries_of_tables_have_changes_and_tombstones(
     script = read_script(QUERIES)
     if not nightly:
         # A join by a foreign key with a filter, one by the key, and groups: the others have nothing else in the job.
-        names = ("left_homes", "board", "in_city")
+        names = ("left_homes", "board", "in_city", "known")
         script = replace(script, queries=tuple(q for q in script.queries if q.name in names))
     fold = fold_of(script, BATCHES)
     read = run_job(script, BATCHES, tmp_path)
@@ -59,6 +61,17 @@ def test_queries_of_tables_have_changes_and_tombstones(
         path.name for path in (tmp_path / "progress" / "left_homes" / "table").iterdir()
     )
     assert folders == ["batch=2", "batch=3"]
+    for query in script.queries:
+        assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", ["3.5", "4.1"])
+def test_other_sparks_store_the_same_tables(minor: str, tmp_path: Path) -> None:
+    script = read_script(QUERIES)
+    fold = fold_of(script, BATCHES)
+    read = run_job_on(minor, script, BATCHES, tmp_path)
+    assert not differences(script, fold, read)
     for query in script.queries:
         assert in_order(state(tmp_path, query)) == in_order(latest(fold, query)), query.name
 
@@ -75,7 +88,12 @@ def latest(fold: Fold, query: QueryPlan) -> list[dict[str, Any]]:
     assert query.target is not None
     keys = [column.name for column in query.target.key_columns()]
     rows = {tuple(str(row.columns[key]) for key in keys): row for row in fold.results[query.name]}
-    return [row.columns for row in rows.values() if not row.deleted]
+    columns = [row.columns for row in rows.values() if not row.deleted]
+    if query.window is None or query.window.retention_ms is None:
+        return columns
+    oldest = max(row["WINDOWEND"] for row in columns) - query.window.retention_ms
+    assert any(row["WINDOWEND"] < oldest for row in columns)
+    return [row for row in columns if row["WINDOWEND"] >= oldest]
 
 
 GROUPS = """
@@ -83,6 +101,8 @@ CREATE STREAM flights (id VARCHAR KEY, origin VARCHAR, at VARCHAR, delay INT, ta
   WITH (stream = 'flights', timestamp = 'at', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
 CREATE TABLE hours AS SELECT origin, SUM(delay) AS total, LATEST_BY_OFFSET(tags) AS tags FROM flights
   WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 1 HOUR) GROUP BY origin;
+CREATE TABLE recent AS SELECT origin, SUM(delay) AS total FROM flights
+  WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 0 SECONDS, RETENTION 1 HOUR) GROUP BY origin;
 CREATE TABLE closed AS SELECT origin, SUM(delay) AS total FROM flights
   WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 0 SECONDS) GROUP BY origin EMIT FINAL;
 """

@@ -51,12 +51,18 @@ def test_windows_of_rows_have_names_and_stand_in_expressions() -> None:
             "SELECT STREAM ticker, COUNT(*) OVER (ROWS 2 PRECEDING) AS n FROM ticks GROUP BY ticker, FLOOR(ROWTIME TO MINUTE);",
             "OVER goes without GROUP BY",
         ),
-        ("SELECT STREAM ROWS FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "WINDOWED BY STAGGER"),
+        ("SELECT STREAM price FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);",
+         "price is neither in PARTITION BY nor in an aggregate function"),
+        ("SELECT STREAM COUNT(*) FROM ticks WINDOWED BY HOP (RANGE INTERVAL '1' MINUTE);", "WINDOWED BY STAGGER, not HOP"),
+        ("SELECT STREAM COUNT(*) AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE) GROUP BY ticker;",
+         "PARTITION BY in place of GROUP BY"),
+        ("SELECT STREAM TOPK(price, 2) FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);",
+         "TOPK is not computed of a match's rows"),
         ("SELECT STREAM a.price FROM ticks a JOIN ticks OVER (ROWS 2 PRECEDING) AS b ON a.ticker = b.ticker;",
          "a join's window is RANGE INTERVAL"),
         ("SELECT name FROM names;", "a reference table is joined with a stream"),
         ("SELECT t.price FROM ticks t RIGHT JOIN names n ON t.ticker = n.ticker;", "INNER and LEFT joins, not RIGHT"),
-        ("SELECT * FROM error_stream;", "error_stream is not read by SQL, as on AWS"),
+        ("SELECT * FROM error_stream;", "--errors STREAM` puts them into a stream"),
         ("CREATE TABLE x (a INT) WITH (object = 'names.csv');", "object is the address of a reference table"),
         ("SELECT STREAM price FROM ticks WHERE ticker SIMILAR TO '(A|B)%';", "SIMILAR TO takes % and _ here"),
     ],
@@ -81,3 +87,14 @@ CREATE PUMP p AS INSERT INTO mid SELECT STREAM COUNT(*) OVER (ROWS 2 PRECEDING) 
 CREATE PUMP q AS INSERT INTO out SELECT STREAM n FROM mid;"""
     with pytest.raises(SqlError, match="mid needs a Kinesis stream"):
         compile_script(read_script(RELATIONS + text, "kinesis-analytics"), "A test.")
+
+
+def test_a_staggered_window_begins_with_its_partitions_first_row() -> None:
+    """Rows at 3 to 62 are of one window, the row at 63, a minute after the first, is the next one's first."""
+    query = (
+        "SELECT STREAM ticker, COUNT(*) AS n, AVG(price) * 2 AS twice FROM ticks WHERE price <> 20 "
+        "WINDOWED BY STAGGER (PARTITION BY ticker RANGE INTERVAL '1' MINUTE);"
+    )
+    assert rows(query, 3, 3, 62, 20, 63, 70, 200) == [
+        {"ticker": "A", "n": 3, "twice": 136.0 / 3}, {"ticker": "A", "n": 2, "twice": 133.0}, {"ticker": "A", "n": 1, "twice": 400.0},
+    ]  # fmt: skip

@@ -1,0 +1,351 @@
+"""Measures streaming SQL: compiled jobs beside hand-written PySpark in the same session, `sql test`, and the prompt.
+
+Each job reads a backlog of records of 100 B from a stream, on two cores, and writes into another one; both forms read
+and write by headrace's source, in turn, and the better of two runs counts. Processor time is that of Spark and its
+Python workers. The hand-written join keeps the table's rows in a folder, as the compiled one does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import psutil
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+from rich.console import Console
+from rich.table import Table
+
+from headrace.spark.client import KinesisClient
+from headrace.spark.options import SinkOptions
+from headrace.spark.puts import MOST_RECORDS, Sender
+from headrace.sql.analysis import read_script
+from headrace.sql.pyspark_job import compile_script
+from scripts.benchmarks.servers import running
+from scripts.benchmarks.spark_by_hand import REGION
+from scripts.benchmarks.spark_measures import Bench, session
+
+GOAL = 0.8
+AIRPORTS = 500
+WARM_UP = 20_000
+DECLARED = """
+CREATE STREAM flights (id VARCHAR KEY, airport VARCHAR, delay INT, ms BIGINT)
+  WITH (stream = 'BACKLOG', timestamp = 'ms');
+CREATE TABLE airports (airport VARCHAR PRIMARY KEY, name VARCHAR) WITH (stream = 'airports');
+"""
+QUERIES = {
+    "filter": "CREATE STREAM OUT AS SELECT id, airport, delay FROM flights WHERE delay >= 30;",
+    "tumbling count": """CREATE TABLE OUT AS SELECT airport, COUNT(*) AS n FROM flights
+      WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 1 HOUR) GROUP BY airport EMIT FINAL;""",
+    "stream-table join": """CREATE STREAM OUT AS SELECT flights.id, airports.name FROM flights
+      JOIN airports ON flights.airport = airports.airport WHERE flights.delay >= 30;""",
+}
+SCHEMA = "id STRING, airport STRING, delay INT, ms BIGINT"
+COUNT_CASES = 100
+
+
+def fill(bench: Bench, stream: str, records: Sequence[tuple[bytes, bytes]]) -> None:
+    """Create a stream with records, pairs of data and key."""
+    bench.create(stream)
+    client = KinesisClient(
+        SinkOptions(stream=stream, region=REGION, endpoint_url=bench.endpoint_url)
+    )
+    sender = Sender(
+        client.put_records,
+        stream,
+        ordered=False,
+        ttl_s=60,
+        clock_s=time.monotonic,
+        sleep=time.sleep,
+    )
+    step = 10 * MOST_RECORDS
+    for first in range(0, len(records), step):
+        part = records[first : first + step]
+        sender.add([data for data, _ in part], [key for _, key in part], None)
+        sender.send()
+    sender.close()
+    client.close()
+
+
+def flights(count: int) -> list[tuple[bytes, bytes]]:
+    """Return records of 100 B: a flight every millisecond."""
+    records: list[tuple[bytes, bytes]] = []
+    for number in range(count):
+        airport, delay = f"A{number % AIRPORTS:03}", number % 90
+        row = f'{{"id":"f{number:08}","airport":"{airport}","delay":{delay},"ms":{number + 10**12}'
+        records.append((f'{row},"x":"{"":->{100 - len(row) - 8}}"}}'.encode(), b"f%d" % number))
+    return records
+
+
+def processor_s() -> float:
+    """Return the seconds of processor time that this process and those below it have used."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    total = 0.0
+    for process in processes:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def source(bench: Bench, stream: str) -> Any:
+    """Return a stream's records."""
+    return bench.frame("kinesis", stream)
+
+
+def parsed(records: Any) -> Any:
+    """Return the columns of records of flights, as somebody writes it by hand."""
+    value = F.from_json(F.col("data").cast("string"), SCHEMA)
+    return records.select(value.alias("v")).select(
+        "v.*", F.timestamp_millis(F.col("v.ms")).alias("time")
+    )
+
+
+def put(records: Any, bench: Bench, out: str) -> None:
+    """Put rows of data and partitionKey into a stream."""
+    options = {"streamName": out, "region": REGION, "endpointUrl": bench.endpoint_url}
+    writer = records.writeStream.format("kinesis")
+    writer = writer.options(**{f"kinesis.{name}": value for name, value in options.items()})
+    writer = writer.option("checkpointLocation", bench.checkpoint()).trigger(availableNow=True)
+    writer.start().awaitTermination()
+
+
+def as_records(rows: Any) -> Any:
+    """Return rows as records of JSON."""
+    names = [name for name in rows.columns if name != "partitionKey"]
+    return rows.select(F.to_json(F.struct(*names)).alias("data"), "partitionKey")
+
+
+def filtered_by_hand(bench: Bench, stream: str, out: str) -> None:
+    """Put the late flights into a stream."""
+    rows = parsed(source(bench, stream)).where("delay >= 30")
+    rows = rows.select("id", "airport", "delay", F.col("id").alias("partitionKey"))
+    put(as_records(rows), bench, out)
+
+
+def counted_by_hand(bench: Bench, stream: str, out: str) -> None:
+    """Put each minute's flights of each airport into a stream."""
+    rows = parsed(source(bench, stream)).withWatermark("time", "1 hour")
+    counts = rows.groupBy(F.window("time", "1 minute").alias("w"), "airport").count()
+    rows = counts.select(
+        "airport", "count", F.col("w.start").alias("start"), F.col("airport").alias("partitionKey")
+    )
+    put(as_records(rows), bench, out)
+
+
+def joined_by_hand(bench: Bench, stream: str, out: str) -> None:
+    """Join each flight with its airport's latest row, whose rows a folder keeps between micro-batches."""
+    folder = bench.checkpoint()
+    airports = source(bench, "airports").select(
+        F.lit("airports").alias("kind"),
+        "data",
+        F.col("partitionKey").alias("key"),
+        "sequenceNumber",
+    )
+    rows = source(bench, stream).select(
+        F.lit("flights").alias("kind"), "data", F.col("partitionKey").alias("key"), "sequenceNumber"
+    )
+
+    def take(batch: Any, batch_id: int) -> None:
+        batch = batch.persist()
+        names = F.from_json(F.col("data").cast("string"), "name STRING").getField("name")
+        table = batch.where("kind = 'airports'").select(
+            F.col("key").alias("airport"), names.alias("name"), "sequenceNumber"
+        )
+        if batch_id:
+            before = bench.spark.read.schema(table.schema).parquet(f"{folder}/{batch_id - 1}")
+            table = table.unionByName(before)
+        newest = Window.partitionBy("airport").orderBy(F.desc(F.lpad("sequenceNumber", 60, "0")))
+        table = table.withColumn("age", F.row_number().over(newest)).where("age = 1").drop("age")
+        table.write.mode("overwrite").parquet(f"{folder}/{batch_id}")
+        latest = bench.spark.read.schema(table.schema).parquet(f"{folder}/{batch_id}")
+        both = parsed(batch.where("kind = 'flights'")).where("delay >= 30").join(latest, "airport")
+        both = as_records(both.select("id", "name", F.col("id").alias("partitionKey")))
+        both.write.mode("overwrite").parquet(f"{folder}/rows/batch={batch_id}")
+        batch.unpersist()
+
+    writer = rows.unionByName(airports).writeStream.foreachBatch(take)
+    writer = writer.option("checkpointLocation", bench.checkpoint()).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    files = bench.spark.readStream.schema("data STRING, partitionKey STRING")
+    put(files.parquet(f"{folder}/rows/*"), bench, out)
+
+
+BY_HAND: dict[str, Callable[[Bench, str, str], None]] = {
+    "filter": filtered_by_hand,
+    "tumbling count": counted_by_hand,
+    "stream-table join": joined_by_hand,
+}
+
+
+def by_sql(name: str) -> Callable[[Bench, str, str], None]:
+    """Return what runs a compiled query."""
+
+    def run(bench: Bench, stream: str, out: str) -> None:
+        text = (DECLARED + QUERIES[name]).replace("BACKLOG", stream).replace("OUT", out)
+        job = ModuleType("sql_job")
+        code = compile_script(read_script(text), "A benchmark.")
+        exec(compile(code, "job.py", "exec", dont_inherit=True), job.__dict__)
+        # The same source for both: without AWS's pace of a shard's reads.
+        job.__dict__["read_kinesis"] = lambda _spark, _arguments, name: source(bench, name)
+        with redirect_stdout(StringIO()):
+            job.__dict__["main"]([
+                "--region", REGION, "--endpoint-url", bench.endpoint_url, "--source-format", "kinesis", "--once",
+                "--checkpoint", bench.checkpoint(), "--shuffle-partitions", "2",
+            ])  # fmt: skip
+
+    return run
+
+
+def compare(bench: Bench, records: int, rounds: int, table: Table) -> bool:
+    """Add a row for each query; return whether each SQL job has the goal's share of the hand-written one's rate."""
+    fill(bench, "warm-up", flights(WARM_UP))
+    fill(bench, "backlog", flights(records))
+    names = [f"A{number:03}" for number in range(AIRPORTS)]
+    fill(
+        bench,
+        "airports",
+        [(json.dumps({"name": f"Airport {one}"}).encode(), one.encode()) for one in names],
+    )
+    holds = True
+    for number, name in enumerate(QUERIES):
+        best: dict[str, tuple[float, float]] = {}
+        for turn in range(rounds + 1):
+            for form, run in (("sql", by_sql(name)), ("hand", BY_HAND[name])):
+                out = f"out_{number}_{form}_{turn}"
+                bench.create(out)
+                began, used_s = time.monotonic(), processor_s()
+                run(bench, "backlog" if turn else "warm-up", out)
+                seconds, used_s = time.monotonic() - began, processor_s() - used_s
+                if turn and (form not in best or seconds < best[form][0]):
+                    best[form] = (seconds, used_s)
+        share = best["hand"][0] / best["sql"][0]
+        holds = holds and share >= GOAL
+        rates = [f"{records / best[form][0]:,.0f}" for form in ("sql", "hand")]
+        used = [f"{best[form][1] / records * 1e6:.1f}" for form in ("sql", "hand")]
+        table.add_row(
+            name, *rates, f"{share:.2f}", *used, f"{best['hand'][1] / best['sql'][1]:.2f}"
+        )
+    return holds
+
+
+def tests_s(folder: Path) -> tuple[float, float]:
+    """Return the seconds, by the clock and of the processor, of `headrace sql test` with 100 queries and tests."""
+    queries, cases = folder / "queries.sql", folder / "cases.yaml"
+    lines = [DECLARED.replace("BACKLOG", "flights")]
+    texts: list[str] = []
+    for number in range(COUNT_CASES):
+        lines.append(
+            f"CREATE STREAM late_{number} AS SELECT id, delay FROM flights WHERE delay > {number};"
+        )
+        row = f"{{id: a, delay: {number + 1}, ms: 1}}"
+        texts.append(
+            f"- name: case {number}\n  input:\n    - {{stream: flights, key: a, value: {row}}}\n"
+            f"  output:\n    late_{number}: [{{id: a, delay: {number + 1}}}]"
+        )
+    queries.write_text("\n".join(lines))
+    cases.write_text("\n".join(texts) + "\n")
+    began, used_s = time.monotonic(), os.times().children_user + os.times().children_system
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace.cli.main", "sql", "test", str(queries), str(cases)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if f"{COUNT_CASES} of {COUNT_CASES} tests hold" not in done.stdout:
+        raise click.ClickException(done.stdout[-2000:] + done.stderr[-2000:])
+    return time.monotonic() - began, os.times().children_user + os.times().children_system - used_s
+
+
+@contextmanager
+def prompt(endpoint_url: str) -> Iterator[tuple[int, psutil.Process]]:
+    """Start `headrace sql` at a terminal of its own."""
+    terminal, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", "sql", "--endpoint-url", endpoint_url, "--region", REGION],
+        stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield terminal, psutil.Process(process.pid)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+        os.close(inner)
+
+
+def until(terminal: int, text: bytes) -> None:
+    """Read the terminal until it shows a text."""
+    shown = b""
+    while text not in shown:
+        shown += os.read(terminal, 65_536)
+
+
+def prompt_s(endpoint_url: str) -> tuple[float, float, float, float]:
+    """Return seconds and processor seconds until the prompt is there, and until a second query's first row is."""
+    began = time.monotonic()
+    with prompt(endpoint_url) as (terminal, process):
+        until(terminal, b"sql> ")
+        ready_s = time.monotonic() - began
+        ready_used_s = sum(process.cpu_times()[:2])
+        os.write(
+            terminal,
+            DECLARED.replace("BACKLOG", "warm-up").replace("\n", " ").strip().encode() + b"\n",
+        )
+        until(terminal, b"sql> ")
+        used_s = row_s = 0.0
+        for _ in range(2):
+            used_s, began = sum(process.cpu_times()[:2]), time.monotonic()
+            os.write(terminal, b"SELECT airport AS a, name FROM airports EMIT CHANGES LIMIT 1;\n")
+            until(terminal, b'"name":')
+            row_s, used_s = time.monotonic() - began, sum(process.cpu_times()[:2]) - used_s
+            until(terminal, b"sql> ")
+        return ready_s, ready_used_s, row_s, used_s
+
+
+@click.command()
+@click.option("--records", default=1_000_000, show_default=True, help="Backlog of 100 B records.")
+@click.option("--rounds", default=2, show_default=True, help="Runs of each; the better one counts.")
+def main(records: int, rounds: int) -> None:
+    """Measure streaming SQL; exits with 1 if a goal does not hold."""
+    console = Console(width=140)
+    load = os.getloadavg()[0]
+    table = Table(
+        "query", "SQL, records/s", "by hand", "share", "SQL, µs of processor", "by hand", "share",
+    )  # fmt: skip
+    with running("headrace") as cloud, tempfile.TemporaryDirectory() as folder:
+        spark = session()
+        bench = Bench(spark, f"http://127.0.0.1:{cloud.port}", Path(folder))
+        holds = compare(bench, records, rounds, table)
+        spark.stop()
+        test_s, test_used_s = tests_s(Path(folder))
+        ready_s, ready_used_s, row_s, row_used_s = prompt_s(bench.endpoint_url)
+    console.print(table)
+    rows = (
+        (f"sql test of {COUNT_CASES} queries", test_s, test_used_s, 5.0),
+        ("prompt ready", ready_s, ready_used_s, 1.0),
+        ("second query's first row", row_s, row_used_s, 1.0),
+    )
+    for what, seconds, used_s, goal_s in rows:
+        holds = holds and seconds < goal_s
+        console.print(
+            f"{what}: {seconds:.2f} s, {used_s:.2f} s of processor time (goal {goal_s:.0f} s)"
+        )
+    console.print(f"load {load:.1f} at the start, {os.getloadavg()[0]:.1f} at the end")
+    sys.exit(0 if holds else 1)
+
+
+if __name__ == "__main__":
+    main()
