@@ -7,6 +7,7 @@ from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declaration import DeclaredType
 from headrace.services.cloudformation.resources.reading import ReadingRules
 from headrace.services.cloudformation.resources.types import (
+    amazonmq,
     apigateway,
     apigatewayv2,
     appconfig,
@@ -30,6 +31,7 @@ from headrace.services.cloudformation.resources.types import (
     dms,
     dynamodb,
     ec2,
+    ec2_networks,
     ec2_security_groups,
     ecr,
     ecs,
@@ -79,6 +81,7 @@ from headrace.services.cloudformation.resources.types import (
     stack_only,
     stepfunctions,
     timestream,
+    transfer,
     wafv2,
 )
 
@@ -128,6 +131,7 @@ _READ = (
     ssm,
 )
 _DECLARED = (
+    amazonmq,
     apigateway,
     apigatewayv2,
     appconfig,
@@ -147,6 +151,7 @@ _DECLARED = (
     cognito,
     dms,
     ec2,
+    ec2_networks,
     ec2_security_groups,
     ecs,
     efs,
@@ -181,6 +186,7 @@ _DECLARED = (
     ssm,
     stepfunctions,
     timestream,
+    transfer,
     wafv2,
 )
 TYPES: list[ResourceType] = [kind for module in _CODED for kind in module.TYPES]

@@ -22,10 +22,10 @@ def _protocol(values: Values) -> str | None:
     return values.get("ProtocolType") or ("HTTP" if has_body(values) else None)
 
 
-def _of_api(kind: str, *, part: str = "") -> DeclaredType:
-    """Return a type that belongs to an API, and whose id the service generates."""
+def _of_api(kind: str, *, part: str = "", parent: str = "") -> DeclaredType:
+    """Return a type that belongs to an API, or to its `parent`, and whose id the service generates."""
     member = f"{part or kind}Id"
-    named = {"ApiId": "ApiId", member: "@id"}
+    named = {"ApiId": "ApiId", **({parent: parent} if parent else {}), member: "@id"}
     return DeclaredType(
         f"AWS::ApiGatewayV2::{kind}",
         "apigatewayv2",
@@ -66,6 +66,8 @@ DECLARED = [
     _of_api("Route"),
     _of_api("Authorizer"),
     _of_api("Model"),
+    _of_api("IntegrationResponse", parent="IntegrationId"),
+    _of_api("RouteResponse", parent="RouteId"),
     DeclaredType(
         "AWS::ApiGatewayV2::Stage",
         "apigatewayv2",

@@ -98,4 +98,19 @@ DECLARED = [
         delete=[Call("DeleteDataCatalog", {"Name": "@id"})],
         name="Name",
     ),
+    DeclaredType(
+        "AWS::Athena::PreparedStatement",
+        "athena",
+        create=[Call("CreatePreparedStatement")],
+        id="StatementName",
+        read=Call("GetPreparedStatement", {"StatementName": "@id", "WorkGroup": "WorkGroup"}),
+        update=[
+            Call("UpdatePreparedStatement", {"StatementName": "@id", "WorkGroup": "WorkGroup"})
+        ],
+        delete=[
+            Call("DeletePreparedStatement", {"StatementName": "@id", "WorkGroup": "WorkGroup"})
+        ],
+        name="StatementName",
+        name_underscores=True,
+    ),
 ]
