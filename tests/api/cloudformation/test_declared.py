@@ -29,6 +29,7 @@ UNSAID = {
     "AWS::ElastiCache::ReplicationGroup": {"EffectiveDurability"},
     "AWS::ApiGatewayV2::DomainName": {"RegionalDomainName", "RegionalHostedZoneId"},
     "AWS::AppConfig::ConfigurationProfile": {"KmsKeyArn"},
+    "AWS::CloudFront::KeyGroup": {"LastModifiedTime"},
     "AWS::CloudTrail::Trail": {"SnsTopicArn"},
     "AWS::Cognito::UserPoolClient": {"ClientSecret"},
     "AWS::AmazonMQ::Broker": {"ConfigurationId", "ConfigurationRevision"},

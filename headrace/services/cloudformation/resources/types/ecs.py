@@ -47,9 +47,10 @@ def _providers(values: Values) -> list[str]:
 
 def _is_active(values: Values) -> bool:
     """Whether a cluster of this name is active: a deleted one can be described for a while, as on AWS."""
-    answer = values.context.call(
-        "ecs", "DescribeClusters", {"clusters": [values.get("ClusterName")]}
-    )
+    name = values.id or values.get("ClusterName")
+    if not name:
+        return False
+    answer = values.context.call("ecs", "DescribeClusters", {"clusters": [name]})
     return any(cluster["status"] == "ACTIVE" for cluster in answer["clusters"])
 
 
