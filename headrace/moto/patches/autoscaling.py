@@ -15,7 +15,12 @@ def undo_partial_groups(module: Any) -> None:
 
 
 def allow_updates(module: Any) -> None:
-    """Allow updates of a group's rebalancing and termination policies, which moto sets only at its creation."""
+    """Allow updates of a group's rebalancing and termination policies, which moto sets only at its creation.
+
+    A scaling policy's ARN is answered under AWS's name of the member, which moto misspells.
+    """
+    from moto.core.responses import ActionResult
+
     response = module.AutoScalingResponse
     of_moto = response.update_auto_scaling_group
 
@@ -29,4 +34,11 @@ def allow_updates(module: Any) -> None:
             group.termination_policies = policies or ["Default"]
         return answer
 
+    put_policy_of_moto = response.put_scaling_policy
+
+    def put_scaling_policy(self: Any) -> ActionResult:
+        result = put_policy_of_moto(self).result
+        return ActionResult({"PolicyARN": result["PolicyArn"], "Alarms": []})
+
     response.update_auto_scaling_group = update_auto_scaling_group
+    response.put_scaling_policy = put_scaling_policy

@@ -29,10 +29,15 @@ UNSAID = {
     "AWS::ElastiCache::ReplicationGroup": {"EffectiveDurability"},
     "AWS::ApiGatewayV2::DomainName": {"RegionalDomainName", "RegionalHostedZoneId"},
     "AWS::AppConfig::ConfigurationProfile": {"KmsKeyArn"},
+    "AWS::CloudFront::KeyGroup": {"LastModifiedTime"},
     "AWS::CloudTrail::Trail": {"SnsTopicArn"},
     "AWS::Config::ConfigRule": {"Compliance"},
     "AWS::Config::ConfigurationRecorder": {"ResourceARN"},
     "AWS::Cognito::UserPoolClient": {"ClientSecret"},
+    "AWS::AmazonMQ::Broker": {"ConfigurationId", "ConfigurationRevision"},
+    "AWS::EC2::NetworkInterface": {"PrimaryIpv6Address", "PublicIpDnsNameOptions"},
+    "AWS::EC2::VPCCidrBlock": {"IpSource", "Ipv6AddressAttribute"},
+    "AWS::Logs::DeliverySource": {"Status", "StatusReason"},
     "AWS::EC2::NatGateway": {"AutoProvisionZones", "AutoScalingIps", "EniId", "RouteTableId"},
     "AWS::EC2::Subnet": {"BlockPublicAccessStates"},
     "AWS::ElasticLoadBalancingV2::TargetGroup": {"LoadBalancerArns"},
@@ -61,7 +66,8 @@ NAMED = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 # Lists, which are no output.
 _LISTS = (
     "CidrBlockAssociations", "Ipv6CidrBlocks", "NameServers", "SecurityGroups", "DnsEntries",
-    "NetworkInterfaceIds", "CreationTimestamp", "IpAddresses", "State",
+    "NetworkInterfaceIds", "CreationTimestamp", "IpAddresses", "State", "ResourceArns", "Endpoints", "ConsoleURLs",
+    "SecondaryPrivateIpAddresses",
 )  # fmt: skip
 
 

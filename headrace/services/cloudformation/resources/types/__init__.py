@@ -7,6 +7,7 @@ from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declaration import DeclaredType
 from headrace.services.cloudformation.resources.reading import ReadingRules
 from headrace.services.cloudformation.resources.types import (
+    amazonmq,
     apigateway,
     apigatewayv2,
     appconfig,
@@ -33,6 +34,7 @@ from headrace.services.cloudformation.resources.types import (
     dms,
     dynamodb,
     ec2,
+    ec2_networks,
     ec2_security_groups,
     ecr,
     ecs,
@@ -82,6 +84,7 @@ from headrace.services.cloudformation.resources.types import (
     stack_only,
     stepfunctions,
     timestream,
+    transfer,
     wafv2,
 )
 
@@ -131,6 +134,7 @@ _READ = (
     ssm,
 )
 _DECLARED = (
+    amazonmq,
     apigateway,
     apigatewayv2,
     appconfig,
@@ -153,6 +157,7 @@ _DECLARED = (
     config,
     dms,
     ec2,
+    ec2_networks,
     ec2_security_groups,
     ecs,
     efs,
@@ -187,6 +192,7 @@ _DECLARED = (
     ssm,
     stepfunctions,
     timestream,
+    transfer,
     wafv2,
 )
 TYPES: list[ResourceType] = [kind for module in _CODED for kind in module.TYPES]

@@ -1,4 +1,4 @@
-"""EC2 Auto Scaling: groups and launch configurations."""
+"""EC2 Auto Scaling: groups, launch configurations, scaling policies and schedules."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ def _tags_gone(values: Values) -> list[Properties]:
     group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
     before: list[Properties] = values.old.get("Tags") or []
     return [{**tag, **group} for tag in before if tag["Key"] not in kept]
+
+
+def _policy_name(values: Values) -> str:
+    return values.id.rpartition("policyName/")[2]
 
 
 DECLARED = [
@@ -85,5 +89,37 @@ DECLARED = [
         name="AutoScalingGroupName",
         name_length=255,
         attributes={"AutoScalingGroupARN": "@answer.AutoScalingGroups.0.AutoScalingGroupARN"},
+    ),
+    DeclaredType(
+        "AWS::AutoScaling::ScalingPolicy",
+        "autoscaling",
+        create=[Call("PutScalingPolicy")],
+        id="@answer.PolicyARN",
+        update=[Call("PutScalingPolicy", {"PolicyName": _policy_name})],
+        delete=[
+            Call(
+                "DeletePolicy",
+                {"AutoScalingGroupName": "AutoScalingGroupName", "PolicyName": _policy_name},
+            )
+        ],
+        name="PolicyName",
+        name_length=255,
+        attributes={"Arn": "@id", "PolicyName": _policy_name},
+    ),
+    DeclaredType(
+        "AWS::AutoScaling::ScheduledAction",
+        "autoscaling",
+        create=[Call("PutScheduledUpdateGroupAction")],
+        id="ScheduledActionName",
+        update=[Call("PutScheduledUpdateGroupAction", {"ScheduledActionName": "@id"})],
+        delete=[
+            Call(
+                "DeleteScheduledAction",
+                {"AutoScalingGroupName": "AutoScalingGroupName", "ScheduledActionName": "@id"},
+            )
+        ],
+        name="ScheduledActionName",
+        name_length=255,
+        attributes={"ScheduledActionName": "@id"},
     ),
 ]

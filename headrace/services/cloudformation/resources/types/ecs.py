@@ -37,6 +37,28 @@ def _network(values: Values) -> dict[str, Any] | None:
     return {"awsvpcConfiguration": network}
 
 
+_PROVIDER_ARN = "@answer.capacityProviders.0.capacityProviderArn"
+
+
+@declare_sources("CapacityProviders")
+def _providers(values: Values) -> list[str]:
+    return list(values.get("CapacityProviders") or [])
+
+
+def _is_active(values: Values) -> bool:
+    """Whether a cluster of this name is active: a deleted one can be described for a while, as on AWS."""
+    name = values.id or values.get("ClusterName")
+    if not name:
+        return False
+    answer = values.context.call("ecs", "DescribeClusters", {"clusters": [name]})
+    return any(cluster["status"] == "ACTIVE" for cluster in answer["clusters"])
+
+
+def _has_providers(values: Values) -> bool:
+    answer = values.context.call("ecs", "DescribeClusters", {"clusters": [values.get("Cluster")]})
+    return any(cluster.get("capacityProviders") for cluster in answer["clusters"])
+
+
 DECLARED = [
     DeclaredType(
         "AWS::ECS::Cluster",
@@ -72,6 +94,7 @@ DECLARED = [
         delete=[Call("DeleteCluster", {"cluster": "@id"})],
         name="ClusterName",
         name_length=255,
+        exists=_is_active,
         attributes={"Arn": "@answer.clusters.0.clusterArn"},
     ),
     DeclaredType(
@@ -128,5 +151,45 @@ DECLARED = [
             )
         ],
         attributes={"Name": "@answer.service.serviceName", "ServiceArn": "@id"},
+    ),
+    DeclaredType(
+        "AWS::ECS::CapacityProvider",
+        "ecs",
+        create=[Call("CreateCapacityProvider")],
+        id="Name",
+        read=Call("DescribeCapacityProviders", {"capacityProviders": lambda v: [v.id]}),
+        update=[Call("UpdateCapacityProvider", {"name": "@id"})],
+        tag=("TagResource", "UntagResource", "resourceArn", _PROVIDER_ARN),
+        delete=[Call("DeleteCapacityProvider", {"capacityProvider": "@id"})],
+        name="Name",
+        name_length=255,
+    ),
+    DeclaredType(
+        "AWS::ECS::ClusterCapacityProviderAssociations",
+        "ecs",
+        create=[Call("PutClusterCapacityProviders", {"capacityProviders": _providers})],
+        id="Cluster",
+        update=[
+            Call(
+                "PutClusterCapacityProviders",
+                {
+                    "cluster": "@id",
+                    "capacityProviders": _providers,
+                    "defaultCapacityProviderStrategy": "DefaultCapacityProviderStrategy",
+                },
+                always=True,
+            )
+        ],
+        delete=[
+            Call(
+                "PutClusterCapacityProviders",
+                {
+                    "cluster": "@id",
+                    "capacityProviders": lambda _: [],
+                    "defaultCapacityProviderStrategy": lambda _: [],
+                },
+            )
+        ],
+        exists=_has_providers,
     ),
 ]

@@ -110,4 +110,17 @@ DECLARED = [
         delete=[Call("DeleteRule", {"RuleArn": "@id"})],
         attributes={"RuleArn": "@id", "IsDefault": lambda _: "false"},
     ),
+    DeclaredType(
+        "AWS::ElasticLoadBalancingV2::ListenerCertificate",
+        "elbv2",
+        create=[Call("AddListenerCertificates")],
+        id=lambda v: f"{v.get('ListenerArn')}|{len(v.items('Certificates'))}",
+        delete=[
+            Call(
+                "RemoveListenerCertificates",
+                {"ListenerArn": "ListenerArn", "Certificates": "Certificates"},
+            )
+        ],
+        attributes={"Id": "@id"},
+    ),
 ]

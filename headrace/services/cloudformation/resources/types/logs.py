@@ -13,7 +13,12 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_map,
 )
-from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    declare_sources,
+)
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
@@ -115,6 +120,11 @@ def _has_policy(values: Values) -> bool:
 _FILTER = {"logGroupName": "LogGroupName", "filterName": "@last"}
 
 
+@declare_sources("DestinationResourceArn")
+def _delivery_resource(values: Values) -> dict[str, Any]:
+    return {"destinationResourceArn": values.get("DestinationResourceArn")}
+
+
 DECLARED = [
     DeclaredType(
         "AWS::Logs::SubscriptionFilter",
@@ -191,6 +201,50 @@ DECLARED = [
         update=[Call("PutQueryDefinition", {"queryDefinitionId": "@id"})],
         delete=[Call("DeleteQueryDefinition", {"queryDefinitionId": "@id"})],
         unique=False,
+    ),
+    DeclaredType(
+        "AWS::Logs::DeliverySource",
+        "logs",
+        create=[Call("PutDeliverySource")],
+        id="Name",
+        read=Call("GetDeliverySource", {"name": "@id"}),
+        delete=[Call("DeleteDeliverySource", {"name": "@id"})],
+        name="Name",
+        name_length=60,
+        attributes={
+            "Arn": "@answer.deliverySource.arn",
+            "Service": "@answer.deliverySource.service",
+            "ResourceArns": "@answer.deliverySource.resourceArns",
+        },
+    ),
+    DeclaredType(
+        "AWS::Logs::DeliveryDestination",
+        "logs",
+        create=[
+            Call(
+                "PutDeliveryDestination",
+                {"deliveryDestinationConfiguration": _delivery_resource},
+            )
+        ],
+        id="Name",
+        read=Call("GetDeliveryDestination", {"name": "@id"}),
+        delete=[Call("DeleteDeliveryDestination", {"name": "@id"})],
+        name="Name",
+        name_length=60,
+        attributes={"Arn": "@answer.deliveryDestination.arn"},
+    ),
+    DeclaredType(
+        "AWS::Logs::Delivery",
+        "logs",
+        create=[Call("CreateDelivery")],
+        id="@answer.delivery.id",
+        read=Call("GetDelivery", {"id": "@id"}),
+        delete=[Call("DeleteDelivery", {"id": "@id"})],
+        attributes={
+            "DeliveryId": "@id",
+            "Arn": "@answer.delivery.arn",
+            "DeliveryDestinationType": "@answer.delivery.deliveryDestinationType",
+        },
     ),
 ]
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
+    Source,
     Values,
     declare_sources,
 )
@@ -60,6 +63,22 @@ _CLUSTER_MODIFIED = (
 )
 
 
+@declare_sources("Parameters")
+def _parameters(values: Values) -> list[dict[str, str]]:
+    """Return a group's parameters in the API's form; static ones wait for a reboot, as all can."""
+    pairs: dict[str, Any] = values.get("Parameters") or {}
+    return [
+        {"ParameterName": name, "ParameterValue": str(value), "ApplyMethod": "pending-reboot"}
+        for name, value in pairs.items()
+    ]
+
+
+def _set_parameters(kind: str) -> Call:
+    """Return the call that sets the parameters of a `DBParameterGroup` or `DBClusterParameterGroup`."""
+    members: dict[str, Source] = {f"{kind}Name": f"{kind}Name", "Parameters": _parameters}
+    return Call(f"Modify{kind}", members, only=(), when="Parameters")
+
+
 DECLARED = [
     DeclaredType(
         "AWS::RDS::DBSubnetGroup",
@@ -76,9 +95,13 @@ DECLARED = [
     DeclaredType(
         "AWS::RDS::DBParameterGroup",
         "rds",
-        create=[Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"})],
+        create=[
+            Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"}),
+            _set_parameters("DBParameterGroup"),
+        ],
         id="DBParameterGroupName",
         read=Call("DescribeDBParameterGroups", {"DBParameterGroupName": "@id"}),
+        update=[_set_parameters("DBParameterGroup")],
         tag=(*_TAGS, "@answer.DBParameterGroups.0.DBParameterGroupArn"),
         delete=[Call("DeleteDBParameterGroup", {"DBParameterGroupName": "@id"})],
         name="DBParameterGroupName",
@@ -154,5 +177,42 @@ DECLARED = [
             "ReadEndpoint.Address": "@answer.DBClusters.0.ReaderEndpoint",
             "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
         },
+    ),
+    DeclaredType(
+        "AWS::RDS::DBClusterParameterGroup",
+        "rds",
+        create=[
+            Call("CreateDBClusterParameterGroup", {"DBParameterGroupFamily": "Family"}),
+            _set_parameters("DBClusterParameterGroup"),
+        ],
+        id="DBClusterParameterGroupName",
+        read=Call("DescribeDBClusterParameterGroups", {"DBClusterParameterGroupName": "@id"}),
+        update=[_set_parameters("DBClusterParameterGroup")],
+        tag=(*_TAGS, "@answer.DBClusterParameterGroups.0.DBClusterParameterGroupArn"),
+        delete=[Call("DeleteDBClusterParameterGroup", {"DBClusterParameterGroupName": "@id"})],
+        name="DBClusterParameterGroupName",
+        name_lower=True,
+    ),
+    DeclaredType(
+        "AWS::RDS::OptionGroup",
+        "rds",
+        create=[Call("CreateOptionGroup")],
+        id="OptionGroupName",
+        read=Call("DescribeOptionGroups", {"OptionGroupName": "@id"}),
+        tag=(*_TAGS, "@answer.OptionGroupsList.0.OptionGroupArn"),
+        delete=[Call("DeleteOptionGroup", {"OptionGroupName": "@id"})],
+        name="OptionGroupName",
+        name_lower=True,
+    ),
+    DeclaredType(
+        "AWS::RDS::EventSubscription",
+        "rds",
+        create=[Call("CreateEventSubscription")],
+        id="SubscriptionName",
+        read=Call("DescribeEventSubscriptions", {"SubscriptionName": "@id"}),
+        tag=(*_TAGS, "@answer.EventSubscriptionsList.0.EventSubscriptionArn"),
+        delete=[Call("DeleteEventSubscription", {"SubscriptionName": "@id"})],
+        name="SubscriptionName",
+        name_length=255,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Cloud Map's namespaces."""
+"""Cloud Map: namespaces, services and their instances."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
+    Source,
     Values,
     declare_sources,
+    own_name,
 )
 
 _ID = {"Id": "@id"}
@@ -24,6 +26,42 @@ def _namespace_arn(values: Values) -> str:
     return make_arn("servicediscovery", *scope, f"namespace/{values.id}")
 
 
+def _namespace(kind: str, **attributes: Source) -> DeclaredType:
+    """Return the type of a namespace: `Http`, `PrivateDns` or `PublicDns`."""
+    return DeclaredType(
+        f"AWS::ServiceDiscovery::{kind}Namespace",
+        "servicediscovery",
+        create=[
+            Call(f"Create{kind}Namespace", {"CreatorRequestId": lambda v: v.context.ids.uuid()})
+        ],
+        id=_namespace_id,
+        read=Call("GetNamespace", {"Id": "@id"}),
+        update=[
+            Call(
+                f"Update{kind}Namespace",
+                {
+                    "Id": "@id",
+                    "Namespace": declare_sources("Description")(
+                        lambda v: {"Description": v.get("Description") or ""}
+                    ),
+                },
+            )
+        ],
+        tag=("TagResource", "UntagResource", "ResourceARN", _namespace_arn),
+        delete=[Call("DeleteNamespace", {"Id": "@id"})],
+        attributes={"Id": "@id", "Arn": _namespace_arn, **attributes},
+    )
+
+
+_ZONE = "@answer.Namespace.Properties.DnsProperties.HostedZoneId"
+
+
+def _instance_id(values: Values) -> str:
+    params = {"ServiceId": values.get("ServiceId")}
+    instances = values.context.call("servicediscovery", "ListInstances", params)["Instances"]
+    return str(values.get("InstanceId") or instances[-1]["Id"])
+
+
 DECLARED = [
     DeclaredType(
         "AWS::ServiceDiscovery::Service",
@@ -36,27 +74,32 @@ DECLARED = [
         delete=[Call("DeleteService", _ID)],
         attributes={"Id": "@id", "Arn": "@answer.Service.Arn", "Name": "@answer.Service.Name"},
     ),
+    _namespace("Http"),
+    _namespace("PrivateDns", HostedZoneId=_ZONE),
+    _namespace("PublicDns", HostedZoneId=_ZONE),
     DeclaredType(
-        "AWS::ServiceDiscovery::HttpNamespace",
+        "AWS::ServiceDiscovery::Instance",
         "servicediscovery",
-        create=[Call("CreateHttpNamespace", {"CreatorRequestId": lambda v: v.context.ids.uuid()})],
-        id=_namespace_id,
-        update=[
+        create=[
             Call(
-                "UpdateHttpNamespace",
+                "RegisterInstance",
                 {
-                    "Id": "@id",
-                    "Namespace": declare_sources("Description")(
-                        lambda v: {"Description": v.get("Description") or ""}
-                    ),
+                    "InstanceId": own_name("InstanceId", 64),
+                    "Attributes": "InstanceAttributes",
                 },
             )
         ],
-        tag=("TagResource", "UntagResource", "ResourceARN", _namespace_arn),
-        delete=[Call("DeleteNamespace", {"Id": "@id"})],
-        attributes={
-            "Id": "@id",
-            "Arn": _namespace_arn,
-        },
+        id=_instance_id,
+        update=[
+            Call(
+                "RegisterInstance",
+                {
+                    "ServiceId": "ServiceId",
+                    "InstanceId": "@id",
+                    "Attributes": "InstanceAttributes",
+                },
+            )
+        ],
+        delete=[Call("DeregisterInstance", {"ServiceId": "ServiceId", "InstanceId": "@id"})],
     ),
 ]

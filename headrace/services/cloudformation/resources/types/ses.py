@@ -91,4 +91,21 @@ DECLARED = [
         read=Call("DescribeConfigurationSet", {"ConfigurationSetName": "@id"}),
         delete=[Call("DeleteConfigurationSet", {"ConfigurationSetName": "@id"})],
     ),
+    DeclaredType(
+        "AWS::SES::ReceiptRuleSet",
+        "ses",
+        create=[Call("CreateReceiptRuleSet")],
+        id="RuleSetName",
+        delete=[Call("DeleteReceiptRuleSet", {"RuleSetName": "@id"})],
+        name="RuleSetName",
+    ),
+    DeclaredType(
+        "AWS::SES::ContactList",
+        "sesv2",
+        create=[Call("CreateContactList")],
+        id="ContactListName",
+        read=Call("GetContactList", {"ContactListName": "@id"}),
+        delete=[Call("DeleteContactList", {"ContactListName": "@id"})],
+        name="ContactListName",
+    ),
 ]

@@ -1,4 +1,4 @@
-"""WAF's web ACLs."""
+"""WAF: web ACLs and their parts, as stored settings."""
 
 from __future__ import annotations
 
@@ -33,6 +33,46 @@ def _wafv2(operation: str, answer: str) -> dict[str, Source]:
         "Scope": lambda v: v.id.split("|")[2],
         "LockToken": token,
     }
+
+
+@declare_sources("RegularExpressionList")
+def _expressions(values: Values) -> list[dict[str, str]] | None:
+    """Return a set's patterns, which a template gives as texts, in the API's form."""
+    texts = values.get("RegularExpressionList")
+    return None if texts is None else [{"RegexString": str(text)} for text in texts]
+
+
+def _named_set(kind: str, **attributes: Source) -> DeclaredType:
+    """Return the type of a part of web ACLs: `IPSet`, `RegexPatternSet` or `RuleGroup`."""
+    members = {"RegularExpressionList": _expressions} if kind == "RegexPatternSet" else {}
+    return DeclaredType(
+        f"AWS::WAFv2::{kind}",
+        "wafv2",
+        create=[Call(f"Create{kind}", {"Name": own_name("Name", 128), **members})],
+        id=lambda v: f"{v.answer['Summary']['Name']}|{v.answer['Summary']['Id']}|{v.get('Scope')}",
+        read=Call(
+            f"Get{kind}",
+            {
+                "Name": lambda v: v.id.split("|")[0],
+                "Id": lambda v: v.id.split("|")[1],
+                "Scope": "Scope",
+            },
+        ),
+        update=[Call(f"Update{kind}", {**_wafv2(f"Get{kind}", "LockToken"), **members})],
+        tag=("TagResource", "UntagResource", "ResourceARN", f"@answer.{kind}.ARN"),
+        delete=[
+            Call(
+                f"Delete{kind}",
+                {
+                    "Name": lambda v: v.id.split("|")[0],
+                    "Id": lambda v: v.id.split("|")[1],
+                    "Scope": "Scope",
+                    "LockToken": "@answer.LockToken",
+                },
+            )
+        ],
+        attributes={"Arn": f"@answer.{kind}.ARN", "Id": f"@answer.{kind}.Id", **attributes},
+    )
 
 
 DECLARED = [
@@ -78,34 +118,9 @@ DECLARED = [
             "LabelNamespace": "@answer.WebACL.LabelNamespace",
         },
     ),
-    DeclaredType(
-        "AWS::WAFv2::IPSet",
-        "wafv2",
-        create=[Call("CreateIPSet", {"Name": own_name("Name", 128)})],
-        id=lambda v: f"{v.answer['Summary']['Name']}|{v.answer['Summary']['Id']}|{v.get('Scope')}",
-        read=Call(
-            "GetIPSet",
-            {
-                "Name": lambda v: v.id.split("|")[0],
-                "Id": lambda v: v.id.split("|")[1],
-                "Scope": "Scope",
-            },
-        ),
-        update=[Call("UpdateIPSet", _wafv2("GetIPSet", "LockToken"))],
-        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.IPSet.ARN"),
-        delete=[
-            Call(
-                "DeleteIPSet",
-                {
-                    "Name": lambda v: v.id.split("|")[0],
-                    "Id": lambda v: v.id.split("|")[1],
-                    "Scope": "Scope",
-                    "LockToken": "@answer.LockToken",
-                },
-            )
-        ],
-        attributes={"Arn": "@answer.IPSet.ARN", "Id": "@answer.IPSet.Id"},
-    ),
+    _named_set("IPSet"),
+    _named_set("RegexPatternSet"),
+    _named_set("RuleGroup", LabelNamespace="@answer.RuleGroup.LabelNamespace"),
     DeclaredType(
         "AWS::WAFv2::WebACLAssociation",
         "wafv2",
@@ -113,5 +128,22 @@ DECLARED = [
         id=lambda v: f"{v.get('WebACLArn')}|{v.get('ResourceArn')}",
         delete=[Call("DisassociateWebACL", {"ResourceArn": "ResourceArn"})],
         holds=_is_guarded,
+    ),
+    DeclaredType(
+        "AWS::WAFv2::LoggingConfiguration",
+        "wafv2",
+        create=[Call("PutLoggingConfiguration", into="LoggingConfiguration")],
+        id="ResourceArn",
+        read=Call("GetLoggingConfiguration", {"ResourceArn": "@id"}),
+        update=[
+            Call(
+                "PutLoggingConfiguration",
+                {"ResourceArn": "@id"},
+                into="LoggingConfiguration",
+                always=True,
+            )
+        ],
+        delete=[Call("DeleteLoggingConfiguration", {"ResourceArn": "@id"})],
+        attributes={"ManagedByFirewallManager": lambda _: False},
     ),
 ]

@@ -1,0 +1,210 @@
+"""EC2: addresses, interfaces, volumes and connections between networks, as stored settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    ComputedProperty,
+    DeclaredType,
+    Source,
+    Values,
+    declare_sources,
+)
+from headrace.services.cloudformation.resources.types.ec2 import RETAG
+
+# Property -> its key in CreateDhcpOptions' list.
+_DHCP = {
+    "DomainName": "domain-name",
+    "DomainNameServers": "domain-name-servers",
+    "NetbiosNameServers": "netbios-name-servers",
+    "NetbiosNodeType": "netbios-node-type",
+    "NtpServers": "ntp-servers",
+}
+
+
+@declare_sources(*_DHCP)
+def _dhcp_configurations(values: Values) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for name, key in _DHCP.items():
+        value = values.get(name)
+        if value is not None:
+            texts = value if isinstance(value, list) else [value]
+            rows.append({"Key": key, "Values": [str(text) for text in texts]})
+    return rows
+
+
+@declare_sources("SubnetId")
+def _acl_association(values: Values) -> str:
+    """Return the association that a subnet has now: each has one, at first with its VPC's default list."""
+    subnet = values.get("SubnetId")
+    filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
+    answer = values.context.call("ec2", "DescribeNetworkAcls", {"Filters": filters})
+    associations = (one for acl in answer["NetworkAcls"] for one in acl["Associations"])
+    return str(next(o["NetworkAclAssociationId"] for o in associations if o["SubnetId"] == subnet))
+
+
+def _default_acl(values: Values) -> str:
+    """Return the default list of the VPC that the association's list belongs to."""
+
+    def describe(**params: Any) -> list[dict[str, Any]]:
+        return values.context.call("ec2", "DescribeNetworkAcls", params)["NetworkAcls"]
+
+    (own,) = describe(NetworkAclIds=[values.get("NetworkAclId")])
+    of_vpc = describe(Filters=[{"Name": "vpc-id", "Values": [own["VpcId"]]}])
+    return str(next(acl["NetworkAclId"] for acl in of_vpc if acl["IsDefault"]))
+
+
+def _has_association(values: Values) -> bool:
+    """Whether the subnet still has this list."""
+    (acl,) = values.context.call(
+        "ec2", "DescribeNetworkAcls", {"NetworkAclIds": [values.get("NetworkAclId")]}
+    )["NetworkAcls"]
+    return any(one["SubnetId"] == values.get("SubnetId") for one in acl["Associations"])
+
+
+def _block_id(values: Values) -> str:
+    for name in ("CidrBlockAssociation", "Ipv6CidrBlockAssociation"):
+        if association := values.answer.get(name):
+            return str(association["AssociationId"])
+    raise KeyError("AssociationId")
+
+
+def _list_id(name: str) -> Source:
+    return ComputedProperty((name,), lambda values: [values.id])
+
+
+_INTERFACE = "@answer.NetworkInterfaces.0"
+
+DECLARED = [
+    DeclaredType(
+        "AWS::EC2::EIPAssociation",
+        "ec2",
+        create=[Call("AssociateAddress", {"PublicIp": "EIP"})],
+        id="@answer.AssociationId",
+        delete=[Call("DisassociateAddress", {"AssociationId": "@id"})],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::SubnetNetworkAclAssociation",
+        "ec2",
+        create=[Call("ReplaceNetworkAclAssociation", {"AssociationId": _acl_association})],
+        id="@answer.NewAssociationId",
+        delete=[
+            Call(
+                "ReplaceNetworkAclAssociation",
+                {"AssociationId": "@id", "NetworkAclId": _default_acl},
+            )
+        ],
+        holds=_has_association,
+        attributes={"AssociationId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::Volume",
+        "ec2",
+        create=[Call("CreateVolume")],
+        id="@answer.VolumeId",
+        update=[
+            Call("ModifyVolume", {"VolumeId": "@id"}, only=("Size", "VolumeType")),
+            *RETAG,
+        ],
+        delete=[Call("DeleteVolume", {"VolumeId": "@id"})],
+        ec2_tags="volume",
+        attributes={"VolumeId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::VPCCidrBlock",
+        "ec2",
+        create=[Call("AssociateVpcCidrBlock")],
+        id=_block_id,
+        delete=[Call("DisassociateVpcCidrBlock", {"AssociationId": "@id"})],
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::NetworkInterface",
+        "ec2",
+        create=[Call("CreateNetworkInterface", {"Groups": "GroupSet"})],
+        id="@answer.NetworkInterface.NetworkInterfaceId",
+        read=Call("DescribeNetworkInterfaces", {"NetworkInterfaceIds": _list_id("Tags")}),
+        update=[
+            Call(
+                "ModifyNetworkInterfaceAttribute",
+                {"NetworkInterfaceId": "@id", "Groups": "GroupSet"},
+                only=(),
+                when="GroupSet",
+            ),
+            *RETAG,
+        ],
+        delete=[Call("DeleteNetworkInterface", {"NetworkInterfaceId": "@id"})],
+        ec2_tags="network-interface",
+        attributes={
+            "Id": "@id",
+            "PrimaryPrivateIpAddress": f"{_INTERFACE}.PrivateIpAddress",
+            "VpcId": f"{_INTERFACE}.VpcId",
+            "SecondaryPrivateIpAddresses": lambda v: [
+                address["PrivateIpAddress"]
+                for address in v.list_answered("NetworkInterfaces.0.PrivateIpAddresses")
+                if not address["Primary"]
+            ],
+        },
+    ),
+    DeclaredType(
+        "AWS::EC2::DHCPOptions",
+        "ec2",
+        create=[Call("CreateDhcpOptions", {"DhcpConfigurations": _dhcp_configurations})],
+        id="@answer.DhcpOptions.DhcpOptionsId",
+        update=RETAG,
+        delete=[Call("DeleteDhcpOptions", {"DhcpOptionsId": "@id"})],
+        ec2_tags="dhcp-options",
+        attributes={"DhcpOptionsId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::VPCDHCPOptionsAssociation",
+        "ec2",
+        create=[Call("AssociateDhcpOptions")],
+        id=lambda v: f"{v.get('DhcpOptionsId')}|{v.get('VpcId')}",
+        delete=[
+            Call("AssociateDhcpOptions", {"DhcpOptionsId": lambda _: "default", "VpcId": "VpcId"})
+        ],
+    ),
+    DeclaredType(
+        "AWS::EC2::VPCPeeringConnection",
+        "ec2",
+        create=[
+            Call("CreateVpcPeeringConnection"),
+            # A template's connection within an account is accepted with its creation (documented).
+            Call(
+                "AcceptVpcPeeringConnection",
+                {"VpcPeeringConnectionId": "@answer.VpcPeeringConnection.VpcPeeringConnectionId"},
+                only=(),
+                tagged=False,
+            ),
+        ],
+        id="@answer.VpcPeeringConnection.VpcPeeringConnectionId",
+        update=RETAG,
+        delete=[Call("DeleteVpcPeeringConnection", {"VpcPeeringConnectionId": "@id"})],
+        ec2_tags="vpc-peering-connection",
+        attributes={"Id": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::VPNGateway",
+        "ec2",
+        create=[Call("CreateVpnGateway")],
+        id="@answer.VpnGateway.VpnGatewayId",
+        update=RETAG,
+        delete=[Call("DeleteVpnGateway", {"VpnGatewayId": "@id"})],
+        ec2_tags="vpn-gateway",
+        attributes={"VPNGatewayId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::CustomerGateway",
+        "ec2",
+        create=[Call("CreateCustomerGateway")],
+        id="@answer.CustomerGateway.CustomerGatewayId",
+        update=RETAG,
+        delete=[Call("DeleteCustomerGateway", {"CustomerGatewayId": "@id"})],
+        ec2_tags="customer-gateway",
+        attributes={"CustomerGatewayId": "@id"},
+    ),
+]
