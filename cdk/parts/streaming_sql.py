@@ -21,6 +21,7 @@ from cdk.parts.spark_jobs import READS_STREAM
 from cdk.parts.workspace_bucket import WorkspaceBucket
 from headrace.sql.analysis import Analysis
 from headrace.sql.errors import SqlError
+from headrace.sql.inference import Folder
 from headrace.sql.parsing import parse
 from headrace.sql.plan import KSQL, Script
 from headrace.sql.pyspark_job import compile_script
@@ -152,10 +153,10 @@ class StreamingSql(Construct):
 def read_queries(path: Path, dialect: str) -> Script:
     """Return the plans of a file, or of a folder's .sql files by their names; raises ValueError with the place."""
     files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
-    analysis = Analysis(dialect)
+    analysis = Analysis(dialect, Folder(path if path.is_dir() else path.parent))
     for file in files:
         try:
-            for statement in parse(file.read_text(encoding="utf-8")):
+            for statement in parse(file.read_text(encoding="utf-8"), analysis.words):
                 analysis.take(statement)
         except SqlError as error:
             raise ValueError(f"{file}: {error}") from None

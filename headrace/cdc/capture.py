@@ -133,9 +133,24 @@ class Capture:
         if slot is not None and slot.is_active:
             self._wait_for_reader(server)
         self._identity = server.identity()
-        promoted = check(self._progress.read(), self._identity, slot, settings.slot)
+        progress = self._progress.read()
+        left_lsn = self._left_lsn(progress)
+        promoted = check(progress, self._identity, slot, settings.slot, left_lsn)
         for warning in [*(warnings if is_first else ()), *([promoted] if promoted else ())]:
             _LOG.warning("%s", warning)
+
+    def _left_lsn(self, progress: Progress | None) -> int | None:
+        """Return where a promoted server left the log of the one before."""
+        if progress is None or progress.timeline == self._identity.timeline:
+            return None
+        replication = Replication(self._settings.url)
+        try:
+            return replication.end_of_timeline(progress.timeline, self._identity.timeline)
+        except psycopg.DatabaseError:
+            # No history: this server never was at the timeline before, which `check` says.
+            return None
+        finally:
+            replication.close()
 
     def _wait_for_reader(self, server: Server) -> None:
         """Wait until the server has noticed that the last capture is gone. Raises CaptureError."""
@@ -189,6 +204,15 @@ class Capture:
         settings, sink = self._settings, self._sink
         progress = self._progress.read()
         start_lsn = max(sink.resume(), progress.lsn if progress else 0)
+        if not server.fails_over(settings.slot):
+            try:
+                replication.let_fail_over(settings.slot)
+            except psycopg.DatabaseError as error:
+                _LOG.warning(
+                    "A promoted standby will not have the slot %s: %s",
+                    settings.slot,
+                    _sentence(error),
+                )
         replication.start(settings.slot, settings.publication, start_lsn)
         target_lsn = server.identity().lsn if settings.once else 0
         decoder, held = Decoder(), None
@@ -251,7 +275,9 @@ class Capture:
                 if held is not None:
                     sink.take(held)
                     held = None
-                self._describe(decoder.schema_change(table, lsn))
+                change = decoder.schema_change(table, lsn)
+                change.defaults = server.defaults(table)
+                self._describe(change)
         return held
 
     def _confirm(self, replication: Replication, server_lsn: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -62,6 +63,8 @@ class Change:
         lsn, commit_lsn: of this change, and of its transaction.
         place: its place in the transaction, from 0; `is_last` says whether it is the last.
         time_us: when the transaction was committed, in microseconds since 1970.
+        defaults: of a table's new columns, what rows that were there before them have: a text, or None when it is not
+            known, since each row has a value of its own.
     """
 
     op: Op
@@ -74,6 +77,7 @@ class Change:
     time_us: int
     place: int
     is_last: bool = False
+    defaults: Mapping[str, str | None] | None = None
 
     @property
     def id(self) -> str:

@@ -51,9 +51,16 @@ class ProgressFile:
 
 
 def check(
-    progress: Progress | None, identity: Identity, slot: Slot | None, name: str
+    progress: Progress | None,
+    identity: Identity,
+    slot: Slot | None,
+    name: str,
+    left_lsn: int | None = None,
 ) -> str | None:
-    """Return a warning or None. Raises CaptureError when changes are lost between the last capture and now."""
+    """Return a warning or None. Raises CaptureError when changes are lost between the last capture and now.
+
+    `left_lsn`: of a promoted server, where its log left that of the server before, if it did.
+    """
     again = "start once with --snapshot to read all rows again"
     if slot is not None and slot.wal_status == "lost":
         raise CaptureError(
@@ -66,6 +73,18 @@ def check(
         raise CaptureError(
             f"This is another server than before (system identifier {identity.system_id}, not {progress.system_id}):"
             f" {again}."
+        )
+    is_promoted = identity.timeline != progress.timeline
+    if is_promoted and (left_lsn is None or left_lsn < progress.lsn):
+        raise CaptureError(
+            f"The server was promoted without everything that was captured: it is at timeline {identity.timeline}, and"
+            f" left timeline {progress.timeline} {'never' if left_lsn is None else f'at {format_lsn(left_lsn)}'}, while"
+            f" {format_lsn(progress.lsn)} was captured; {again}."
+        )
+    if is_promoted and slot is None:
+        raise CaptureError(
+            f"The server was promoted, and does not have the slot {name}, which only a standby with"
+            f" sync_replication_slots keeps: changes after {format_lsn(progress.lsn)} are lost; {again}."
         )
     if slot is None:
         raise CaptureError(
@@ -81,7 +100,7 @@ def check(
             f"Somebody else has read the slot {name} up to {format_lsn(slot.confirmed_lsn)}; this capture is at"
             f" {format_lsn(progress.lsn)}: changes are lost; {again}."
         )
-    if identity.timeline != progress.timeline:
+    if is_promoted:
         return (
             f"The server was promoted (timeline {identity.timeline}, before {progress.timeline}); its slot has"
             " everything."

@@ -72,8 +72,9 @@ class Server:
     def identity(self) -> Identity:
         """Return which server answers."""
         ((system_id, timeline, lsn),) = self._rows(
-            "select s.system_identifier::text, c.timeline_id, pg_current_wal_lsn()::text"
-            " from pg_control_system() s, pg_control_checkpoint() c"
+            # By the current file's name: the last checkpoint's timeline may be that before a promotion.
+            "select system_identifier::text, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int,"
+            " pg_current_wal_lsn()::text from pg_control_system()"
         )
         return Identity(system_id, timeline, parse_lsn(lsn))
 
@@ -187,6 +188,14 @@ class Server:
             "select lsn::text from pg_copy_logical_replication_slot(%s, %s, false)", temporary, name
         )
 
+    def fails_over(self, name: str) -> bool:
+        """Whether standbys that synchronize slots keep this one; a server before 17 has no such slots."""
+        if self.version < 170000:
+            return True
+        return bool(
+            self._rows("select from pg_replication_slots where slot_name = %s and failover", name)
+        )
+
     def tables(self, publication: str) -> list[tuple[Table, str | None]]:
         """Return the published tables with their published columns and row filters."""
         found: list[tuple[Table, str | None]] = []
@@ -216,6 +225,20 @@ class Server:
         names = {name for (name,) in rows}
         columns = tuple(replace(column, is_key=column.name in names) for column in table.columns)
         return replace(table, columns=columns)
+
+    def defaults(self, table: Table) -> dict[str, str | None]:
+        """Return what rows have in a column that was added after them, by column; None where each has its own.
+
+        Rows do not come as changes when a column is added, whatever its default is.
+        """
+        return dict(
+            self._rows(
+                "select attname, case when atthasmissing then (attmissingval::text::text[])[1] end from pg_attribute"
+                " where attrelid = %s and attnum > 0 and not attisdropped and attgenerated = ''"
+                " and (atthasmissing or atthasdef or attidentity <> '')",
+                table.oid,
+            )
+        )
 
     def rows(self, snapshot: str, table: Table, row_filter: str | None) -> Iterator[Row]:
         """Read a table as of an exported snapshot."""
@@ -255,6 +278,19 @@ class Replication:
         assert snapshot is not None
         return parse_lsn(lsn.decode()), snapshot.decode()
 
+    def end_of_timeline(self, earlier: int, current: int) -> int | None:
+        """Return the LSN at which the history of `current` left an earlier timeline; None when it never was on it."""
+        history = self._run(f"TIMELINE_HISTORY {current}").get_value(0, 1) or b""
+        for line in history.decode(errors="replace").splitlines():
+            number, _, rest = line.strip().partition("\t")
+            if number == str(earlier):
+                return parse_lsn(rest.split()[0])
+        return None
+
+    def let_fail_over(self, slot: str) -> None:
+        """Let standbys with sync_replication_slots keep the slot, so that a promoted one has it."""
+        self._run(f'ALTER_REPLICATION_SLOT "{slot}" (FAILOVER true)')
+
     def start(self, slot: str, publication: str, lsn: int) -> None:
         """Begin to stream after `lsn`, or where the slot is, if that is later."""
         name = publication.replace('"', '""').replace("'", "''")
@@ -265,7 +301,8 @@ class Replication:
 
     def _run(self, command: str) -> pq.abc.PGresult:
         result = self._link.exec_(command.encode())
-        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH):
+        good = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH)
+        if result.status not in good:
             raise psycopg.errors.lookup(_state(result))(pq.error_message(result))
         return result
 

@@ -1,12 +1,14 @@
 """Writes changes into the tables of another PostgreSQL: exactly once, since the LSN is kept in the same transaction.
 
 A table is made when it is not there, in the schema of the same name. A row of `headrace_cdc` holds the LSN of each
-capture; a change whose transaction is not after it is passed over.
+capture; a change whose transaction is not after it is passed over. `headrace_cdc_tables` holds each table's columns as
+they were last told: new and dropped ones are followed, and what no change tells of ends the capture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, LiteralString
 
 import psycopg
@@ -26,13 +28,14 @@ class TableSink:
         """Connect; `name` is the capture's, such as its slot. Raises psycopg's errors."""
         self._connection: psycopg.Connection[Any] = psycopg.connect(url, client_encoding="utf8")
         self._name = name
-        self._tables: dict[str, Table] = {}
         self._safe_lsn = self._skip_lsn = self._last_lsn = self._count = 0
         self._is_within = False
         self.count = 0
-        self._connection.execute(
-            "create table if not exists headrace_cdc (capture text primary key, lsn pg_lsn not null)"
-        )
+        for statement in (
+            "headrace_cdc (capture text primary key, lsn pg_lsn not null)",
+            "headrace_cdc_tables (capture text, name text, columns jsonb not null, primary key (capture, name))",
+        ):
+            self._connection.execute(f"create table if not exists {statement}".encode())
         self._connection.commit()
 
     def resume(self) -> int:
@@ -49,18 +52,17 @@ class TableSink:
     def begin_snapshot(self) -> None:
         """See Sink: the whole snapshot is one transaction, which begins by emptying the tables."""
         self._connection.rollback()
-        self._tables.clear()
         self._skip_lsn = self._last_lsn = 0
 
     def take(self, change: Change) -> None:
         """See Sink."""
         # An end of a transaction lies after its commit's LSN.
-        if change.commit_lsn < self._skip_lsn and change.op != "schema":
+        if change.commit_lsn < self._skip_lsn:
             return
         table, op = change.table, change.op
         try:
             if op == "schema":
-                self._make(table, is_snapshot=not change.xid)
+                self._make(table, change.defaults or {}, is_snapshot=not change.xid)
             elif op == "t":
                 self._connection.execute(sql.SQL("delete from {}").format(_name_of(table)))
             elif op == "d":
@@ -75,7 +77,7 @@ class TableSink:
             ) from error
         self._is_within = True
         self._count += 1
-        self.count += 1
+        self.count += op != "schema"
 
     def commit(self, end_lsn: int) -> None:
         """See Sink."""
@@ -112,12 +114,35 @@ class TableSink:
         """See Sink: an unfinished transaction is undone, and comes again."""
         self._connection.close()
 
-    def _make(self, table: Table, *, is_snapshot: bool) -> None:
+    def _make(self, table: Table, defaults: Mapping[str, str | None], *, is_snapshot: bool) -> None:
         if not table.key_places():
             raise CaptureError(
                 f"{table.full_name} has no primary key, by which its rows could be found in the target: leave it out"
                 " by --table."
             )
+        run, name = self._connection.execute, _name_of(table)
+        columns = [[c.name, c.type_oid, c.is_key] for c in table.columns]
+        row = run(
+            "select columns from headrace_cdc_tables where capture = %s and name = %s",
+            (self._name, table.full_name),
+        ).fetchone()
+        known: list[list[Any]] | None = row[0] if row else None
+        if known is not None and known != columns:
+            if is_snapshot:
+                run(sql.SQL("drop table if exists {}").format(name))
+            else:
+                self._follow(table, known, defaults)
+        self._create(table)
+        if is_snapshot:
+            run(sql.SQL("delete from {}").format(name))
+        run(
+            "insert into headrace_cdc_tables values (%s, %s, %s) on conflict (capture, name) do update set"
+            " columns = excluded.columns",
+            (self._name, table.full_name, json.dumps(columns)),
+        )
+
+    def _create(self, table: Table) -> None:
+        """Make the table, or the columns that it lacks."""
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}").format(sql.Identifier(c.name), _type_of(c.type_oid))
             for c in table.columns
@@ -138,9 +163,46 @@ class TableSink:
                     _type_of(c.type_oid),
                 )
             )
-        if is_snapshot:
-            run(sql.SQL("delete from {}").format(name))
-        self._tables[table.full_name] = table
+
+    def _follow(
+        self, table: Table, known: list[list[Any]], defaults: Mapping[str, str | None]
+    ) -> None:
+        """Add and drop columns; raise CaptureError when rows have changed in a way that no change tells."""
+        old = {name: (type_oid, is_key) for name, type_oid, is_key in known}
+        new = {c.name: (c.type_oid, c.is_key) for c in table.columns}
+        gone, added = sorted(set(old) - set(new)), sorted(set(new) - set(old))
+        changed = sorted(name for name in set(old) & set(new) if old[name] != new[name])
+        own = [name for name in added if name in defaults and defaults[name] is None]
+        reason = ""
+        if changed:
+            reason = f"{', '.join(changed)} has another type, or is in the key or no more"
+        elif gone and added:
+            reason = (
+                f"{', '.join(gone)} is gone and {', '.join(added)} is new, perhaps by a new name"
+            )
+        elif own:
+            reason = f"each row may have a value of its own in the new {', '.join(own)}"
+        if reason:
+            raise CaptureError(
+                f"{table.full_name} was altered: {reason}, and no change tells what its rows have now; start once with"
+                " --snapshot to read all rows again."
+            )
+        run, target = self._connection.execute, _name_of(table)
+        for name in gone:
+            run(
+                sql.SQL("alter table {} drop column if exists {}").format(
+                    target, sql.Identifier(name)
+                )
+            )
+        self._create(table)
+        for c in table.columns:
+            if c.name in added and defaults.get(c.name) is not None:
+                run(
+                    sql.SQL("update {} set {} = %s::text::{}").format(
+                        target, sql.Identifier(c.name), _type_of(c.type_oid)
+                    ),
+                    (defaults[c.name],),
+                )
 
     def _upsert(self, table: Table, row: Row) -> None:
         names = [sql.Identifier(c.name) for c in table.columns]

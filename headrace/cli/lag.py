@@ -75,7 +75,11 @@ def read_pipeline(endpoint_url: str) -> dict[str, Any]:
         return fetch_page(endpoint_url, "api/resources")
     except urllib.error.HTTPError as error:
         with error:
-            raise fail(f"{endpoint_url} answered {error.code}: {error.reason}.") from error
+            try:
+                reason = json.load(error)["message"]
+            except (ValueError, TypeError, KeyError):
+                reason = f"{error.reason}."
+            raise fail(f"{endpoint_url} answered {error.code}: {reason}") from error
 
 
 def describe_pipeline(answer: dict[str, Any]) -> dict[str, str]:

@@ -83,8 +83,8 @@ def plan(
     for factor in dict.fromkeys((1.0, times)):
         scaled = load.times(factor)
         click.echo(
-            f"{'' if factor == 1 else f'What if {factor:g} times: '}{scaled.records_per_s:,.0f} records/s of"
-            f" {scaled.mean_bytes:,.0f} bytes, peak {scaled.peak_records_per_s:,.0f}"
+            f"{'' if factor == 1 else f'What if {factor:g} times: '}{_in_words(scaled.records_per_s)} records/s of"
+            f" {scaled.mean_bytes:,.0f} bytes, peak {_in_words(scaled.peak_records_per_s)}"
         )
         result = make_plan(scaled, prices)
         for choice in (*result.modes, *result.readers):
@@ -95,6 +95,10 @@ def plan(
         for warning in result.warnings:
             click.echo(f"   ! {warning}")
     click.echo(f"Prices: {prices.source}. * costs least.")
+
+
+def _in_words(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def _read_prices(path: Path, default: Prices) -> Prices:

@@ -66,20 +66,32 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read(path: Path, dialect: str) -> Script:
-    """Return the plans of a file or folder; ends the command with the place of the first mistake."""
-    return _analyse(path, dialect).script()
+def _read(path: Path, dialect: str, **reach: Any) -> Script:
+    """Return the plans of a file or folder; ends the command with the place of the first mistake.
+
+    `reach` is the cloud that declarations may ask for columns: endpoint_url, region, aws.
+    """
+    analysis = _analyse(path, dialect, **reach)
+    _say(analysis)
+    return analysis.script()
 
 
-def _analyse(path: Path, dialect: str) -> Analysis:
+def _say(analysis: Analysis) -> None:
+    for note in analysis.notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def _analyse(path: Path, dialect: str, **reach: Any) -> Analysis:
+    from headrace.cli.sql_outside import Cloud
     from headrace.sql.analysis import Analysis
     from headrace.sql.errors import SqlError
     from headrace.sql.parsing import parse
 
-    analysis = Analysis(dialect)
+    folder = path if path.is_dir() else path.parent
+    analysis = Analysis(dialect, Cloud(folder, **reach))
     for file in _files(path):
         try:
-            for statement in parse(file.read_text(encoding="utf-8")):
+            for statement in parse(file.read_text(encoding="utf-8"), analysis.words):
                 analysis.take(statement)
         except SqlError as error:
             raise fail(f"{file}: {error}") from error
@@ -96,9 +108,10 @@ def _warn(script: Script) -> None:
 @sql.command()
 @click.argument("queries", type=_PATH)
 @_dialect_option
-def check(queries: Path, dialect: str) -> None:
+@endpoint_option
+def check(queries: Path, *, dialect: str, **reach: Any) -> None:
     """Check QUERIES, a file or a folder of .sql files, and say where the first mistake is."""
-    script = _read(queries, dialect)
+    script = _read(queries, dialect, **reach)
     _warn(script)
     count = len(script.queries)
     click.echo(
@@ -110,25 +123,27 @@ def check(queries: Path, dialect: str) -> None:
 @sql.command("explain")
 @click.argument("queries", type=_PATH)
 @_dialect_option
-def explain_queries(queries: Path, dialect: str) -> None:
+@endpoint_option
+def explain_queries(queries: Path, *, dialect: str, **reach: Any) -> None:
     """Say in words what QUERIES read, keep and write."""
     from headrace.sql.explain import explain as explain_script
 
-    click.echo("\n".join(explain_script(_read(queries, dialect))).rstrip())
+    click.echo("\n".join(explain_script(_read(queries, dialect, **reach))).rstrip())
 
 
 @sql.command("compile")
 @click.argument("queries", type=_PATH)
 @_dialect_option
+@endpoint_option
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Default: standard output.",
 )
-def compile_queries(queries: Path, dialect: str, output: Path | None) -> None:
+def compile_queries(queries: Path, *, dialect: str, output: Path | None, **reach: Any) -> None:
     """Write QUERIES as a PySpark job, which needs nothing of headrace and runs on EMR."""
-    script = _read(queries, dialect)
+    script = _read(queries, dialect, **reach)
     _warn(script)
     source = _compile(script, queries)
     if output is None:
@@ -149,11 +164,14 @@ def _compile(script: Script, queries: Path) -> str:
 @click.argument("queries", type=_PATH)
 @click.argument("tests", type=_PATH)
 @_dialect_option
-def test_queries(queries: Path, tests: Path, dialect: str) -> None:
+@endpoint_option
+def test_queries(queries: Path, tests: Path, *, dialect: str, **reach: Any) -> None:
     """Run TESTS, a YAML file or a folder of them, on QUERIES, without Spark."""
     from headrace.sql.cases import BadCase, run_file
 
-    script = _read(queries, dialect)
+    analysis = _analyse(queries, dialect, **reach)
+    _say(analysis)
+    script = analysis.script()
     files = sorted([*tests.glob("*.yaml"), *tests.glob("*.yml")]) if tests.is_dir() else [tests]
     count = failed = 0
     try:
@@ -168,6 +186,10 @@ def test_queries(queries: Path, tests: Path, dialect: str) -> None:
         raise fail(str(error)) from error
     if not count:
         raise fail(f"{tests} has no tests")
+    for name, (calls, problem) in analysis.outside.failures.items():
+        click.echo(
+            f"warning: {calls} call{'s' * (calls != 1)} of {name} gave NULL: {problem}", err=True
+        )
     click.echo(f"{count - failed} of {count} tests hold")
     if failed:
         raise SystemExit(1)
@@ -225,7 +247,7 @@ def query(
         raise fail("--aws needs --checkpoint: the folder that `headrace sql run` was given")
     checkpoint = checkpoint or _checkpoint(region, queries.resolve().stem)
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    answer(make_session(_analyse(queries, dialect), checkpoint, **reach), select)
+    answer(make_session(_analyse(queries, dialect, **reach), checkpoint, **reach), select)
 
 
 @sql.command()
@@ -273,7 +295,7 @@ def run(
 
     A stream that a query writes to and that is not there is made, on demand.
     """
-    script = _read(queries, dialect)
+    script = _read(queries, dialect, endpoint_url=endpoint_url, region=region, aws=aws)
     _warn(script)
     source = _compile(script, queries)
     if packages is None and any(query.match is not None for query in script.queries):

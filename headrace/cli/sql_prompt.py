@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from headrace.cli.options import client, client_options, explain, fail, split_s3_url
+from headrace.cli.sql_outside import Cloud
 from headrace.client import ConsumerGroup, GroupError, MemoryLeaseStore
 from headrace.client import Record as KinesisRecord
 from headrace.core.extras import install_command
@@ -33,7 +34,7 @@ def run_prompt(
 ) -> None:
     """Read statements and answer them until the end of the input, or a line with a q after a backslash."""
     reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    session = make_session(Analysis(dialect), checkpoint, **reach)
+    session = make_session(Analysis(dialect, Cloud(Path(), **reach)), checkpoint, **reach)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         click.echo("Streaming SQL. \\h helps, \\q ends.")
@@ -62,8 +63,11 @@ def make_session(
             return View(relation, LocalFiles(Path(folder.removeprefix("file://"))))
         return View(relation, S3Files(client("s3", **reach), *s3_url))
 
+    def put(stream: str, key: str, data: bytes) -> None:
+        client("kinesis", **reach).put_record(StreamName=stream, PartitionKey=key, Data=data)
+
     views = None if checkpoint is None else Views(open_view, lambda: time.sleep(_WAIT_S))
-    return Session(analysis, lambda streams: read_streams(streams, options), views)
+    return Session(analysis, lambda streams: read_streams(streams, options), views, put)
 
 
 def _statements(*, is_terminal: bool) -> Iterator[str]:
@@ -136,8 +140,7 @@ def read_streams(
 
 
 def _record(one: KinesisRecord) -> Record:
-    text = one.data.decode("utf-8", "replace")
-    return Record(text, one.key, datetime.fromtimestamp(one.arrival_s, UTC))
+    return Record(one.data, one.key, datetime.fromtimestamp(one.arrival_s, UTC))
 
 
 @contextlib.contextmanager

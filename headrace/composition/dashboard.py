@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ class CloudFacts:
     ) -> None:
         self._data_dir = data_dir
         self._services, self._decisions, self._fidelity = services, decisions, fidelity
-        self.positions, self.counts_over_time = meter.positions, meter.counts_over_time
+        self.positions, self.behind = meter.positions, meter.behind
+        self.counts_over_time = meter.counts_over_time
+        self.counts_by_shard = meter.counts_by_shard
         self._functions = meter.functions
 
     def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:
@@ -48,11 +51,7 @@ class CloudFacts:
 
     def queries(self, holder: str, job: str) -> list[dict[str, Any]]:
         """See `Local.queries`."""
-        if holder.startswith("j-"):
-            return streaming_queries(self._data_dir / EMR_FOLDER / holder / job)
-        attempts = self._data_dir / EMR_SERVERLESS_FOLDER / holder / job
-        numbers = [int(one.name) for one in attempts.glob("*") if one.name.isdecimal()]
-        return streaming_queries(attempts / str(max(numbers))) if numbers else []
+        return _read_queries(self._data_dir, holder, job)
 
     def fidelity(self, stack: str) -> list[Mapping[str, str]]:
         """See `Local.fidelity`."""
@@ -61,6 +60,14 @@ class CloudFacts:
     def permissions(self) -> dict[str, Any]:
         """See `Local.permissions`."""
         return report_of(self._decisions)
+
+
+def _read_queries(data_dir: Path, holder: str, job: str) -> list[dict[str, Any]]:
+    if holder.startswith("j-"):
+        return streaming_queries(data_dir / EMR_FOLDER / holder / job)
+    attempts = data_dir / EMR_SERVERLESS_FOLDER / holder / job
+    numbers = [int(one.name) for one in attempts.glob("*") if one.name.isdecimal()]
+    return streaming_queries(attempts / str(max(numbers))) if numbers else []
 
 
 def build_dashboard(
@@ -85,6 +92,7 @@ def build_dashboard(
         pipes=services.pipes,
         functions=functions,
         handled=handled.totals,
+        queries=partial(_read_queries, config.data_dir),
     )
     apis = base.gateway.owned
 

@@ -144,6 +144,7 @@ PATCHES = Patches(
             iot_patches.refuse_unknown_names,
         ],
         "moto.iotdata.models": [iot_shadows.announce_changes],
+        "moto.iot.responses": [iot_patches.refuse_registration],
         "moto.iotdata.responses": [iot_patches.patch_data_plane],
         "moto.kafka.models": [kafka.report_missing_policies],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],

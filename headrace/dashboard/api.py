@@ -140,12 +140,8 @@ class Dashboard:
 
     def _history(self, request: HttpRequest, _: list[str]) -> dict[str, Any]:
         asked = request.query_params()
-        rings, one = self.sampler.rings, asked.get("id", "")
-        is_day = asked.get("span") == "day"
-        if self._past is not None:
-            points = self._past(self.sampler.inventory, one, is_day=is_day)
-        else:
-            points = rings.minutes(one) if is_day else rings.seconds(one)
+        one = asked.get("id", "")
+        points = self._points(one, is_day=asked.get("span") == "day")
         return {"id": one, "columns": ["timeMs", "rate", "lagMs", "waiting"], "points": points}
 
     def _streams(self, request: HttpRequest, rest: list[str]) -> dict[str, Any]:
@@ -163,6 +159,9 @@ class Dashboard:
                 shards = list_shards(Reader(self._account), name)
                 ids = [one["ShardId"] for one in shards]
                 return hottest_keys(self._account, name, ids, now_ms)
+            case [name, "lineage"]:
+                span_ms = _whole(asked, "span", 0) or None
+                return details.shards_over_time(self._account, name, span_ms, now_ms, self._local)
             case [name, "timeline"]:
                 from_ms, to_ms = (
                     _whole(asked, "from", now_ms - 3_600_000),
@@ -231,16 +230,37 @@ class Dashboard:
             case ["cloudwatch"]:
                 return export.cloudwatch_dashboard(inventory, region)
             case ["cdk"]:
-                return {"code": export.cdk_code(inventory, region)}
+                return {"code": export.cdk_code(inventory, region, self._lags_ms())}
             case ["alarms"]:
-                lags = {
-                    one: [point[2] or 0 for point in self.sampler.rings.minutes(one)]
-                    for one in inventory.resources
-                    if one.startswith("mapping:")
-                }
-                return {"alarms": export.suggested_alarms(inventory, lags)}
+                forecasts = [
+                    one.now(self._points(self._with_age(one), is_day=False))
+                    for one in export.forecasts_of(inventory)
+                ]
+                alarms = export.suggested_alarms(inventory, self._lags_ms())
+                return {"alarms": alarms, "forecasts": forecasts}
             case _:
                 raise BadQuestion("An export is cloudwatch, cdk or alarms.")
+
+    def _lags_ms(self) -> dict[str, list[int]]:
+        """Return the lags of the last day of all that reads streams, by reader."""
+        return {
+            one.reader: [
+                lag_ms
+                for _, _, lag_ms, _ in self._points(self._with_age(one), is_day=True)
+                if lag_ms is not None
+            ]
+            for one in export.forecasts_of(self.sampler.inventory)
+        }
+
+    def _with_age(self, forecast: export.Forecast) -> str:
+        """Return the id of what has a reader's age: on AWS the function, here its mapping."""
+        return forecast.via if self._past is None else forecast.reader
+
+    def _points(self, resource_id: str, *, is_day: bool) -> list[Point]:
+        if self._past is not None:
+            return self._past(self.sampler.inventory, resource_id, is_day=is_day)
+        rings = self.sampler.rings
+        return rings.minutes(resource_id) if is_day else rings.seconds(resource_id)
 
     def _events(self, request: HttpRequest, _: list[str]) -> HttpResponse:
         if self.sampler.watchers >= MOST_WATCHERS:

@@ -192,7 +192,7 @@ class CloudWatchMeter:
             )
         # A function's iterator age is that of the mappings that feed it.
         for edge in inventory.edges:
-            if edge.via and edge.end in totals:
+            if edge.via and edge.end.startswith("function:") and edge.end in totals:
                 totals[edge.via] = Totals(rate=None, lag_ms=totals[edge.end].lag_ms)
         self._totals = totals
 

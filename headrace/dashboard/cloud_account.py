@@ -5,21 +5,33 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from headrace.aws.calls.errors import AwsError
+from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
-from headrace.core.ports import AtSequence, ControlPlane, Metric, ShardNotFound, StreamNotFound
+from headrace.core.ports import (
+    AtSequence,
+    ControlPlane,
+    Metric,
+    Position,
+    ShardNotFound,
+    StreamNotFound,
+)
 from headrace.dashboard.account import CallRefused
 from headrace.dashboard.inventory import Inventory, id_of
 from headrace.dashboard.meter import Totals
+from headrace.dashboard.progress import rate_of
 from headrace.services.firehose.backend import Firehose
+from headrace.services.firehose.sources import END, position_of
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.state import Shard
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.mappings.mapping import Checkpoint
 from headrace.services.lambda_.mappings.mapping import Mapping as EventSourceMapping
 from headrace.services.pipes.pipes import Pipes
+from headrace.store.sequence import InvalidSequence
 
 # moto's services; before moto is loaded, the page does not wait for it.
 _MOTO = frozenset({"sqs", "sns", "pipes", "events", "dynamodb"})
@@ -100,8 +112,14 @@ class CloudMeter:
         pipes: Pipes,
         functions: FunctionTotals,
         handled: Callable[[], dict[str, tuple[int, int]]],
+        queries: Callable[[str, str], list[dict[str, Any]]],
     ) -> None:
-        """Take the services; `handled` returns, by ARN, what rules, topics, queues and tables handled and failed."""
+        """Take the services, and what returns figures of others.
+
+        `handled` returns, by ARN, what rules, topics, queues and tables handled and failed; `queries` what Spark says
+        of a job, see `streaming_queries`.
+        """
+        self._queries = queries
         self._account, self._handled = account, handled
         self._clock = clock
         self._kinesis, self._lambda, self._firehose = kinesis, lambda_, firehose
@@ -126,21 +144,34 @@ class CloudMeter:
         for arn, (moved, problem) in self._pipes.figures().items():
             if arn.split(":")[3:5] == [self._account.region, self._account.account_id]:
                 totals[id_of(arn)] = Totals(moved, problem=problem)
+        self._add_readers_of_kinesis(totals)
+        self._add_handled(totals, inventory)
+        return totals
+
+    def _add_readers_of_kinesis(self, totals: dict[str, Totals]) -> None:
+        for order in self._kinesis.channels.all():
+            figures = self._kinesis.channels.status_of_delivery(order)
+            if figures is not None and self._is_ours(order):
+                totals[f"channel:{order.name}"] = _of_delivery(figures)
         now_ms = self._clock.now_ms()
         for opened in self._kinesis.queues.all():
             if self._is_ours(opened.queue):
                 waiting = opened.deliveries.counts(now_ms).visible
                 totals[f"kinesis queue:{opened.queue.name}"] = Totals(waiting=waiting)
+
+    def _add_handled(self, totals: dict[str, Totals], inventory: Inventory) -> None:
         handled = self._handled()
         for resource in inventory.resources.values():
             if resource.kind == "function":
                 sums, _ = self.functions.of(resource.name)
                 totals[resource.id] = Totals(sums["Invocations"], errors=sums["Errors"])
+            elif resource.kind == "job" and resource.state == "RUNNING":
+                queries = self._queries(*resource.name.split("/", 1))
+                totals[resource.id] = Totals(rate=rate_of(queries, self._clock.now_ms()))
             elif resource.kind in _HANDLING:
                 records, errors = handled.get(resource.arn, (0, 0))
                 waiting = resource.facts.get("messages")
                 totals[resource.id] = Totals(records, errors=errors, waiting=waiting)
-        return totals
 
     def shard_totals(self, stream: str) -> Mapping[str, Totals]:
         """See `Meter.shard_totals`."""
@@ -150,31 +181,82 @@ class CloudMeter:
         return {}
 
     def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
-        """Return how many stored records of a stream arrived in each of `steps` equal spans; reads two indexes each."""
-        counts = [0] * steps
+        """Return how many stored records of a stream arrived in each of `steps` equal spans."""
+        by_shard = self.counts_by_shard(stream, from_ms, to_ms, steps).values()
+        return [sum(column) for column in zip(*by_shard, strict=True)] or [0] * steps
+
+    def counts_by_shard(
+        self, stream: str, from_ms: int, to_ms: int, steps: int
+    ) -> dict[str, list[int]]:
+        """Return the same by shard id, of the shards that have any; looks up an index for each span."""
+        counts: dict[str, list[int]] = {}
         for one in list(self._kinesis.streams.values()):
             if one.name != stream or not self._is_ours(one):
                 continue
             for shard in one.shards:
-                if shard.log is None:
+                if shard.log is None or (shard.closed_ms or to_ms) < from_ms:
                     continue
                 edges = [
                     shard.log.index_at(from_ms + (to_ms - from_ms) * step // steps)
                     for step in range(steps + 1)
                 ]
-                for step in range(steps):
-                    counts[step] += max(0, edges[step + 1] - edges[step])
+                row = [max(0, after - before) for before, after in pairwise(edges)]
+                if any(row):
+                    counts[shard.shard_id] = row
         return counts
 
-    def positions(self, mapping_id: str) -> dict[str, dict[str, Any]]:
-        """Return, by shard id, how many records wait for a mapping and how old the oldest of them is."""
-        for mapping, checkpoints in self._lambda.mappings.positions():
-            if mapping.uuid == mapping_id:
-                return {
-                    shard_id: {"waiting": waiting, "lagMs": self._age(oldest_ms)}
-                    for shard_id, _, waiting, oldest_ms in self._shards_of(mapping, checkpoints)
-                }
-        return {}
+    def positions(self, stream: str, consumer: str) -> dict[str, dict[str, Any]]:
+        """Return, by shard id, how many records wait for a consumer of a stream and how old the oldest of them is.
+
+        A consumer is `mapping:UUID`, `delivery:NAME`, `channel:NAME` or `fan-out:NAME`; others have no positions here.
+        """
+        kind, _, name = consumer.partition(":")
+        if kind == "mapping":
+            for mapping, checkpoints in self._lambda.mappings.positions():
+                if mapping.uuid == name:
+                    return {
+                        shard_id: {"waiting": waiting, "lagMs": self._age(oldest_ms)}
+                        for shard_id, _, waiting, oldest_ms in self._shards_of(mapping, checkpoints)
+                    }
+        rows: dict[str, dict[str, Any]] = {}
+        for shard_id, position in self._read_up_to(stream, kind, name).items():
+            row = self.behind(stream, shard_id, position)
+            if row is not None:
+                rows[shard_id] = row
+        return rows
+
+    def _read_up_to(self, stream: str, kind: str, name: str) -> Mapping[str, Position]:
+        """Return the position by shard of a delivery, a channel, or an enhanced fan-out consumer that is subscribed."""
+        if kind == "fan-out":
+            return {
+                shard_id: AtSequence(number)
+                for one, consumer, shard_id, number in self._kinesis.subscriptions.positions()
+                if self._is_ours(one) and (one.name, consumer) == (stream, name)
+            }
+        texts: Any = {}
+        if kind == "channel":
+            for order in self._kinesis.channels.all():
+                if self._is_ours(order) and order.name == name:
+                    texts = (self._kinesis.channels.status_of_delivery(order) or {}).get(
+                        "positions", {}
+                    )
+        if kind == "delivery":
+            key = (self._account.account_id, self._account.region, name)
+            for at, delivery in self._firehose.deliveries():
+                if at == key:
+                    texts = delivery.positions()
+        return {shard_id: position_of(text) for shard_id, text in texts.items() if text != END}
+
+    def behind(self, stream: str, shard_id: str, position: Position) -> dict[str, Any] | None:
+        """Return how many records of a shard wait at a position, and the oldest one's age; None for a foreign one."""
+        arn = make_arn(
+            "kinesis", self._account.region, self._account.account_id, f"stream/{stream}"
+        )
+        try:
+            _, waiting, oldest_ms = self._kinesis.reader.progress(arn, shard_id, position)
+        except (ShardNotFound, StreamNotFound, InvalidSequence, AwsError):
+            return None
+        return {"waiting": waiting, "lagMs": self._age(oldest_ms)}
 
     def _of_mapping(
         self, mapping: EventSourceMapping, checkpoints: Mapping[str, Checkpoint]

@@ -6,23 +6,37 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from headrace.core.ports import AfterSequence, Position
 from headrace.dashboard.account import Account, CallRefused, Reader, milliseconds, next_token
 from headrace.dashboard.inventory import Inventory
 from headrace.dashboard.objects import MOST_OBJECTS, newest_objects, s3_settings
 from headrace.dashboard.records import lease_tables, list_shards
+from headrace.store.sequence import InvalidSequence, parse
 
 MOST_LOG_LINES = 200
+# How many steps the heat over time has: fewer for many shards, of which each costs a look-up.
+LEAST_HEAT_STEPS, MOST_HEAT_STEPS, MOST_HEAT_CELLS = 6, 120, 6_000
 
 
 class Local(Protocol):
     """What only this cloud knows beside AWS's answers; AWS's own page goes without. Thread-safe."""
 
-    def positions(self, mapping_id: str) -> dict[str, dict[str, Any]]:
-        """Return waiting records and lag by shard id."""
+    def positions(self, stream: str, consumer: str) -> dict[str, dict[str, Any]]:
+        """Return waiting records and lag of a consumer by shard id."""
+        ...
+
+    def behind(self, stream: str, shard_id: str, position: Position) -> dict[str, Any] | None:
+        """Return waiting records and lag at a position; None for one that is not of the stream."""
         ...
 
     def counts_over_time(self, stream: str, from_ms: int, to_ms: int, steps: int) -> list[int]:
         """Return how many records arrived in each of `steps` equal spans."""
+        ...
+
+    def counts_by_shard(
+        self, stream: str, from_ms: int, to_ms: int, steps: int
+    ) -> dict[str, list[int]]:
+        """Return the same by shard id, of the shards that got any."""
         ...
 
     def traces(self, function: str, sequence: str | None) -> list[dict[str, Any]]:
@@ -53,13 +67,13 @@ def stream_detail(
     described = account.call("kinesis", "DescribeStreamSummary", StreamName=name)
     summary = described["StreamDescriptionSummary"]
     reader = Reader(account)
-    shards = [_shard(shard) for shard in list_shards(reader, name)]
+    shards = _shards(reader, name)
     me = f"stream:{name}"
     consumers: list[dict[str, Any]] = []
     for edge in inventory.edges:
         if edge.start == me:
             via = edge.via or edge.end
-            rows = local.positions(via.removeprefix("mapping:")) if local and edge.via else {}
+            rows = local.positions(name, via) if local else {}
             consumers.append({"id": via, "target": edge.end, "shards": rows})
     listed = reader.pages(
         "kinesis",
@@ -72,7 +86,7 @@ def stream_detail(
         {
             "id": f"fan-out:{one['ConsumerName']}",
             "target": "",
-            "shards": {},
+            "shards": local.positions(name, f"fan-out:{one['ConsumerName']}") if local else {},
             "state": one["ConsumerStatus"],
         }
         for one in listed
@@ -88,9 +102,48 @@ def stream_detail(
         "createdMs": milliseconds(summary.get("StreamCreationTimestamp")),
         "shards": shards,
         "consumers": consumers,
-        "leases": lease_tables(reader, tables),
+        "leases": [
+            _with_lag(one, name, local) for one in lease_tables(reader, tables, name, shards)
+        ],
         "refused": reader.refusals(),
     }
+
+
+def _with_lag(lease: dict[str, Any], stream: str, local: Local | None) -> dict[str, Any]:
+    """Return a lease with what waits after its checkpoint; on AWS only with the checkpoint's own time."""
+    number = lease["checkpoint"]
+    row = None
+    if local is not None and number.isdecimal():
+        row = local.behind(stream, lease["shardId"], AfterSequence(number))
+    return {
+        **lease,
+        "checkpointMs": _read_time_ms(number, is_creation=False),
+        "waiting": None,
+        "lagMs": None,
+        **(row or {}),
+    }
+
+
+def _shards(reader: Reader, stream: str) -> list[dict[str, Any]]:
+    shards = [_shard(shard) for shard in list_shards(reader, stream)]
+    closings: dict[str, int] = {}
+    for shard in shards:
+        for parent in shard["parents"]:
+            if shard["openedMs"] is not None:
+                closings[parent] = min(closings.get(parent, shard["openedMs"]), shard["openedMs"])
+    for shard in shards:
+        # A shard ends when its children begin; its own last number tells only the second.
+        shard["closedMs"] = closings.get(shard["shardId"], shard["closedMs"])
+    return shards
+
+
+def _read_time_ms(number: str | None, *, is_creation: bool) -> int | None:
+    """Return the time in a sequence number, in milliseconds; None for one of another layout (see `Sequence`)."""
+    try:
+        parts = parse(number or "")
+    except InvalidSequence:
+        return None
+    return (parts.base.created_s if is_creation else parts.seconds) * 1000
 
 
 def _shard(shard: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,6 +156,36 @@ def _shard(shard: Mapping[str, Any]) -> dict[str, Any]:
         "parents": [parent for parent in parents if parent],
         "isOpen": "EndingSequenceNumber" not in numbers,
         "startingSequenceNumber": numbers["StartingSequenceNumber"],
+        "openedMs": _read_time_ms(numbers["StartingSequenceNumber"], is_creation=True),
+        "closedMs": _read_time_ms(numbers.get("EndingSequenceNumber"), is_creation=False),
+    }
+
+
+def shards_over_time(
+    account: Account, stream: str, span_ms: int | None, now_ms: int, local: Local | None
+) -> dict[str, Any]:
+    """Return the shards that were open within a span until now, or ever, with what each got a second in equal steps.
+
+    `rates` is by shard id; a shard that got nothing is missing, and so are all where the account has no such figures.
+    Raises CallRefused.
+    """
+    account.call("kinesis", "DescribeStreamSummary", StreamName=stream)
+    reader = Reader(account)
+    shards = _shards(reader, stream)
+    oldest_ms = min((one["openedMs"] for one in shards if one["openedMs"] is not None), default=0)
+    from_ms = min(now_ms - 1_000, max(oldest_ms, 0 if span_ms is None else now_ms - span_ms))
+    shards = [one for one in shards if one["closedMs"] is None or one["closedMs"] >= from_ms]
+    steps = max(LEAST_HEAT_STEPS, min(MOST_HEAT_STEPS, MOST_HEAT_CELLS // max(1, len(shards))))
+    counts = {} if local is None else local.counts_by_shard(stream, from_ms, now_ms, steps)
+    step_s = (now_ms - from_ms) / steps / 1000
+    return {
+        "fromMs": from_ms,
+        "toMs": now_ms,
+        "steps": steps,
+        "isKnown": local is not None,
+        "shards": shards,
+        "rates": {key: [round(one / step_s, 2) for one in row] for key, row in counts.items()},
+        "refused": reader.refusals(),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,9 @@ MOST_TEXT_BYTES = 64 * 1024 * 1024
 # Spark ends a frame with each line that it flushes, as that of a micro-batch.
 _FRAME = b"\x28\xb5\x2f\xfd"
 _EVENT = b"StreamingQueryListener$QueryProgressEvent"
+
+# A batch that ended longer ago says nothing of now.
+_NEW_MS = 60_000
 
 Batches = dict[str, list[dict[str, Any]]]
 
@@ -47,6 +51,23 @@ def streaming_queries(folder: Path) -> list[dict[str, Any]]:
         }
         for query, batches in reversed(queries.items())
     ]
+
+
+def rate_of(queries: list[dict[str, Any]], now_ms: int) -> float | None:
+    """Return how many rows a second the queries process; a query without a batch in the last minute processes none.
+
+    None without a query.
+    """
+    rates: list[float] = []
+    for query in queries:
+        newest = query["batches"][-1]
+        try:
+            begun_ms = datetime.fromisoformat(newest["at"]).timestamp() * 1000
+        except ValueError:
+            continue
+        is_new = now_ms - begun_ms - (newest["durationMs"] or 0) < _NEW_MS
+        rates.append(newest["processedPerS"] if is_new else 0.0)
+    return sum(rates) if rates else None
 
 
 def _newest_first(folder: Path) -> Iterator[Path]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
-import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -17,13 +17,19 @@ from headrace.dashboard.payloads import (
     user_records,
 )
 from headrace.shards.sketch import KeySketch
+from headrace.store.sequence import InvalidSequence, parse
 
 MOST_RECORDS = 500
 # A search ends after this many records without enough hits, and says so.
 MOST_SEARCHED = 20_000
 # A shard's read stops after this many empty answers in a row: AWS gives them in spans without records.
 MOST_EMPTY = 5
-NEWEST_SPANS_MS = (10_000, 60_000, 600_000, 3_600_000, 86_400_000)
+# For the newest records: spans before now, each read after the one before it had too few.
+NEWEST_SPANS_MS = (1_000, 10_000, 60_000, 3_600_000, 86_400_000)
+# Here first, too: AWS takes five reads a second of a shard, a cloud of our own takes any number of records.
+LOCAL_SPAN_MS = 100
+# The hottest keys: of how many records, from how many places of the last minute.
+MOST_SKETCHED, SKETCH_SPANS, SKETCHED_MS = 5_000, 2, 60_000
 
 
 def list_shards(reader: Reader, stream: str) -> list[dict[str, Any]]:
@@ -65,8 +71,7 @@ def read_records(
             start: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
             records, searched = _merged(account, stream, ids, start, limit, search)
         case "time":
-            moment = datetime.fromtimestamp(_number(at, "at") / 1000, UTC)
-            start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment}
+            start = _at_time(_number(at, "at"))
             records, searched = _merged(account, stream, ids, start, limit, search)
         case "sequence":
             ids = [asked["shard"]] if asked.get("shard") else _shard_of(account, stream, shards, at)
@@ -94,27 +99,51 @@ def read_record(account: Account, stream: str, shard_id: str, sequence: str) -> 
 def hottest_keys(
     account: Account, stream: str, shard_ids: list[str], now_ms: int
 ) -> dict[str, Any]:
-    """Return the keys with most bytes among the newest records, by a sketch of bounded size."""
+    """Return the keys with most bytes in the last minute, by a sketch of bounded size and a sample of the records.
+
+    Of each shard the first records of some spans are read; where a span has more, these stand for the others in it.
+    """
     sketch = KeySketch()
-    start = {
-        "ShardIteratorType": "AT_TIMESTAMP",
-        "Timestamp": datetime.fromtimestamp(now_ms / 1000 - 60, UTC),
-    }
-    records = 0
-    for shard_id in shard_ids[:50]:
-        try:
-            for record in _records_of(account, stream, shard_id, start, 1_000):
+    shard_ids = shard_ids[:50]
+    most = max(25, MOST_SKETCHED // (max(1, len(shard_ids)) * SKETCH_SPANS))
+    span_ms = SKETCHED_MS // SKETCH_SPANS
+    count, is_sample = 0, False
+    for shard_id in shard_ids:
+        for start_ms in range(now_ms - SKETCHED_MS, now_ms, span_ms):
+            rows = _first_of_span(account, stream, shard_id, start_ms, start_ms + span_ms, most)
+            weight = 1.0
+            if len(rows) == most:
+                is_sample = True
+                weight = max(1.0, span_ms / max(1, rows[-1][0] - start_ms))
+            for _, record in rows:
                 key = record.get("PartitionKey", "")
-                sketch.add(hash_key_of(key), key, float(len(record["Data"]) + len(key)))
-                records += 1
-        except CallRefused as refusal:
-            if refusal.code != "ResourceNotFoundException":
-                raise
+                sketch.add(hash_key_of(key), key, weight * (len(record["Data"]) + len(key)))
+            count += len(rows)
     return {
-        "records": records,
-        "spanMs": 60_000,
+        "records": count,
+        "isSample": is_sample,
+        "spanMs": SKETCHED_MS,
         "keys": [{"key": one.key, "share": round(one.share, 4)} for one in sketch.hottest(20)],
     }
+
+
+def _first_of_span(
+    account: Account, stream: str, shard_id: str, start_ms: int, end_ms: int, most: int
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the first records of a span with their arrivals; nothing of a shard that is gone meanwhile."""
+    rows: list[tuple[int, dict[str, Any]]] = []
+    try:
+        for record in _records_of(account, stream, shard_id, _at_time(start_ms), most):
+            arrival_ms = milliseconds(record["ApproximateArrivalTimestamp"]) or 0
+            if arrival_ms >= end_ms:
+                break
+            rows.append((arrival_ms, record))
+            if len(rows) == most:
+                break
+    except CallRefused as refusal:
+        if refusal.code != "ResourceNotFoundException":
+            raise
+    return rows
 
 
 def _number(text: str, name: str) -> int:
@@ -153,8 +182,10 @@ def _merged(
     start: Mapping[str, Any],
     limit: int,
     search: str,
+    *,
+    end_ms: int | None = None,
 ) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """Return the first `limit` records of all shards by arrival, and how many were looked at."""
+    """Return the first `limit` records of all shards by arrival, before `end_ms` if given, and how many were seen."""
 
     def of_shard(shard_id: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         for record in _records_of(account, stream, shard_id, start, limit):
@@ -163,7 +194,9 @@ def _merged(
     merged = heapq.merge(*(of_shard(one) for one in shard_ids), key=lambda row: row[0])
     hits: list[tuple[str, dict[str, Any]]] = []
     searched = 0
-    for _, shard_id, record in merged:
+    for arrival_ms, shard_id, record in merged:
+        if end_ms is not None and arrival_ms >= end_ms:
+            break
         searched += 1
         if _has(record, search):
             hits.append((shard_id, record))
@@ -175,18 +208,33 @@ def _merged(
 def _newest(
     account: Account, stream: str, shard_ids: list[str], limit: int, search: str, now_ms: int
 ) -> tuple[list[tuple[str, dict[str, Any]]], int]:
-    """Return the last `limit` records: spans that grow are read until one holds enough."""
+    """Return the last `limit` records: ever older spans are read, each up to the one after it, until they are found."""
     hits: list[tuple[str, dict[str, Any]]] = []
-    searched = 0
-    for span_ms in (*NEWEST_SPANS_MS, 0):
-        start: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
-        if span_ms:
-            moment = datetime.fromtimestamp((now_ms - span_ms) / 1000, UTC)
-            start = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment}
-        hits, searched = _merged(account, stream, shard_ids, start, MOST_SEARCHED, search)
-        if len(hits) >= limit or searched >= MOST_SEARCHED:
+    searched, end_ms, is_cut = 0, None, False
+    spans_ms = NEWEST_SPANS_MS if account.source == "aws" else (LOCAL_SPAN_MS, *NEWEST_SPANS_MS)
+    for span_ms in (*spans_ms, None):
+        start_ms = 0 if span_ms is None else now_ms - span_ms
+        while True:
+            start = {"ShardIteratorType": "TRIM_HORIZON"} if span_ms is None else _at_time(start_ms)
+            older, count = _merged(
+                account, stream, shard_ids, start, MOST_SEARCHED, search, end_ms=end_ms
+            )
+            searched += count
+            room_ms = (end_ms or now_ms) - start_ms
+            if count < MOST_SEARCHED or room_ms <= 1 or span_ms is None:
+                break
+            # More than are read: only the end of the span, so that no record is missing between two of the answer.
+            is_cut, start_ms = True, start_ms + room_ms - max(1, room_ms // 8)
+        hits = [*older, *hits]
+        if len(hits) >= limit or is_cut or searched >= MOST_SEARCHED:
             break
+        end_ms = start_ms
     return hits[-limit:], searched
+
+
+def _at_time(moment_ms: float) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": moment}
 
 
 def _shard_of(
@@ -231,9 +279,16 @@ def _row(shard_id: str, record: Mapping[str, Any], most_bytes: int = 2_048) -> d
     return row
 
 
-def lease_tables(reader: Reader, names: list[str]) -> list[dict[str, Any]]:
-    """Return the consumers that keep leases in DynamoDB as the KCL does: table, shard, checkpoint, owner."""
+def lease_tables(
+    reader: Reader, names: list[str], stream: str, shards: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the leases of a stream that consumers keep in DynamoDB as the KCL does: table, shard, checkpoint, owner.
+
+    A table does not say its stream, but a checkpoint has its shard's time of creation; the key of a consumer of many
+    streams has the stream's name.
+    """
     rows: list[dict[str, Any]] = []
+    opened_ms = {one["shardId"]: one["openedMs"] for one in shards}
     for name in names[:20]:
         items = reader.pages(
             "dynamodb",
@@ -245,13 +300,21 @@ def lease_tables(reader: Reader, names: list[str]) -> list[dict[str, Any]]:
         )
         for item in items:
             values = {key: next(iter(value.values()), "") for key, value in item.items()}
-            if "checkpoint" in values:
-                rows.append(
-                    {
-                        "table": name,
-                        "shardId": values.get("leaseKey", ""),
-                        "checkpoint": values["checkpoint"],
-                        "owner": values.get("leaseOwner", ""),
-                    }
-                )
-    return json.loads(json.dumps(rows, default=str))
+            if "checkpoint" not in values:
+                continue
+            *others, shard_id = str(values.get("leaseKey", "")).split(":")
+            checkpoint = str(values["checkpoint"])
+            if shard_id not in opened_ms or (others and others[1:2] != [stream]):
+                continue
+            with contextlib.suppress(InvalidSequence):
+                if parse(checkpoint).base.created_s * 1000 != opened_ms[shard_id]:
+                    continue
+            rows.append(
+                {
+                    "table": name,
+                    "shardId": shard_id,
+                    "checkpoint": checkpoint,
+                    "owner": str(values.get("leaseOwner", "")),
+                }
+            )
+    return rows

@@ -17,6 +17,8 @@ UNWATCHED_S = 60.0
 INVENTORY_S = 10.0
 # A request within this time of the last sample does not sample again.
 FRESH_S = 0.9
+# Between two samples there is at least so much time: a rate of a shorter one is a spike.
+LEAST_S = 0.5
 WATCHED_FRESH_S = 3.0
 
 
@@ -83,6 +85,9 @@ class Sampler:
             # Without a watcher the inventory is not read: what is known from the meters is enough for the day's ring.
             self._sample(reads_inventory=False)
             return UNWATCHED_S
+        early_s = LEAST_S - (self._clock.monotonic_s() - self._sampled_s)
+        if early_s > 0:
+            return early_s
         self._sample(reads_inventory=True)
         for watch in list(self._by_id.values()):
             watch.wake()
@@ -124,6 +129,9 @@ class Sampler:
     def _sample(self, *, reads_inventory: bool) -> Sample:
         with self._lock:
             now_s = self._clock.monotonic_s()
+            # Another thread may have sampled since this one has looked.
+            if self.latest is not None and now_s - self._sampled_s < LEAST_S:
+                return self.latest
             if reads_inventory:
                 self._read_inventory()
             readings = self._read("", dict(self.meter.totals(self.inventory)), now_s)

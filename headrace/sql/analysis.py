@@ -6,9 +6,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from headrace.sql.errors import Place, SqlError
-from headrace.sql.expressions import Column, Expression, Tick, walk
-from headrace.sql.parsing import parse
+from headrace.sql.errors import Place, SqlError, near
+from headrace.sql.expressions import Column, Expression, Tick
+from headrace.sql.function import Function
+from headrace.sql.functions import find_function
+from headrace.sql.inference import Nothing, Outside
+from headrace.sql.own_functions import own_function
+from headrace.sql.parsing import Words, parse
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     KSQL,
@@ -32,16 +36,19 @@ from headrace.sql.query_outputs import (
     has_aggregate,
     is_time,
     keys_of,
-    kind_of,
     outputs_of,
     refuse_aggregates,
     slide,
+    with_keys_alone,
 )
-from headrace.sql.relations import declare_relation
+from headrace.sql.relations import declare_relation, origin_of
 from headrace.sql.statements import (
+    ChangeType,
     CreateAs,
+    CreateFunction,
     CreateSource,
     Drop,
+    DropFunction,
     InsertSelect,
     InsertValues,
     Query,
@@ -51,7 +58,7 @@ from headrace.sql.statements import (
     Statement,
 )
 from headrace.sql.types import BIGINT, TIMESTAMP, common
-from headrace.sql.typing import Scope, condition, near, resolve
+from headrace.sql.typing import Scope, condition, resolve
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
 _SETTINGS = {("auto.offset.reset", "earliest"), ("auto.offset.reset", None)}
@@ -67,9 +74,16 @@ def read_script(text: str, dialect: str = KSQL) -> Script:
 
 @dataclass
 class Analysis:
-    """A script that grows statement by statement. For one thread."""
+    """A script that grows statement by statement. For one thread.
+
+    `outside` answers for what a text does not say itself; `words` are for the parser; `notes` say what `outside` gave.
+    """
 
     dialect: str = KSQL
+    outside: Outside = field(default_factory=Nothing)
+    words: Words = field(default_factory=Words)
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    notes: list[str] = field(default_factory=list[str])
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
 
@@ -90,11 +104,17 @@ class Analysis:
                 self.queries.append(self.plan(statement))
             case SetProperty():
                 _check_setting(statement)
+            case ChangeType():
+                pass
+            case CreateFunction():
+                self._create_function(statement)
+            case DropFunction():
+                self._drop_function(statement)
             case Drop():
                 self._drop(statement)
             case InsertValues():
                 raise SqlError(
-                    "INSERT INTO .. VALUES puts one record, which a job does not do: use `headrace put`",
+                    "INSERT INTO .. VALUES puts one record, which no job does: the prompt does, and `headrace put`",
                     statement.place,
                 )
             case _:
@@ -134,12 +154,20 @@ class Analysis:
             if column.key == "KEY" and statement.is_table:
                 raise SqlError("a table has a PRIMARY KEY", column.place)
         columns = tuple(RelationColumn(c.name, c.type, bool(c.key)) for c in statement.columns)
+        origin = origin_of(statement, self.outside)
+        columns += tuple(one for one in origin.columns if one.name.lower() not in names)
         if not columns:
             raise SqlError(
-                f"{statement.name} has no columns: headrace does not infer them yet",
+                f"{statement.name} has no columns: name them, or FROM STREAM '..' INFER reads records, "
+                "or WITH (schema_name = '..') or (glue_table = '..')",
                 statement.place,
             )
-        relation = declare_relation(statement.name, columns, statement.properties, statement.place)
+        relation = declare_relation(
+            statement.name, columns, statement.properties, statement.place, origin
+        )
+        if origin.about:
+            words = ", ".join(f"{one.name} {one.type}" for one in relation.columns)
+            self.notes.append(f"{statement.name} has the columns {words}, {origin.about}")
         if relation.is_object and not statement.is_table:
             raise SqlError("an object in S3 is a reference table: CREATE TABLE", statement.place)
         if statement.is_table and not relation.key_columns() and not relation.is_object:
@@ -170,7 +198,11 @@ class Analysis:
         relation = self.relations.get(statement.name.lower())
         if relation is None:
             if not statement.if_exists:
-                raise SqlError(f"no stream or table {statement.name}", statement.place)
+                names = [known.name for known in self.relations.values()]
+                raise SqlError(
+                    f"no stream or table {statement.name!r}{near(statement.name, names)}",
+                    statement.place,
+                )
             return
         for query in self.queries:
             if relation in [source.relation for source in query.inputs()]:
@@ -194,6 +226,26 @@ class Analysis:
             raise SqlError(f"no stream or table {name.name!r}{near(name.name, names)}", name.place)
         return Input(relation, name.alias)
 
+    # Functions.
+
+    def _create_function(self, statement: CreateFunction) -> None:
+        name = statement.name.upper()
+        if find_function(name) is not None:
+            raise SqlError(f"{statement.name} is a function of SQL's own", statement.place)
+        if name in self.functions and not statement.replaces:
+            raise SqlError(
+                f"the function {statement.name} is there already; CREATE OR REPLACE makes it anew",
+                statement.place,
+            )
+        self.functions[name] = own_function(statement, self.outside)
+
+    def _drop_function(self, statement: DropFunction) -> None:
+        if self.functions.pop(statement.name.upper(), None) is None and not statement.if_exists:
+            names = sorted(self.functions)
+            raise SqlError(
+                f"no function {statement.name}{near(statement.name, names)}", statement.place
+            )
+
     # Queries.
 
     def _create_as(self, statement: CreateAs) -> None:
@@ -201,6 +253,9 @@ class Analysis:
             return
         plan = self._plan(statement.select, statement.name, statement.is_table)
         columns = columns_of(plan)
+        for one in statement.properties:
+            if one.name in ("glue_table", "schema_name", "registry_name", "schema_version"):
+                raise SqlError("a query's columns are those that it selects", one.place)
         relation = declare_relation(statement.name, columns, statement.properties, statement.place)
         relation = replace(
             relation,
@@ -208,7 +263,7 @@ class Analysis:
             stream=relation.stream or statement.name.lower(),
         )
         if relation.format == "RAW":
-            raise SqlError("a query writes JSON or CSV", statement.place)
+            raise SqlError("a query writes JSON, CSV or AVRO", statement.place)
         relation, warnings = inherit_time(relation, plan)
         self._add(relation)
         plan = replace(plan, target=relation, warnings=(*plan.warnings, *warnings))
@@ -314,7 +369,7 @@ class Analysis:
             inputs = (match.relation,)
         if select.stagger is not None:
             return self._stagger(select, name, source, is_table)
-        scope = Scope(inputs, times)
+        scope = Scope(inputs, times, functions=self.functions)
         where = None if select.where is None else condition(select.where, scope, "WHERE")
         refuse_aggregates(where, "WHERE")
         calls = [item.expression for item in select.items if item.expression is not None]
@@ -371,25 +426,11 @@ class Analysis:
             raise SqlError("WINDOW goes with GROUP BY", select.window.place)
         if select.having is not None:
             raise SqlError("HAVING goes with GROUP BY", select.having.place)
-        partition = None
-        if select.partition_by:
-            first, *others = select.partition_by
-            if others:
-                raise SqlError(
-                    "PARTITION BY takes one expression; CONCAT makes one of several",
-                    others[0].place,
-                )
-            partition, _ = resolve(first, scope)
+        for part in select.partition_by:
+            refuse_aggregates(part, "PARTITION BY")
+        partition = tuple(resolve(part, scope)[0] for part in select.partition_by)
         outputs, sliding = slide(outputs_of(select, scope))
         self._check_sliding(sliding, select)
-        tables = [
-            part
-            for output in outputs
-            for part in walk(output.expression)
-            if kind_of(part) == "table"
-        ]
-        if len(tables) > 1:
-            raise SqlError("one table function a query", tables[1].place)
         if select.emit == "FINAL":
             raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
         return QueryPlan(
@@ -429,6 +470,8 @@ class Analysis:
             extras |= {WINDOW_START: BIGINT, WINDOW_END: BIGINT}
         scope = replace(scope, extras=extras)
         keys = keys_of(group_by, select, scope)
+        if self.dialect == KSQL:
+            where = with_keys_alone(where, keys)
         tick_ms = window.size_ms if window is not None and self.dialect == KINESIS_ANALYTICS else 0
         groups = Groups(keys, tick_ms, select, scope)
         outputs = tuple(
@@ -468,8 +511,18 @@ class Analysis:
                     window.place,
                 )
             grace = DEFAULT_GRACE_MS if window.grace_ms is None else window.grace_ms
+            if window.retention_ms is not None and window.retention_ms < window.size_ms + (
+                window.grace_ms or 0
+            ):
+                raise SqlError(
+                    "RETENTION is at least a window's size and its GRACE PERIOD", window.place
+                )
             return WindowPlan(
-                window.kind, window.size_ms, window.advance_ms or window.size_ms, grace
+                window.kind,
+                window.size_ms,
+                window.advance_ms or window.size_ms,
+                grace,
+                window.retention_ms,
             ), tuple(resolved)
         if self.dialect != KINESIS_ANALYTICS:
             return None, tuple(resolved)
@@ -501,7 +554,7 @@ class Analysis:
                     f"two relations are called {right.alias}: give one an alias",
                     join.relation.place,
                 )
-            joins.append(join_plan(join, tuple(inputs), right, bool(joins)))
+            joins.append(join_plan(join, tuple(inputs), right, self.functions, tuple(joins)))
             inputs.append(right)
         return tuple(joins), tuple(inputs)
 

@@ -18,7 +18,7 @@ from headrace.sql.building_expressions import (
     unit_ms,
     unquote,
 )
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Expression,
     Frame,
@@ -28,11 +28,15 @@ from headrace.sql.expressions import (
 )
 from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
+    ChangeType,
     ColumnDeclaration,
     CreateAs,
+    CreateFunction,
     CreateSource,
     Describe,
     Drop,
+    DropFunction,
+    Explain,
     InsertSelect,
     InsertValues,
     Join,
@@ -52,6 +56,7 @@ from headrace.sql.statements import (
 from headrace.sql.types import (
     BIGINT,
     SqlType,
+    scalar,
 )
 
 MOST_STATEMENTS = 2_000
@@ -83,6 +88,51 @@ class Builder(ExpressionBuilder):
         return CreateSource(
             place_of(meta), name, is_table, columns, rest[-1] or (), bool(replaces), bool(exists)
         )
+
+    def build_create_inferred(
+        self,
+        meta: Meta,
+        replaces: bool | None,
+        is_table: bool,
+        exists: bool | None,
+        name: Name,
+        stream: Name,
+        properties: tuple[Property, ...] | None,
+    ) -> CreateSource:
+        return CreateSource(
+            stream.place, name, is_table, (), properties or (), bool(replaces), bool(exists), stream
+        )
+
+    def build_inferred_stream(self, meta: Meta, stream: Token | Name) -> Name:
+        name = stream if isinstance(stream, Name) else Name(unquote(stream))
+        name.place = place_of(meta)
+        return name
+
+    def build_create_type(
+        self, meta: Meta, exists: bool | None, name: Name, type_: SqlType
+    ) -> ChangeType:
+        if scalar(name) is not None:
+            raise SqlError(f"{name} is a type of SQL's own", name.place)
+        if name.lower() not in self.types:
+            self.types[name.lower()] = type_
+        elif not exists:
+            raise SqlError(f"the type {name} is there already", name.place)
+        return ChangeType(place_of(meta), name)
+
+    def build_drop_type(self, meta: Meta, exists: bool | None, name: Name) -> ChangeType:
+        if self.types.pop(name.lower(), None) is None and not exists:
+            raise SqlError(f"no type {name}{near(name, list(self.types))}", name.place)
+        return ChangeType(place_of(meta), name)
+
+    def build_create_function(
+        self, meta: Meta, replaces: bool | None, name: Name, *rest: Any
+    ) -> CreateFunction:
+        *parameters, result, file = rest
+        pairs = tuple(one for one in parameters if one is not None)
+        return CreateFunction(place_of(meta), name, pairs, result, unquote(file), bool(replaces))
+
+    def build_drop_function(self, meta: Meta, exists: bool | None, name: Name) -> DropFunction:
+        return DropFunction(place_of(meta), name, bool(exists))
 
     def build_create_as(
         self,
@@ -145,14 +195,19 @@ class Builder(ExpressionBuilder):
     def build_unset_property(self, meta: Meta, name: Token) -> SetProperty:
         return SetProperty(place_of(meta), unquote(name), None)
 
-    def build_show(self, meta: Meta, what: Token) -> Show:
-        return Show(place_of(meta), what.upper())
+    def build_show(self, meta: Meta, what: Token, extended: Token | None) -> Show:
+        return Show(place_of(meta), what.upper(), extended is not None)
 
-    def build_describe(self, meta: Meta, name: Name) -> Describe:
-        return Describe(place_of(meta), name)
+    def build_describe(self, meta: Meta, name: Name, extended: Token | None = None) -> Describe:
+        return Describe(place_of(meta), name, is_extended=extended is not None)
 
-    def build_explain(self, meta: Meta, name: Name) -> Describe:
-        return Describe(place_of(meta), name)
+    build_explain = build_describe
+
+    def build_describe_function(self, meta: Meta, name: Name) -> Describe:
+        return Describe(place_of(meta), name, is_function=True)
+
+    def build_explain_select(self, meta: Meta, select: Select) -> Explain:
+        return Explain(place_of(meta), Query(place_of(meta), select))
 
     def build_terminate(self, meta: Meta, name: Name) -> Terminate:
         return Terminate(place_of(meta), name)
@@ -246,6 +301,9 @@ class Builder(ExpressionBuilder):
 
     def build_select_all_of(self, meta: Meta, relation: Name) -> SelectItem:
         return SelectItem(None, None, relation, place_of(meta))
+
+    def build_select_fields(self, meta: Meta, of: Expression) -> SelectItem:
+        return SelectItem(of, None, None, place_of(meta), has_all_fields=True)
 
     def build_relation(
         self,

@@ -8,7 +8,7 @@ from typing import Any
 from lark import Token
 from lark.tree import Meta
 
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -34,6 +34,7 @@ from headrace.sql.types import (
     DOUBLE,
     INT,
     NULL,
+    SCALAR_NAMES,
     STRING,
     SqlType,
     array_of,
@@ -97,7 +98,13 @@ def tokens(*values: Any) -> str:
 
 
 class ExpressionBuilder:
-    """One method for each rule of an expression or a type: it takes the rule's place and its parts' values."""
+    """One method for each rule of an expression or a type: it takes the rule's place and its parts' values.
+
+    `types` are those that CREATE TYPE has made, by lower-case name.
+    """
+
+    def __init__(self, types: dict[str, SqlType]) -> None:
+        self.types = types
 
     # Types.
 
@@ -105,9 +112,10 @@ class ExpressionBuilder:
         numbers = tuple(
             number(n, "a type's number", place_of(meta), 10_000_000) for n in digits if n
         )
-        type_ = scalar(name, numbers)
+        type_ = scalar(name, numbers) or self.types.get(name.lower())
         if type_ is None:
-            raise SqlError(f"no type {name}", place_of(meta))
+            names = sorted({*self.types, *(one.lower() for one in SCALAR_NAMES)})
+            raise SqlError(f"no type {name}{near(name, names)}", place_of(meta))
         if type_.name == "DECIMAL" and (type_.digits[0] > 38 or type_.digits[-1] > type_.digits[0]):
             raise SqlError("a DECIMAL has at most 38 digits", place_of(meta))
         return (

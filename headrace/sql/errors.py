@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -23,3 +25,12 @@ class SqlError(Exception):
 
     def __str__(self) -> str:
         return f"line {self.place.line}, column {self.place.column}: {self.message}"
+
+
+def near(name: str, names: Sequence[str]) -> str:
+    """Return "; did you mean ..?" for the nearest of `names`, or what there is."""
+    lower = {other.lower(): other for other in names}
+    close = difflib.get_close_matches(name.lower(), list(lower), 1, 0.6)
+    if close:
+        return f"; did you mean {lower[close[0]]!r}?"
+    return f"; there is {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.sql.errors import Place, SqlError
+from headrace.sql.function import Function
 from headrace.sql.types import SqlType
 
 # Everything that reads an expression goes down it by calls of functions.
@@ -98,12 +99,16 @@ class Operation(Expression):
 
 @dataclass(frozen=True)
 class Call(Expression):
-    """A function's call. `distinct` is COUNT(DISTINCT x)'s; COUNT(*) has no arguments and `star`."""
+    """A function's call. `distinct` is COUNT(DISTINCT x)'s; COUNT(*) has no arguments and `star`.
+
+    `own` is the function if CREATE FUNCTION has made it.
+    """
 
     name: str
     arguments: tuple[Expression, ...]
     distinct: bool = False
     star: bool = False
+    own: Function | None = field(default=None, compare=False, repr=False)
 
     def parts(self) -> tuple[Expression, ...]:
         """Return the expressions that it is made of."""

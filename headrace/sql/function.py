@@ -9,6 +9,23 @@ from typing import Any
 
 from headrace.sql.types import STRING, SqlType
 
+_LETTERS = {
+    "S": "text", "I": "whole", "N": "number", "B": "boolean", "T": "timestamp", "D": "date", "X": "bytes", "A": "array",
+    "M": "map", "C": "array or map", "L": "lambda", "U": "unit", "V": "unit of days", "E": "encoding", "K": "constant",
+    "*": "any",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OwnFunction:
+    """A query's own function: `name` in the Python file `file`, its text, and the types of its parameters."""
+
+    file: str
+    source: str
+    name: str
+    types: tuple[SqlType, ...]
+
+
 Result = SqlType | Callable[[Sequence[SqlType]], SqlType]
 
 
@@ -28,6 +45,7 @@ class Function:
         kind: scalar, aggregate or table.
         takes_null: whether `python` takes None too; `null_from`: only from this argument on.
         takes_rows: whether an aggregate gets a list of rows of arguments, not of the first argument alone.
+        own: of a function that CREATE FUNCTION has made; its parameters have types, not letters.
     """
 
     name: str
@@ -39,6 +57,7 @@ class Function:
     takes_null: bool = False
     null_from: int | None = None
     takes_rows: bool = False
+    own: OwnFunction | None = None
 
     def is_null_of(self, values: Sequence[Any]) -> bool:
         """Return whether NULL among the arguments makes the result NULL."""
@@ -89,3 +108,25 @@ def unique(items: Sequence[Any]) -> list[Any]:
 def present(values: Sequence[Any]) -> list[Any]:
     """Return the values that are not None."""
     return [value for value in values if value is not None]
+
+
+def signature(function: Function) -> str:
+    """Return a function's name with words for its parameters, such as LPAD(text, whole, text)."""
+    if function.own is not None:
+        return f"{function.name}({', '.join(map(str, function.own.types))})"
+    letters = function.parameters
+    words: list[str] = []
+    for index, letter in enumerate(letters):
+        following = letters[index + 1 : index + 2]
+        if letter in "?+":
+            continue
+        word = _LETTERS[letter]
+        words.append(
+            f"[{word}]" if following == "?" else f"{word}, .." if following == "+" else word
+        )
+    return f"{function.name}({', '.join(words)})"
+
+
+def result_word(function: Function) -> str:
+    """Return the type of a function's result in words."""
+    return str(function.result) if isinstance(function.result, SqlType) else "as its arguments"

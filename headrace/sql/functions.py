@@ -13,6 +13,7 @@ from typing import Any
 
 import re2
 
+from headrace.sql.expressions import Call
 from headrace.sql.function import Function, element, first, present, unique
 from headrace.sql.functions_groups import GROUP_FUNCTIONS
 from headrace.sql.functions_text import TEXT_FUNCTIONS, json_text, literal_split
@@ -379,3 +380,8 @@ def find_function(name: str) -> Function | None:
     """Return the function that SQL calls `name`; None if there is none."""
     upper = name.upper()
     return FUNCTIONS.get(SYNONYMS.get(upper, upper))
+
+
+def function_of(call: Call) -> Function:
+    """Return what a call calls; every name of a resolved call is known."""
+    return call.own or FUNCTIONS[call.name]

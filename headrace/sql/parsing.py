@@ -4,8 +4,10 @@
 # Of lark, whose errors have no types.
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,10 +18,11 @@ from lark.tree import Meta
 
 from headrace.sql.building import Builder
 from headrace.sql.building_expressions import place_of
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.statements import (
     Statement,
 )
+from headrace.sql.types import SqlType
 
 MOST_BYTES = 1_000_000
 _WORDS = {
@@ -46,7 +49,6 @@ _REFUSED = {
     "ALTER": "a stream's columns are what its CREATE says: CREATE OR REPLACE",
     "ASSERT": "`headrace sql test` compares a query's rows",
     "CONNECTOR": "Kafka Connect is no part of Kinesis; `headrace cdc` and Firehose carry rows in and out",
-    "TYPE": "write the STRUCT where it is used; DEFINE name = 'STRUCT<..>' names its text",
     "PAUSE": "end the job; it goes on from its checkpoint",
     "RESUME": "start the job; it goes on from its checkpoint",
     "PRINT": "`headrace tail` prints a stream",
@@ -54,26 +56,38 @@ _REFUSED = {
 }
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _DEFINITION = re.compile(
-    r"^\s*(?:DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'|UNDEFINE\s+(\w+))\s*;",
+    r"(?:^|(?<=;))\s*(?:DEFINE\s+(\w+)\s*=\s*'((?:[^']|'')*)'|UNDEFINE\s+(\w+))\s*;",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
-def parse(text: str) -> tuple[Statement, ...]:
+@dataclass
+class Words:
+    """What texts before have named, by lower-case name: DEFINE's variables, and CREATE TYPE's types."""
+
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    types: dict[str, SqlType] = field(default_factory=dict[str, SqlType])
+
+
+def parse(text: str, words: Words | None = None) -> tuple[Statement, ...]:
     """Return the statements of `text`; raises SqlError at the first that is none.
 
-    DEFINE's variables are put in first, as KSQL does it: `${name}` is text.
+    DEFINE's variables are put in first, as KSQL does it: `${name}` is text. `words` are those of the texts before,
+    and get this one's unless it has a mistake.
     """
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise SqlError(f"a text has at most {MOST_BYTES:,} bytes", Place())
-    return _Parse(_put_variables_in(text)).run()
+    words = words or Words()
+    variables, types = dict(words.variables), dict(words.types)
+    statements = _Parse(_put_variables_in(text, variables), types).run()
+    words.variables, words.types = variables, types
+    return statements
 
 
-def _put_variables_in(text: str) -> str:
+def _put_variables_in(text: str, variables: dict[str, str]) -> str:
     """Return `text` with its variables' values; a DEFINE becomes blanks, so that places stay right."""
     if not (_VARIABLE.search(text) or _DEFINITION.search(text)):
         return text
-    variables: dict[str, str] = {}
     parts: list[str] = []
     position = 0
     for definition in [*_DEFINITION.finditer(text), None]:
@@ -100,7 +114,8 @@ def _value(use: re.Match[str], variables: dict[str, str], text: str, position: i
     except KeyError:
         place = _place_of(text, position + use.start())
         raise SqlError(
-            f"no variable {use[1]!r}; DEFINE {use[1]} = '..'; makes one", place
+            f"no variable {use[1]!r}{near(use[1], list(variables))}; DEFINE {use[1]} = '..'; makes one",
+            place,
         ) from None
 
 
@@ -201,18 +216,23 @@ def _rule(rule: Any) -> _Rule:
 class _Parse:
     """One text's parse. The stack is a list: no depth of a text recurses."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, types: dict[str, SqlType]) -> None:
         self._text = text
         self._tables = _tables()
-        self._builder = Builder()
+        self._builder = Builder(types)
+        # The last two tokens' kinds, texts and where they begin.
+        self._last: list[tuple[str, str, int]] = [("", "", 0), ("", "", 0)]
         self._states: list[int] = [self._tables.first]
         # Each part's value, and where its text begins.
         self._values: list[tuple[Any, Meta]] = []
 
-    def run(self) -> tuple[Statement, ...]:
+    def run(self, until: int | None = None) -> tuple[Statement, ...]:
+        """Return the statements; with `until` stop before the token that begins there."""
         states, values = self._states, self._values
         actions_of = self._tables.states
         for kind, text, meta in self._tokens():
+            if self._last[1][2] == until:
+                return ()
             while True:
                 action = actions_of[states[-1]].get(kind)
                 if action is None:
@@ -275,6 +295,7 @@ class _Parse:
                     kind = self._word(value)
                 elif kind == "SYMBOL":
                     kind = tables.symbols[value]
+                self._last = [self._last[1], (kind, value, start)]
                 yield kind, Token(kind, value), meta
             if "\n" in value:
                 line += value.count("\n")
@@ -303,7 +324,31 @@ class _Parse:
             return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", place)
         if kind == "$END":
             return SqlError(f"the statement ends too early{expected}", place)
+        if kind == "NAME":
+            meant = self._meant(text, names)
+            if meant:
+                return SqlError(f"{text[:60]!r} does not belong here; did you mean {meant}?", place)
+        before, word, start = self._last[0]
+        if before == "NAME":
+            # A word that is none of SQL's may have been taken for a name, such as an alias.
+            other = _Parse(self._text, dict(self._builder.types))
+            other.run(start)
+            states = self._tables.states[other._states[-1]]
+            meant = self._meant(word, [name for name in states if other._accepts(name)])
+            if meant:
+                return SqlError(
+                    f"{word[:60]!r} does not belong here; did you mean {meant}?",
+                    _place_of(self._text, start),
+                )
         return SqlError(f"{text[:60]!r} does not belong here{expected}", place)
+
+    def _meant(self, text: str, names: Sequence[str]) -> str:
+        """Return the word of SQL, of the terminals `names`, that is nearly `text`; an empty text for none."""
+        words = {
+            word for word, terminals in self._tables.words.items() if set(terminals) & set(names)
+        }
+        close = difflib.get_close_matches(text.upper(), sorted(words), 1, 0.75)
+        return close[0] if close and close[0] != text.upper() else ""
 
     def _accepts(self, kind: str) -> bool:
         """Return whether a token of this kind can follow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -35,10 +35,11 @@ class Relation:
         is_table: whether a record replaces the one before with the same key.
         stream: the Kinesis stream that holds it, or the address s3://.. of a reference table's object; empty for an
             in-application stream.
-        format: JSON, CSV or RAW.
+        format: JSON, CSV, AVRO or RAW.
         delimiter: CSV's.
         timestamp: the column with the event's time; empty for the record's arrival.
         timestamp_format: a pattern, for a timestamp that is text.
+        schemas: Avro's, by their versions' UUIDs in Glue; that of records without Glue's header under ''.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Relation:
     delimiter: str = ","
     timestamp: str = ""
     timestamp_format: str = ""
+    schemas: tuple[tuple[str, str], ...] = ()
     place: Place = field(default=Place(), compare=False)
 
     @property
@@ -100,12 +102,16 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class WindowPlan:
-    """A window: `kind` is TUMBLING, HOPPING or SESSION; `grace_ms` is how late a row may come."""
+    """A window: `kind` is TUMBLING, HOPPING or SESSION; `grace_ms` is how late a row may come.
+
+    A table's state keeps a window until `retention_ms` after its end; None keeps it for ever.
+    """
 
     kind: str
     size_ms: int
     advance_ms: int
     grace_ms: int
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -194,8 +200,8 @@ class QueryPlan:
     """A query that never ends.
 
     Rows go through `match`, whose matches are then the rows, `joins`, `where` and, if `is_aggregate`, into groups of
-    `keys` and `window`, whose `aggregates` and keys `having` and `outputs` read by their names. Of a table function in
-    `outputs`, at most one, each element makes a row. `partition` is the new partition key, if the query sets one.
+    `keys` and `window`, whose `aggregates` and keys `having` and `outputs` read by their names. Each element
+    of table functions in `outputs` makes a row. `partition` are the new partition key's expressions, if there is one.
 
     `emit` is CHANGES (each change of a group) or FINAL (a window once, when it is closed).
     """
@@ -212,7 +218,7 @@ class QueryPlan:
     sliding: tuple[Sliding, ...] = ()
     match: MatchPlan | None = None
     having: Expression | None = None
-    partition: Expression | None = None
+    partition: tuple[Expression, ...] = ()
     emit: str = "CHANGES"
     limit: int | None = None
     is_aggregate: bool = False
@@ -220,9 +226,27 @@ class QueryPlan:
     warnings: tuple[str, ...] = ()
     place: Place = field(default=Place(), compare=False)
 
+    def gap_ms(self) -> int:
+        """Return how much later than its last row a session ends; 0 for another window."""
+        is_session = self.window is not None and self.window.kind == "SESSION"
+        return self.window.size_ms if self.window is not None and is_session else 0
+
+    def corrects(self) -> bool:
+        """Return whether its rows are states of groups, of which a later one replaces the one before."""
+        return self.is_aggregate and self.emit != "FINAL"
+
     def is_of_tables(self) -> bool:
         """Return whether it reads tables alone, so that its result is a table with changes and tombstones."""
         return all(source.relation.is_table for source in self.inputs())
+
+    def expressions(self) -> Iterator[Expression]:
+        """Return every expression that it computes."""
+        for join in self.joins:
+            yield from (join.left_key, join.right_key)
+        yield from (one for one in (self.where, self.having, *self.partition) if one is not None)
+        yield from (one.expression for one in (*self.keys, *self.outputs))
+        yield from (one.call for one in self.aggregates)
+        yield from (one.over for one in self.sliding)
 
     @property
     def rows(self) -> Input:

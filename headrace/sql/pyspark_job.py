@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.sql import matching, operators
+from headrace.sql import avro, matching, operators, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
-from headrace.sql.expressions import Call, Column, Expression, walk
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.expressions import Call, Column, Expression, Field, walk
+from headrace.sql.function import Function
+from headrace.sql.functions import function_of
+from headrace.sql.own_functions import spark_name, type_of
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     Input,
@@ -28,7 +30,9 @@ from headrace.sql.rewriting import rewrite
 from headrace.sql.spark_matches import match_lines
 from headrace.sql.spark_text import SparkText, expr, interval, literal, name, string
 
-_TABLES_MARK, _VIEWS_MARK = "# --- tables ---\n", "# --- views ---\n"
+_TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
+    f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
+)
 _PATTERNS_MARK, _MATCHER_MARK = "# --- patterns ---\n", "# --- matcher ---\n"
 _OF_JOB_MARK = "# --- of the job too ---\n"
 
@@ -64,6 +68,7 @@ class _Compiler:
         self._script = script
         self._title = title
         self._names = _Names()
+        self._own = _own_functions(script)
         self._has_tables = any(
             query.is_of_tables() or bool(query.sliding) or _is_with_table(query)
             for query in script.queries
@@ -72,13 +77,16 @@ class _Compiler:
     def source(self) -> str:
         """Return the whole job."""
         frame = Path(__file__).with_name("job_frame.py.txt").read_text(encoding="utf-8")
-        # Between two marks is what only joins with tables need, and what only tables' queries need.
+        # Between two marks is what only joins with tables, tables' queries or Avro's records need.
         has_patterns = any(query.match is not None for query in self._script.queries)
-        for mark, is_needed in (
+        needs = (
             (_TABLES_MARK, self._has_tables),
             (_PATTERNS_MARK, has_patterns),
             (_VIEWS_MARK, self._has_views()),
-        ):
+            (_AVRO_MARK, self._has_avro()),
+            (_FUNCTIONS_MARK, bool(self._own)),
+        )
+        for mark, is_needed in needs:
             frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
         body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
         title = self._title.replace("\\", "/").replace('"""', "'''")
@@ -87,6 +95,13 @@ class _Compiler:
             modules = (inspect.getsource(module) for module in (operators, matching))
             texts = [source.partition(_OF_JOB_MARK)[2] for source in modules]
             frame = frame.replace(_MATCHER_MARK, "".join(texts))
+        # Without what belongs to a file's first lines.
+        of_avro = inspect.getsource(avro)
+        frame = frame.replace("# --- avro's text ---\n", of_avro[of_avro.index("import base64") :])
+        of_functions = inspect.getsource(python_function)
+        frame = frame.replace(
+            "# --- functions' text ---\n", of_functions[of_functions.index("_BITS") :]
+        )
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -102,12 +117,19 @@ class _Compiler:
             )
         for query in self._script.queries:
             yield self._query(query)
+        if self._own:
+            yield "\n".join(["FUNCTIONS = (", *map(_function, self._own), ")"])
         starts = [self._start(query) for query in self._script.queries if not self._is_inner(query)]
         lines = "\n".join(f"    {line}," for line in starts)
         yield f"QUERIES = (\n{lines}\n)"
 
     def _has_views(self) -> bool:
         return any(view_keys(query) for query in self._script.queries)
+
+    def _has_avro(self) -> bool:
+        relations = [one.relation for query in self._script.queries for one in query.inputs()]
+        relations += [one.target for one in self._script.queries if one.target is not None]
+        return any(relation.format == "AVRO" for relation in relations)
 
     def _is_inner(self, query: QueryPlan) -> bool:
         return query.target is not None and self._script.is_internal(query.target)
@@ -163,11 +185,18 @@ class _Compiler:
         return literal(", ".join(f"{name(c.name)} {c.type.spark()}" for c in relation.columns))
 
     def _sep(self, relation: Relation) -> str:
-        return f", {literal(relation.delimiter)}" if relation.format == "CSV" else ""
+        if relation.format == "AVRO":
+            return f", {dict(relation.schemas)!r}"
+        if relation.format != "CSV":
+            return ""
+        keys = [column.name for column in relation.key_columns()]
+        return f", {literal(relation.delimiter)}, {keys!r}"
 
     def _keys(self, relation: Relation) -> dict[str, str]:
         keys = relation.key_columns()
-        return {keys[0].name: keys[0].type.spark()} if len(keys) == 1 else {}
+        # A partition key is text: no STRUCT, ARRAY or MAP is read of it.
+        is_of_text = len(keys) == 1 and not keys[0].type.of
+        return {keys[0].name: keys[0].type.spark()} if is_of_text else {}
 
     def _rowtime(self, relation: Relation) -> str:
         if not relation.timestamp:
@@ -191,7 +220,7 @@ class _Compiler:
         if query.is_of_tables():
             return "\n".join([*lines, *self._of_tables(query, text)])
         if with_table:
-            lines += self._table_join(query, query.joins[0], text)
+            lines += self._table_joins(query, text)
             lines += self._finish(query, text, "batch")
             return "\n".join(lines)
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
@@ -272,9 +301,14 @@ class _Compiler:
             lines.append(f"{pad}rows = rows.where({literal(text.write(query.where))})")
         if query.is_aggregate:
             lines += self._groups(query, text, pad)
-            text = SparkText(self._script.dialect, qualified=False)
+            text = SparkText(self._script.dialect, qualified=False, gap_ms=query.gap_ms())
             if query.having is not None:
-                lines.append(f"{pad}rows = rows.where({literal(text.write(query.having))})")
+                condition = text.write(query.having)
+                lines.append(
+                    f'{pad}rows = rows.withColumn("_deleted", {expr(f"NOT coalesce({condition}, false)")})'
+                    if _has_tombstones(query)
+                    else f"{pad}rows = rows.where({literal(condition)})"
+                )
         lines += self._outputs(query, text, pad)
         if indent:
             lines += ["", "    return union, finish"]
@@ -288,12 +322,12 @@ class _Compiler:
             lines.append(f"        ({self._read(source)}(spark, arguments), {literal(keys)}),")
         lines += ["    )", "", "    def finish(rows):"]
         if query.joins:
-            join = query.joins[0]
-            left, right = literal(query.source.alias), literal(join.right.alias)
-            on = literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
-            lines.append(
-                f'        rows = join_tables(rows, {left}, {right}, {on}, "{_JOIN_KINDS[join.kind]}")'
-            )
+            lines.append(f"        rows = join_tables(rows, {literal(query.source.alias)},")
+            for join in query.joins:
+                on = literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
+                alias, kind = literal(join.right.alias), _JOIN_KINDS[join.kind]
+                lines.append(f'            ({alias}, {on}, "{kind}"),')
+            lines.append("        )")
         else:
             lines.append('        rows = rows.where("_side = 0").select("_row_0.*")')
         return lines + self._finish(query, text, "batch")
@@ -335,8 +369,10 @@ class _Compiler:
         if query.window is not None and self._script.dialect != KINESIS_ANALYTICS:
             for bound, path in (("WINDOWSTART", "_window.start"), ("WINDOWEND", "_window.end")):
                 if bound not in names:
-                    lines.append(f'{pad}    F.expr("unix_millis({path})").alias("{bound}"),')
+                    lines.append(f'{pad}    F.expr("{text.bound(path)}").alias("{bound}"),')
         lines += [f"{pad}    {column}," for column in self._hidden(query, text)]
+        if _has_tombstones(query):
+            lines.append(f'{pad}    "_deleted",')
         lines.append(f"{pad})")
         if query.distinct:
             values = ", ".join(literal(output.name) for output in query.outputs)
@@ -356,14 +392,19 @@ class _Compiler:
         ]
         if not calls:
             return [], query.outputs
-        # What the function explodes: Spark's own writes it as explode(array).
-        array = text.write(calls[0]).removeprefix("explode(").removesuffix(")")
-        line = f'{pad}rows = rows.select("*", F.posexplode({expr(array)}).alias("_position", "_element"))'
+        # What the function explodes: Spark's own writes it as explode(array). Several go on side by side.
+        arrays = [text.write(call).removeprefix("explode(").removesuffix(")") for call in calls]
+        if len(arrays) > 1:
+            arrays = [f"coalesce({array}, array())" for array in arrays]
+            arrays = [f"arrays_zip({', '.join(arrays)})"]
+        line = f'{pad}rows = rows.select("*", F.posexplode({expr(arrays[0])}).alias("_position", "_element"))'
+        elements = iter([_ELEMENT] if len(calls) == 1 else _elements(len(calls)))
         outputs = tuple(
             replace(
                 one,
                 expression=rewrite(
-                    one.expression, lambda part: _ELEMENT if _is_table_function(part) else None
+                    one.expression,
+                    lambda part: next(elements) if _is_table_function(part) else None,
                 ),
             )
             for one in query.outputs
@@ -402,7 +443,9 @@ class _Compiler:
         key, time, order = (
             self._of_inputs(query, column) for column in ("_key", "_rowtime", "_order")
         )
-        key = key if query.partition is None else f"cast({text.write(query.partition)} AS STRING)"
+        if query.partition:
+            parts = [f"cast({text.write(part)} AS STRING)" for part in query.partition]
+            key = parts[0] if len(parts) == 1 else f"concat_ws('|', {', '.join(parts)})"
         orders = [
             f"{name(one.alias)}._order" if query.joins else "_order" for one in query.inputs()
         ]
@@ -467,35 +510,66 @@ class _Compiler:
             f'    rows = rows.join(other, {on}, "{_JOIN_KINDS[join.kind]}")',
         ]
 
-    def _table_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
+    def _table_joins(self, query: QueryPlan, text: SparkText) -> list[str]:
         plain = SparkText(self._script.dialect, qualified=False)
-        left_key, right_key = plain.write(join.left_key), plain.write(join.right_key)
-        left, right = literal(query.source.alias), literal(join.right.alias)
-        return [
-            "    union = beside(",
-            f"        {self._read(query.source)}(spark, arguments), {literal(left_key)},",
-            f"        {self._read(join.right)}(spark, arguments), {literal(right_key)},",
-            f'        at="{"_rowtime" if join.right.relation.timestamp else "_order.arrival"}",',
-            "    )",
-            "",
-            "    def finish(rows):",
-            f'        rows = latest_rows(rows, {left}, {right}, "{join.kind}")',
-        ]
+        lines = ["    union = beside(", f"        {self._read(query.source)}(spark, arguments),"]
+        is_by_time = any(join.right.relation.timestamp for join in query.joins)
+        lines.append(f'        "{"_rowtime" if is_by_time else "_order.arrival"}",')
+        for join in query.joins:
+            read = f"{self._read(join.right)}(spark, arguments)"
+            lines.append(f"        ({read}, {literal(plain.write(join.right_key))}),")
+        lines += ["    )", "", "    def finish(rows):"]
+        lines.append(f"        rows = latest_rows(rows, {literal(query.source.alias)},")
+        for join in query.joins:
+            key = literal(text.write(join.left_key))
+            lines.append(f'            ({literal(join.right.alias)}, {key}, "{join.kind}"),')
+        return [*lines, "        )"]
 
     def _start(self, query: QueryPlan) -> str:
         mode = "append" if query.emit == "FINAL" or not query.is_aggregate else "update"
         stream = "" if query.target is None else query.target.stream or query.target.name
         kind = "sliding" if query.sliding else "with_table" if _is_with_table(query) else "plain"
-        corrects = query.is_aggregate and query.emit != "FINAL"
+        corrects = query.corrects()
         if query.is_of_tables():
             mode, kind, corrects = "append", "tables", True
         format_ = "JSON" if query.target is None else query.target.format
-        keys = f", keys={view_keys(query)!r}" if view_keys(query) else ""
+        extras = f", keys={view_keys(query)!r}" if view_keys(query) else ""
+        if extras and query.window is not None and query.window.retention_ms is not None:
+            extras += f", retention_ms={query.window.retention_ms}"
+        if format_ == "AVRO" and query.target is not None:
+            extras += f", schema={dict(query.target.schemas)['']!r}"
         return (
             f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
-            f"state={state_of(query, self._script)!r}{keys})"
+            f"state={state_of(query, self._script)!r}{extras})"
         )
+
+
+def _own_functions(script: Script) -> list[Function]:
+    """Return the functions that CREATE FUNCTION has made and a query calls."""
+    calls = (
+        part
+        for query in script.queries
+        for expression in query.expressions()
+        for part in walk(expression)
+        if isinstance(part, Call) and part.own is not None
+    )
+    return list({call.name: function_of(call) for call in calls}.values())
+
+
+def _function(function: Function) -> str:
+    own = function.own
+    assert own is not None
+    result = function.result_type(())
+    parts = (
+        spark_name(function.name),
+        own.file,
+        own.name,
+        own.source,
+        type_of(result),
+        result.spark(),
+    )
+    return f"    ({', '.join(map(repr, parts))}),"
 
 
 def view_keys(query: QueryPlan) -> list[str]:
@@ -510,9 +584,19 @@ _JOIN_KINDS = {"INNER": "inner", "LEFT": "leftOuter", "RIGHT": "rightOuter", "FU
 _ELEMENT = Column("_element")
 
 
+def _elements(count: int) -> list[Expression]:
+    """Return what reads each of several arrays' elements, which arrays_zip names by their numbers."""
+    return [Field(_ELEMENT, str(number)) for number in range(count)]
+
+
+def _has_tombstones(query: QueryPlan) -> bool:
+    """Return whether a group that HAVING leaves out may have been shown before."""
+    return query.corrects() and query.having is not None and not query.is_of_tables()
+
+
 def _is_with_table(query: QueryPlan) -> bool:
     return bool(query.joins) and query.joins[0].method == "stream-table"
 
 
 def _is_table_function(part: Expression) -> bool:
-    return isinstance(part, Call) and FUNCTIONS[part.name].kind == "table"
+    return isinstance(part, Call) and function_of(part).kind == "table"

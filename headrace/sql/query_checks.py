@@ -72,7 +72,7 @@ def _check_tables(plan: QueryPlan, select: Select, is_table: bool | None, dialec
     if plan.window is not None:
         raise SqlError("a WINDOW groups a stream's rows, not a table's", select.place)
     is_limited = plan.limit is not None and is_table is not None
-    if plan.partition is not None or plan.distinct or is_limited:
+    if plan.partition or plan.distinct or is_limited:
         raise SqlError(
             "PARTITION BY, DISTINCT and LIMIT are for streams; a table has one row of a key",
             select.place,
@@ -140,11 +140,11 @@ def columns_of(plan: QueryPlan) -> tuple[RelationColumn, ...]:
                 and (expression.arguments in (sides, sides[::-1]))
             )
         if not isinstance(output.expression, Column):
-            return output.expression == plan.partition
+            return output.expression in plan.partition
         if plan.is_aggregate:
             return output.expression.name in keys
-        if plan.partition is not None:
-            return output.expression == plan.partition
+        if plan.partition:
+            return output.expression in plan.partition
         return (
             output.expression.name in source_keys and output.expression.relation == plan.rows.alias
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Column, Expression, Operation, walk
+from headrace.sql.function import Function
 from headrace.sql.plan import (
     Input,
     JoinPlan,
@@ -20,14 +22,15 @@ from headrace.sql.typing import Scope, resolve
 DEFAULT_GRACE_MS = 86_400_000
 
 
-def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool) -> JoinPlan:
-    """Return a join, resolved; raises SqlError for what Spark cannot do."""
+def join_plan(
+    join: Join,
+    left: tuple[Input, ...],
+    right: Input,
+    functions: Mapping[str, Function],
+    before: tuple[JoinPlan, ...],
+) -> JoinPlan:
+    """Return a join, resolved, after those `before` it; raises SqlError for what Spark cannot do."""
     left_is_table, right_is_table = left[0].relation.is_table, right.relation.is_table
-    if is_second:
-        raise SqlError(
-            "one join a query: give the first join's result a name by CREATE STREAM .. AS",
-            join.place,
-        )
     if join.relation.over is not None:
         # The stream's rows up to that much later: a trade within a minute of its order.
         if join.relation.over.range_ms is None or join.relation.over.partition:
@@ -42,6 +45,14 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
         if right_is_table
         else "streams"
     )
+    if before and (method not in ("tables", "stream-table") or before[0].method != method):
+        raise SqlError(
+            "a query joins several tables, or two streams: give the first join's result a name by CREATE STREAM .. AS",
+            join.place,
+        )
+    outer = next((one for one in (join, *before) if one.kind not in ("INNER", "LEFT")), None)
+    if before and outer is not None:
+        raise SqlError(f"joins of several tables are INNER or LEFT, not {outer.kind}", outer.place)
     if left_is_table and not right_is_table:
         raise SqlError("a table is not joined with a stream: put the stream first", join.place)
     if method == "streams" and join.before_ms is None:
@@ -58,7 +69,7 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
         )
     if method == "object" and join.kind not in ("INNER", "LEFT"):
         raise SqlError(f"a reference table has INNER and LEFT joins, not {join.kind}", join.place)
-    left_key, right_key = _equality(join, left, right)
+    left_key, right_key = _equality(join, Scope((*left, right), functions=functions), right)
     if method in ("tables", "stream-table"):
         keys = right.relation.key_columns()
         if not (
@@ -86,14 +97,14 @@ def join_plan(join: Join, left: tuple[Input, ...], right: Input, is_second: bool
     )
 
 
-def _equality(join: Join, left: tuple[Input, ...], right: Input) -> tuple[Expression, Expression]:
+def _equality(join: Join, scope: Scope, right: Input) -> tuple[Expression, Expression]:
     """Return both sides of ON, the left relation's first."""
     on = join.on
     if not (isinstance(on, Operation) and on.operator == "="):
         raise SqlError("ON compares one expression of each relation: a.x = b.y", on.place)
     sides: list[tuple[Expression, SqlType, set[str | None]]] = []
     for side in on.operands:
-        resolved, type_ = resolve(side, Scope((*left, right)))
+        resolved, type_ = resolve(side, scope)
         relations = {part.relation for part in walk(resolved) if isinstance(part, Column)}
         sides.append((resolved, type_, relations))
     first, second = sides

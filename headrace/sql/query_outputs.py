@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from headrace.sql.errors import Place, SqlError
-from headrace.sql.expressions import Call, Column, Expression, Over, Tick, walk
+from headrace.sql.expressions import Call, Column, Expression, Field, Operation, Over, Tick, walk
 from headrace.sql.functions import find_function
 from headrace.sql.plan import (
     ROWTIME,
@@ -19,6 +19,7 @@ from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import (
     Select,
 )
+from headrace.sql.types import SqlType
 from headrace.sql.typing import Scope, resolve
 
 # Kinesis Analytics adds this column to what comes from a stream.
@@ -61,12 +62,18 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
             outputs.extend(_every_column(item.relation, scope, item.place))
             continue
         resolved, type_ = resolve(item.expression, scope)
+        if item.has_all_fields:
+            outputs.extend(_every_field(resolved, type_))
+            continue
         if type_.name in ("NULL", "INTERVAL"):
             raise SqlError(f"a column of {type_}: CAST gives it a type", item.place)
-        name = item.alias or (item.expression.name if isinstance(item.expression, Column) else "")
+        # As in KSQL, a STRUCT's field is called by its own name.
+        written = item.expression
+        name = item.alias or (written.name if isinstance(written, Column | Field) else "")
         if not name:
             name, unnamed = f"KSQL_COL_{unnamed}", unnamed + 1
         outputs.append(Named(name, resolved, type_))
+    outputs = _with_relations(outputs)
     names = Counter(output.name.lower() for output in outputs)
     for output in outputs:
         if names[output.name.lower()] > 1:
@@ -74,6 +81,35 @@ def outputs_of(select: Select, scope: Scope) -> tuple[Named, ...]:
                 f"two columns are called {output.name}: give one an alias", output.expression.place
             )
     return tuple(outputs)
+
+
+def _with_relations(outputs: list[Named]) -> list[Named]:
+    """Return outputs of which columns of one name, of two relations, have their relations' too: a_id and b_id."""
+    relations: dict[str, set[str]] = {}
+    for output in outputs:
+        column = output.expression
+        if isinstance(column, Column) and column.relation and column.name == output.name:
+            relations.setdefault(output.name.lower(), set()).add(column.relation)
+
+    def rename(output: Named) -> Named:
+        column = output.expression
+        if not isinstance(column, Column) or column.name != output.name:
+            return output
+        if len(relations.get(output.name.lower(), ())) < 2:
+            return output
+        return replace(output, name=f"{column.relation}_{output.name}")
+
+    return [rename(output) for output in outputs]
+
+
+def _every_field(of: Expression, type_: SqlType) -> list[Named]:
+    """Return the outputs of `of->*`: a STRUCT's fields by their names."""
+    if type_.name != "STRUCT":
+        raise SqlError(f"->* reads a STRUCT's fields, and this is {type_}", of.place)
+    return [
+        Named(name, Field(of, name, place=of.place), field_type)
+        for name, field_type in zip(type_.fields, type_.of, strict=True)
+    ]
 
 
 def _every_column(relation: str | None, scope: Scope, place: Place) -> list[Named]:
@@ -124,6 +160,17 @@ def keys_of(group_by: tuple[Expression, ...], select: Select, scope: Scope) -> t
         )
         keys.append(Named(name, expression, type_))
     return tuple(keys)
+
+
+def with_keys_alone(where: Expression | None, keys: tuple[Named, ...]) -> Expression | None:
+    """Return the condition with that of KSQL, whose groups have no row with a key that is NULL."""
+    conditions = [] if where is None else [where]
+    for key in keys:
+        is_null = Operation("IS NULL", (key.expression,), place=key.expression.place)
+        conditions.append(Operation("NOT", (is_null,), place=key.expression.place))
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return Operation("AND", tuple(conditions), place=conditions[0].place)
 
 
 class Groups:

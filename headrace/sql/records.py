@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from headrace.sql import conversions, java_times
+from headrace.sql.avro import BAD, avro_decoder, avro_encoder
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
     Relation,
@@ -17,7 +22,7 @@ from headrace.sql.plan import (
 
 @dataclass(frozen=True)
 class Record:
-    """A record of Kinesis: `data` is a JSON value, or text; `arrival` is when it came."""
+    """A record of Kinesis: `data` is bytes, text, or a JSON value, which is then read; `arrival` is when it came."""
 
     data: Any
     key: str = ""
@@ -37,7 +42,9 @@ class Row:
 def read_record(relation: Relation, record: Record) -> Row | None:
     """Return the row that a record is; None for one that cannot be read, or whose time cannot."""
     data = record.data
-    if relation.is_table and data in (None, "", "null"):
+    if isinstance(data, bytes) and relation.format != "AVRO":
+        data = data.decode("utf-8", "replace")
+    if relation.is_table and data in (None, "", "null", b"", b"null"):
         columns = {column.name: None for column in relation.columns}
         for column in relation.key_columns():
             columns[column.name] = conversions.cast(record.key, column.type)
@@ -45,31 +52,68 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     try:
         columns = _columns(relation, data)
         keys = relation.key_columns()
-        if len(keys) == 1 and columns[keys[0].name] is None:
+        if len(keys) == 1 and not keys[0].type.of and columns[keys[0].name] is None:
             columns[keys[0].name] = conversions.cast(record.key, keys[0].type)
         time = _time(relation, columns, record.arrival)
-    except (ValueError, ArithmeticError, TypeError, LookupError):
+    except BAD:
         return None
     return None if time is None else Row(columns, record.key, time)
 
 
-def _columns(relation: Relation, data: Any) -> dict[str, Any]:
+def record_of(relation: Relation, values: dict[str, Any]) -> tuple[str, bytes]:
+    """Return the partition key and the data of a record with these values; the columns without one are NULL."""
+    row = {one.name: conversions.as_json(values.get(one.name)) for one in relation.columns}
+    keys = [
+        conversions.text(values[one.name])
+        for one in relation.key_columns()
+        if values.get(one.name) is not None
+    ]
+    # Kinesis takes no empty key.
+    key = "|".join(keys) or "-"
+    if relation.format == "AVRO":
+        return key, avro_encoder(relation.schemas[-1][1])(row)
     if relation.format == "JSON":
+        return key, json.dumps(row, ensure_ascii=False).encode()
+    texts = ["" if one is None else conversions.text(one) for one in row.values()]
+    if relation.format == "RAW":
+        of_value = [
+            text for text, one in zip(texts, relation.columns, strict=True) if not one.is_key
+        ]
+        return key, "".join(of_value).encode()
+    line = io.StringIO()
+    csv.writer(line, delimiter=relation.delimiter, escapechar="\\", lineterminator="").writerow(
+        texts
+    )
+    return key, line.getvalue().encode()
+
+
+def _columns(relation: Relation, data: Any) -> dict[str, Any]:
+    if relation.format == "AVRO" and isinstance(data, bytes):
+        data = _decoder(relation.schemas)(data)
+    if relation.format in ("JSON", "AVRO"):
         fields = _as(dict, json.loads(data) if isinstance(data, str) else data)
         return {c.name: _json_value(fields.get(c.name), c.type) for c in relation.columns}
     if relation.format == "CSV":
         parts = _delimited(str(data), relation.delimiter)
-        if len(parts) != len(relation.columns):
+        # Its key may be the record's partition key alone, as KSQL writes it.
+        of_value = [one for one in relation.columns if not one.is_key]
+        columns = relation.columns if len(parts) == len(relation.columns) else of_value
+        if len(parts) != len(columns):
             raise ValueError(data)
-        return {
-            c.name: _csv_value(part, c.type)
-            for c, part in zip(relation.columns, parts, strict=False)
+        values = {
+            one.name: _csv_value(part, one.type) for one, part in zip(columns, parts, strict=True)
         }
+        return {one.name: values.get(one.name) for one in relation.columns}
     names = [c for c in relation.columns if not c.is_key]
     return {
         c.name: conversions.cast(str(data), c.type) if c in names else None
         for c in relation.columns
     }
+
+
+@cache
+def _decoder(schemas: tuple[tuple[str, str], ...]) -> Callable[[bytes], Any]:
+    return avro_decoder(dict(schemas))
 
 
 def _json_value(value: Any, type_: Any) -> Any:
@@ -89,6 +133,8 @@ def _json_value(value: Any, type_: Any) -> Any:
         case "DOUBLE":
             fits = isinstance(value, (int, float)) and not isinstance(value, bool)
             value = float(value) if fits else value
+        case "BYTES":
+            return base64.b64decode(_as(str, value), validate=True)
         case "ARRAY":
             return [_json_value(item, type_.of[0]) for item in _as(list, value)]
         case "MAP":

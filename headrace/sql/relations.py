@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
+from headrace.sql.inference import (
+    Outside,
+    avro_schema,
+    columns_of_records,
+    columns_of_schema,
+    columns_of_table,
+)
 from headrace.sql.plan import (
     Relation,
     RelationColumn,
 )
 from headrace.sql.statements import (
+    CreateSource,
     Property,
 )
 from headrace.sql.types import BIGINT, STRING, TIMESTAMP
-from headrace.sql.typing import check_pattern, near
+from headrace.sql.typing import check_pattern
 
 _STREAM_NAMES, _FORMAT_NAMES = ("stream", "kafka_topic", "object"), ("format", "value_format")
 _PROPERTIES = frozenset({
     *_STREAM_NAMES, *_FORMAT_NAMES, "timestamp", "timestamp_format", "value_delimiter", "partitions", "replicas",
-    "key_format", "retention_ms", "key",
+    "key_format", "retention_ms", "key", "glue_table", "registry_name", "schema_name", "schema_version",
 })  # fmt: skip
-_FORMATS = {"JSON": "JSON", "DELIMITED": "CSV", "CSV": "CSV", "RAW": "RAW", "KAFKA": "RAW"}
+_FORMATS = {
+    "JSON": "JSON",
+    "DELIMITED": "CSV",
+    "CSV": "CSV",
+    "RAW": "RAW",
+    "KAFKA": "RAW",
+    "AVRO": "AVRO",
+}
+# ksqlDB's words for characters that a text of SQL does not show.
+_DELIMITERS = {"SPACE": " ", "TAB": "\t"}
+# Glue's, where a request names none.
+_DEFAULT_REGISTRY = "default-registry"
 _TIMES = (BIGINT, STRING, TIMESTAMP)
 
 
@@ -30,17 +49,14 @@ def declare_relation(
     columns: tuple[RelationColumn, ...],
     properties: Sequence[Property],
     place: Place,
+    origin: Origin | None = None,
 ) -> Relation:
-    """Return a relation with what its WITH clause says."""
-    values = {one.name: one for one in properties}
-    for one in properties:
-        if one.name not in _PROPERTIES:
-            raise SqlError(
-                f"no property {one.name!r}{near(one.name, sorted(_PROPERTIES))}", one.place
-            )
+    """Return a relation with what its WITH clause and the `origin` of its columns say."""
+    values = _known(properties)
+    origin = origin or Origin()
     if "key" in values:
         columns = _with_key(columns, values["key"])
-    format_ = _format(values)
+    format_ = _format(values) or origin.format or "JSON"
     timestamp = _timestamp(values, columns)
     if "object" in values and not _text(values["object"]).startswith("s3://"):
         raise SqlError(
@@ -49,16 +65,108 @@ def declare_relation(
     pattern = _text(values.get("timestamp_format"))
     if pattern:
         check_pattern(pattern, values["timestamp_format"].place)
+    delimiter = _text(values.get("value_delimiter")) or origin.delimiter or ","
+    schemas = origin.schemas
+    if format_ == "AVRO" and not schemas:
+        schemas = (("", avro_schema(name, columns, place)),)
     return Relation(
         name,
         columns,
-        stream=_text(next((values[n] for n in _STREAM_NAMES if n in values), None)),
+        stream=_text(next((values[n] for n in _STREAM_NAMES if n in values), None))
+        or origin.stream,
         format=format_,
-        delimiter=_text(values.get("value_delimiter")) or ",",
+        delimiter=_DELIMITERS.get(delimiter.upper(), delimiter),
         timestamp=timestamp,
         timestamp_format=pattern,
+        schemas=schemas if format_ == "AVRO" else (),
         place=place,
     )
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Columns that the text does not name, and what else is known from where they come.
+
+    `schemas` are Avro's definitions by the UUIDs of their versions; `about` says in words where the columns come from.
+    """
+
+    columns: tuple[RelationColumn, ...] = ()
+    stream: str = ""
+    format: str = ""
+    delimiter: str = ""
+    schemas: tuple[tuple[str, str], ...] = ()
+    about: str = ""
+
+
+def origin_of(statement: CreateSource, outside: Outside) -> Origin:
+    """Return what INFER, glue_table or schema_name give; an empty one if the statement has none of these."""
+    values = _known(statement.properties)
+    sources = [one for one in ("glue_table", "schema_name") if one in values]
+    if statement.inferred_from:
+        sources.insert(0, "INFER")
+    if len(sources) > 1:
+        raise SqlError(
+            f"{sources[0]} and {sources[1]} both give columns: one of them", statement.place
+        )
+    if not sources:
+        return Origin()
+    if sources[0] == "INFER":
+        return _inferred(statement, values, outside)
+    one = values[sources[0]]
+    return _of_table(one, outside) if one.name == "glue_table" else _of_schema(values, outside)
+
+
+def _inferred(statement: CreateSource, values: dict[str, Property], outside: Outside) -> Origin:
+    for name in _STREAM_NAMES:
+        if name in values and _text(values[name]) != statement.inferred_from:
+            raise SqlError("FROM STREAM names the stream", values[name].place)
+    if _format(values) not in ("", "JSON"):
+        raise SqlError(
+            "INFER reads JSON, whose members have names; name the columns", statement.place
+        )
+    stream = statement.inferred_from
+    records = outside.records(stream, statement.place)
+    columns = columns_of_records(stream, records, statement.place)
+    return Origin(
+        columns, stream, "JSON", about=f"inferred from {len(records):,} records of {stream}"
+    )
+
+
+def _of_table(one: Property, outside: Outside) -> Origin:
+    database, _, table = _text(one).rpartition(".")
+    database = database or "default"
+    glue = outside.table(database, table, one.place)
+    columns = columns_of_table(f"the table {database}.{table}", glue, one.place)
+    about = f"of the table {database}.{table} of Glue"
+    return Origin(columns, glue.stream, glue.format, glue.delimiter, about=about)
+
+
+def _of_schema(values: dict[str, Property], outside: Outside) -> Origin:
+    one = values["schema_name"]
+    registry = _text(values.get("registry_name")) or _DEFAULT_REGISTRY
+    version = values.get("schema_version")
+    if version is not None and not (
+        isinstance(version.value.value, int) and version.value.value > 0
+    ):
+        raise SqlError("schema_version is a number from 1 on", version.place)
+    number = None if version is None else version.value.value
+    schema = outside.schema(registry, _text(one), number, one.place)
+    columns = columns_of_schema(_text(one), schema, one.place)
+    about = f"of the schema {_text(one)} in the registry {registry} of Glue"
+    if schema.format != "AVRO":
+        return Origin(columns, format=schema.format, about=about)
+    # A record without Glue's header is of the version that was asked for.
+    schemas = (*schema.versions, ("", schema.versions[-1][1]))
+    return Origin(columns, format="AVRO", schemas=schemas, about=about)
+
+
+def _known(properties: Sequence[Property]) -> dict[str, Property]:
+    for one in properties:
+        if one.name not in _PROPERTIES:
+            raise SqlError(
+                f"no property {one.name!r}{near(one.name, sorted(_PROPERTIES))}", one.place
+            )
+    return {one.name: one for one in properties}
 
 
 def _with_key(columns: tuple[RelationColumn, ...], one: Property) -> tuple[RelationColumn, ...]:
@@ -75,10 +183,10 @@ def _with_key(columns: tuple[RelationColumn, ...], one: Property) -> tuple[Relat
 def _format(values: dict[str, Property]) -> str:
     one = next((values[name] for name in _FORMAT_NAMES if name in values), None)
     if one is None:
-        return "JSON"
+        return ""
     name = _text(one).upper()
     if name not in _FORMATS:
-        raise SqlError(f"no format {name}; there are JSON, CSV and RAW", one.place)
+        raise SqlError(f"no format {name}; there are JSON, CSV, AVRO and RAW", one.place)
     return _FORMATS[name]
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 
 from headrace.sql import conversions
 from headrace.sql.conversions import millis
-from headrace.sql.expressions import Call, Column, Expression, walk
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.expressions import Call, Column, Expression
+from headrace.sql.functions import function_of
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -25,7 +26,6 @@ from headrace.sql.records import Row
 from headrace.sql.rewriting import rewrite
 from headrace.sql.values import Evaluator, evaluator
 
-_ELEMENT = ("", "_element")
 _LONGEST = timedelta(days=365 * 1_000)
 
 
@@ -54,11 +54,12 @@ class RunningQuery:
         self._aggregates = [
             (one, [evaluator(part) for part in one.call.arguments]) for one in query.aggregates
         ]
-        self._array, outputs = _table_function(query)
+        self._keeps_tombstones = query.corrects() and not query.is_of_tables()
+        self._arrays, outputs = _table_functions(query)
         self._outputs = [
             (output.name, output.type, evaluator(expression)) for output, expression in outputs
         ]
-        self._partition = evaluator(query.partition) if query.partition is not None else None
+        self._partition = [evaluator(part) for part in query.partition]
         self._groups: dict[tuple[Any, ...], _Group] = {}
         # The open sessions of each key, so that a row looks at its own alone.
         self._sessions: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
@@ -66,15 +67,11 @@ class RunningQuery:
         self._newest = [conversions.EPOCH, conversions.EPOCH]
         # Spark's two watermarks of a micro-batch: what is older is late, and what is older is over.
         self._late_until = self._over_until = conversions.EPOCH - _LONGEST
-        self._table: dict[Any, Row] = {}
+        self._tables: list[dict[Any, Row]] = [{} for _ in query.joins]
         self._object: dict[Any, list[Row]] = {}
         self._waiting: tuple[list[_Waiting], list[_Waiting]] = ([], [])
         self._seen: set[str] = set()
-        self._sides = (
-            [(evaluator(query.joins[0].left_key), evaluator(query.joins[0].right_key))]
-            if query.joins
-            else []
-        )
+        self._sides = [(evaluator(one.left_key), evaluator(one.right_key)) for one in query.joins]
 
     # Rows.
 
@@ -83,7 +80,7 @@ class RunningQuery:
         if self.query.joins:
             join = self.query.joins[0]
             if join.method == "stream-table":
-                return self._beside_table(side, row, join)
+                return self._beside_tables(side, row)
             if join.method == "object":
                 return self._beside_object(side, row, join)
             return self._beside_stream(side, row, join)
@@ -160,9 +157,11 @@ class RunningQuery:
         ]
 
     def _with_elements(self, scope: dict[tuple[str, str], Any]) -> list[dict[tuple[str, str], Any]]:
-        if self._array is None:
+        if not self._arrays:
             return [scope]
-        return [{**scope, _ELEMENT: item} for item in self._array(scope) or ()]
+        # Several arrays go on side by side; the shorter ones with NULL.
+        items = zip_longest(*(array(scope) or () for array in self._arrays))
+        return [{**scope, **dict(zip(_elements(len(row)), row, strict=True))} for row in items]
 
     def _result(self, scope: dict[tuple[str, str], Any], key: str, time: datetime) -> list[Row]:
         columns = {name: _output(evaluate(scope), type_) for name, type_, evaluate in self._outputs}
@@ -171,9 +170,9 @@ class RunningQuery:
             if text in self._seen:
                 return []
             self._seen.add(text)
-        if self._partition is not None:
-            value = self._partition(scope)
-            key = "" if value is None else conversions.text(value)
+        if self._partition:
+            values = [part(scope) for part in self._partition]
+            key = "|".join(conversions.text(value) for value in values if value is not None)
         return [Row(columns, key, time)]
 
     # Groups.
@@ -231,15 +230,16 @@ class RunningQuery:
         for (aggregate, _), rows in zip(self._aggregates, group.rows, strict=False):
             scope["", aggregate.name] = aggregate_of(aggregate.call, rows)
         if self.query.window is not None:
-            for name, bound in ((WINDOW_START, group.start), (WINDOW_END, group.end)):
+            # A session of KSQL ends with its last row.
+            last = group.end - timedelta(milliseconds=self.query.gap_ms())
+            end = group.end if self._times_are_timestamps else last
+            for name, bound in ((WINDOW_START, group.start), (WINDOW_END, end)):
                 scope["", name] = bound if self._times_are_timestamps else millis(bound)
-        if self._having is not None and self._having(scope) is not True:
+        is_left_out = self._having is not None and self._having(scope) is not True
+        if is_left_out and not self._keeps_tombstones:
             return []
-        key = (
-            "|".join(conversions.text(value) for value in group.keys.values() if value is not None)
-            if group.keys
-            else "all"
-        )
+        parts = [conversions.text(value) for value in group.keys.values() if value is not None]
+        key = "|".join(parts) if group.keys else "all"
         time = (
             group.end - timedelta(milliseconds=1)
             if self.query.window is not None
@@ -249,28 +249,35 @@ class RunningQuery:
         if self.query.window is not None and not self._times_are_timestamps:
             for result in results:
                 present = {name.upper() for name in result.columns}
-                bounds = {WINDOW_START: millis(group.start), WINDOW_END: millis(group.end)}
+                bounds = {WINDOW_START: millis(group.start), WINDOW_END: scope["", WINDOW_END]}
                 result.columns.update(
                     {name: value for name, value in bounds.items() if name not in present}
                 )
-        return results
+        # A group that HAVING leaves out may have been shown before.
+        return [replace(result, deleted=True) for result in results] if is_left_out else results
 
     # Joins.
 
-    def _beside_table(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
-        alias = join.right.alias if side else self.query.source.alias
-        scope = {(alias, name): value for name, value in row.columns.items()}
-        key = self._sides[0][side](scope)
-        if side == 1:
+    def _beside_tables(self, side: int, row: Row) -> list[Row]:
+        if side:
+            join, table = self.query.joins[side - 1], self._tables[side - 1]
+            scope = {(join.right.alias, name): value for name, value in row.columns.items()}
+            key = self._sides[side - 1][1](scope)
             if row.deleted:
-                self._table.pop(comparable(key), None)
+                table.pop(comparable(key), None)
             elif key is not None:
-                self._table[comparable(key)] = row
+                table[comparable(key)] = row
             return []
-        partner = None if key is None else self._table.get(comparable(key))
-        if partner is None and join.kind == "INNER":
-            return []
-        return self._after_joins(self._scope([row, partner]), row)
+        rows: list[Row | None] = [row]
+        for join, table, (left_key, _) in zip(
+            self.query.joins, self._tables, self._sides, strict=True
+        ):
+            key = left_key(self._scope(rows))
+            partner = None if key is None else table.get(comparable(key))
+            if partner is None and join.kind == "INNER":
+                return []
+            rows.append(partner)
+        return self._after_joins(self._scope(rows), row)
 
     def _beside_object(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
         """Join a row with every row of a reference table that has its key."""
@@ -357,7 +364,7 @@ def aggregate_of(call: Call, rows: list[tuple[Any, ...]]) -> Any:
         return len(rows)
     first = [row[0] for row in rows]
     rest = rows[-1][1:] if rows else ()
-    function = FUNCTIONS[call.name]
+    function = function_of(call)
     try:
         if function.takes_rows:
             return function.python(rows)
@@ -381,26 +388,30 @@ def _output(value: Any, type_: Any) -> Any:
     return value
 
 
-def _table_function(query: QueryPlan) -> tuple[Evaluator | None, list[tuple[Any, Expression]]]:
-    """Return what computes a table function's array, if the query has one, and the outputs that read its elements."""
+def _elements(count: int) -> list[tuple[str, str]]:
+    """Return the names by which outputs read the elements of table functions' arrays."""
+    return [("", f"_element_{number}") for number in range(count)]
 
-    def is_table(part: Expression) -> bool:
-        return isinstance(part, Call) and FUNCTIONS[part.name].kind == "table"
 
-    calls = [part for output in query.outputs for part in walk(output.expression) if is_table(part)]
-    element = Column(_ELEMENT[1])
-    outputs = [
-        (output, rewrite(output.expression, lambda part: element if is_table(part) else None))
-        for output in query.outputs
-    ]
-    if not calls:
-        return None, outputs
-    call = calls[0]
-    assert isinstance(call, Call)
-    array, function = evaluator(call.arguments[0]), FUNCTIONS[call.name]
+def _table_functions(query: QueryPlan) -> tuple[list[Evaluator], list[tuple[Any, Expression]]]:
+    """Return what computes each table function's array, and the outputs that read their elements."""
+    arrays: list[Evaluator] = []
+
+    def change(part: Expression) -> Expression | None:
+        if not isinstance(part, Call) or function_of(part).kind != "table":
+            return None
+        arrays.append(_array_of(part))
+        return Column(f"_element_{len(arrays) - 1}")
+
+    outputs = [(output, rewrite(output.expression, change)) for output in query.outputs]
+    return arrays, outputs
+
+
+def _array_of(call: Call) -> Evaluator:
+    array, function = evaluator(call.arguments[0]), function_of(call)
 
     def elements(row: Any) -> Any:
         value = array(row)
         return None if value is None else function.python(value)
 
-    return elements, outputs
+    return elements

@@ -9,7 +9,6 @@ from headrace.sql import conversions
 from headrace.sql.plan import QueryPlan
 from headrace.sql.records import Row
 from headrace.sql.running_query import RunningQuery, comparable
-from headrace.sql.values import evaluator
 
 
 class RunningTables(RunningQuery):
@@ -20,10 +19,6 @@ class RunningTables(RunningQuery):
         self._rows: list[dict[Any, Row]] = [{} for _ in query.inputs()]
         self._results: dict[str, Row] = {}
         self._is_changed = False
-        self._on = None
-        if query.joins:
-            join = query.joins[0]
-            self._on = (evaluator(join.left_key), evaluator(join.right_key))
 
     def take(self, side: int, row: Row) -> list[Row]:
         """Keep a row as its key's latest one, or delete it; the changes come when the micro-batch ends."""
@@ -88,21 +83,23 @@ class RunningTables(RunningQuery):
 
     def _combinations(self) -> Iterator[list[Row | None]]:
         """Return the rows of the inputs that belong together."""
-        if self._on is None:
-            for row in self._rows[0].values():
-                yield [row]
-            return
-        join, (left_key, right_key) = self.query.joins[0], self._on
-        by_key: dict[Any, Row] = {}
-        for row in self._rows[1].values():
-            by_key[comparable(right_key(self._scope([None, row])))] = row
-        met: set[Any] = set()
-        for row in self._rows[0].values():
-            key = comparable(left_key(self._scope([row, None])))
-            partner = None if key is None else by_key.get(key)
-            if partner is not None:
-                met.add(key)
-            if partner is not None or join.kind in ("LEFT", "FULL"):
-                yield [row, partner]
-        if join.kind in ("RIGHT", "FULL"):
-            yield from ([None, row] for key, row in by_key.items() if key not in met)
+        combinations: list[list[Row | None]] = [[row] for row in self._rows[0].values()]
+        for side, join in enumerate(self.query.joins, 1):
+            left_key, right_key = self._sides[side - 1]
+            nothing: list[Row | None] = [None] * side
+            by_key: dict[Any, Row] = {}
+            for row in self._rows[side].values():
+                by_key[comparable(right_key(self._scope([*nothing, row])))] = row
+            met: set[Any] = set()
+            joined: list[list[Row | None]] = []
+            for rows in combinations:
+                key = comparable(left_key(self._scope(rows)))
+                partner = None if key is None else by_key.get(key)
+                if partner is not None:
+                    met.add(key)
+                if partner is not None or join.kind in ("LEFT", "FULL"):
+                    joined.append([*rows, partner])
+            if join.kind in ("RIGHT", "FULL"):
+                joined += [[*nothing, row] for key, row in by_key.items() if key not in met]
+            combinations = joined
+        yield from combinations

@@ -5,37 +5,47 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.sql.analysis import Analysis
-from headrace.sql.errors import SqlError
+from headrace.sql.errors import SqlError, near
 from headrace.sql.explain import explain
+from headrace.sql.expressions import Cast, Column, walk
 from headrace.sql.fold import Fold, ResultRow, result_of
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.function import result_word, signature
+from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
 from headrace.sql.plan import QueryPlan, Relation, Script
-from headrace.sql.records import Record
+from headrace.sql.records import Record, record_of
 from headrace.sql.statements import (
-    CreateAs,
-    CreateSource,
     Describe,
-    Drop,
-    InsertSelect,
+    Explain,
+    InsertValues,
     Query,
-    SetProperty,
     Show,
     Statement,
     Terminate,
 )
+from headrace.sql.types import NULL, common
+from headrace.sql.typing import Scope, resolve
+from headrace.sql.values import evaluator
 from headrace.sql.views import View, pull, push
 
 # Records of streams, oldest first, in parts; an empty part says that no more are there at the moment.
+# Puts a record into a stream: its name, partition key and data.
+Writer = Callable[[str, str, bytes], None]
 Reader = Callable[[Sequence[str]], Iterator[list[tuple[str, Record]]]]
 HELP = r"""CREATE STREAM | TABLE ..;   declare a stream, or name a query's result
 SELECT .. FROM table;       each key's latest row; with EMIT CHANGES also each change
 SELECT ..;                  rows from the streams' oldest record on; EMIT CHANGES follows them until Ctrl-C
-SHOW STREAMS | TABLES | QUERIES | FUNCTIONS;   DESCRIBE name;   EXPLAIN query;
-TERMINATE query;   DROP STREAM | TABLE name;
+SHOW STREAMS | TABLES | QUERIES | FUNCTIONS | TYPES | VARIABLES | PROPERTIES | TOPICS [EXTENDED];
+DESCRIBE name;   DESCRIBE FUNCTION name;   EXPLAIN query;   EXPLAIN SELECT ..;
+CREATE TYPE | FUNCTION ..;   DEFINE name = '..';   TERMINATE query;   DROP STREAM | TABLE | TYPE | FUNCTION name;
 \d [name]  what there is    \h  this    \q  end"""
+
+_SHOWN = (
+    "STREAMS", "TABLES", "QUERIES", "FUNCTIONS", "TYPES", "VARIABLES", "PROPERTIES", "TOPICS",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,13 +59,21 @@ class Views:
 class Session:
     """What has been declared so far. For one thread.
 
-    With `views`, a query of one table that another query makes is answered from its stored state.
+    With `write`, INSERT INTO .. VALUES puts a record. With `views`, a query of one table that another query makes is
+    answered from its stored state.
     """
 
-    def __init__(self, analysis: Analysis, read: Reader, views: Views | None = None) -> None:
+    def __init__(
+        self,
+        analysis: Analysis,
+        read: Reader,
+        views: Views | None = None,
+        write: Writer | None = None,
+    ) -> None:
         self._analysis = analysis
         self._read = read
         self._views = views
+        self._write = write
 
     def words(self) -> list[str]:
         """Return the names of streams, columns and functions, for completion."""
@@ -70,48 +88,86 @@ class Session:
         if command in ("\\h", "\\?"):
             yield HELP
         elif command == "\\d":
-            yield from self._describe(name.strip()) if name.strip() else self._list(None)
+            yield from (
+                self._describe(name.strip())
+                if name.strip()
+                else (line for line, _ in self._lines(is_table=None))
+            )
         else:
-            for statement in parse(text):
+            for statement in parse(text, self._analysis.words):
                 yield from self._answer(statement)
 
     def _answer(self, statement: Statement) -> Iterator[str]:
         match statement:
             case Query():
                 yield from self._rows(statement)
-            case Show(what=what):
-                yield from self._show(what, statement)
+            case Show():
+                yield from self._show(statement)
             case Describe(name=name):
-                yield from self._describe(name)
+                describe = self._describe_function if statement.is_function else self._describe
+                yield from describe(name)
+            case InsertValues() if self._write is not None:
+                relation, values = _values_of(self._analysis, statement)
+                self._write(relation.stream, *record_of(relation, values))
+                yield "ok"
+            case Explain():
+                query = self._analysis.plan(statement.query)
+                yield from explain(replace(self._analysis.script(), queries=(query,)))
             case Terminate(query=name):
                 self._analysis.terminate(name, statement.place)
                 yield f"{name} is not there any more; a job that runs it goes on until Ctrl-C"
-            case CreateSource() | CreateAs() | InsertSelect() | Drop() | SetProperty():
-                count = len(self._analysis.queries)
+            case _:
+                count, notes = len(self._analysis.queries), len(self._analysis.notes)
                 self._analysis.take(statement)
+                yield from (f"note: {note}" for note in self._analysis.notes[notes:])
                 for query in self._analysis.queries[count:]:
                     yield from (f"warning: {warning}" for warning in query.warnings)
                 yield "ok"
-            case _:
-                self._analysis.take(statement)
 
-    def _show(self, what: str, statement: Statement) -> Iterator[str]:
-        match what:
+    def _show(self, statement: Show) -> Iterator[str]:
+        words = self._analysis.words
+        match statement.what:
             case "STREAMS" | "TABLES":
-                yield from self._list(what == "TABLES")
+                for line, relation in self._lines(is_table=statement.what == "TABLES"):
+                    yield line
+                    if statement.is_extended:
+                        yield from (f"  {column}" for column in _columns(relation))
             case "QUERIES":
-                yield from (_line(query) for query in self._analysis.queries)
+                for query in self._analysis.queries:
+                    yield _line(query)
+                    if statement.is_extended:
+                        yield from explain(replace(self._analysis.script(), queries=(query,)))
             case "FUNCTIONS":
-                yield from sorted(FUNCTIONS)
-            case _:
-                words = "STREAMS, TABLES, QUERIES and FUNCTIONS"
-                raise SqlError(f"SHOW {what}: there are {words}", statement.place)
+                yield from sorted({*FUNCTIONS, *self._analysis.functions})
+            case "TYPES":
+                yield from (f"{name}  {type_}" for name, type_ in sorted(words.types.items()))
+            case "VARIABLES":
+                yield from (f"{name}  {value}" for name, value in sorted(words.variables.items()))
+            case "PROPERTIES":
+                yield "auto.offset.reset  earliest"
+            case "TOPICS":
+                relations = self._analysis.relations.values()
+                yield from sorted({one.stream for one in relations} - {""})
+            case what:
+                raise SqlError(f"SHOW {what}{near(what, _SHOWN)}", statement.place)
 
-    def _list(self, is_table: bool | None) -> Iterator[str]:
+    def _describe_function(self, name: str) -> Iterator[str]:
+        function = self._analysis.functions.get(name.upper()) or find_function(name)
+        if function is None:
+            names = [*FUNCTIONS, *self._analysis.functions]
+            yield f"no function {name!r}{near(name, names)}"
+        else:
+            yield f"{signature(function)}  {result_word(function)}  {function.kind}"
+            if function.own is not None:
+                yield f"  {function.own.name} of {function.own.file}"
+
+    def _lines(self, *, is_table: bool | None) -> Iterator[tuple[str, Relation]]:
+        """Return each relation with its line."""
         for relation in self._analysis.relations.values():
             if is_table in (None, relation.is_table):
                 kind = "TABLE " if relation.is_table else "STREAM"
-                yield f"{kind}  {relation.name}  {relation.stream or 'in the application'}  {relation.format}"
+                place = relation.stream or "in the application"
+                yield f"{kind}  {relation.name}  {place}  {relation.format}", relation
 
     def _describe(self, name: str) -> Iterator[str]:
         """Return a relation's columns, or what a query does."""
@@ -123,7 +179,9 @@ class Session:
             script = self._analysis.script()
             yield from explain(replace(script, queries=(query,)))
         if relation is None and query is None:
-            yield f"no stream, table or query {name!r}"
+            names = [one.name for one in self._analysis.relations.values()]
+            names += [one.name for one in self._analysis.queries]
+            yield f"no stream, table or query {name!r}{near(name, names)}"
 
     def _rows(self, statement: Query) -> Iterator[str]:
         """Return a query's rows; without EMIT CHANGES those that are there now."""
@@ -136,8 +194,13 @@ class Session:
             rows = map(result_of, push(query, view, self._views.wait))
         else:
             rows = map(result_of, pull(query, view))
+        shown: set[str] = set()
         for row in rows:
-            yield f"deleted {row.key}" if row.deleted else json.dumps(row.columns)
+            if not row.deleted:
+                shown.add(row.key)
+                yield json.dumps(row.columns)
+            elif row.key in shown or query.is_of_tables():
+                yield f"deleted {row.key}"
 
     def _view(self, query: QueryPlan) -> View | None:
         """Return the stored state of the one table that a query reads; None if there is no such."""
@@ -190,3 +253,38 @@ def _streams(script: Script) -> set[str]:
     read = {source.relation.stream for query in script.queries for source in query.inputs()}
     written = {query.target.stream for query in script.queries if query.target is not None}
     return read - written - {""}
+
+
+def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, dict[str, Any]]:
+    """Return the stream of INSERT INTO .. VALUES, and its row's values by column; raises SqlError."""
+    target = analysis.relations.get(statement.target.lower())
+    if target is None or not target.stream or target.is_object:
+        names = [known.name for known in analysis.relations.values() if known.stream]
+        raise SqlError(
+            f"no stream {statement.target!r}{near(statement.target, names)}", statement.place
+        )
+    names = statement.columns or tuple(column.name for column in target.columns)
+    if len(names) != len(statement.values):
+        raise SqlError(
+            f"{target.name} has {len(names)} columns, and there are {len(statement.values)} values",
+            statement.place,
+        )
+    values: dict[str, Any] = {}
+    for name, expression in zip(names, statement.values, strict=True):
+        column = target.column(name)
+        if column is None:
+            columns = [known.name for known in target.columns]
+            raise SqlError(
+                f"no column {name!r} in {target.name}{near(name, columns)}", statement.place
+            )
+        named = next((part for part in walk(expression) if isinstance(part, Column)), None)
+        if named is not None:
+            raise SqlError(f"VALUES are constants, and {named.name} is a column", named.place)
+        resolved, type_ = resolve(expression, Scope((), functions=analysis.functions))
+        if common(column.type, type_) is None:
+            raise SqlError(
+                f"{target.name}.{column.name} is {column.type}, not {type_}", expression.place
+            )
+        cast = Cast(resolved, column.type, place=expression.place)
+        values[column.name] = evaluator(resolved if type_ == NULL else cast)({})
+    return target, values

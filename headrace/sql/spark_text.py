@@ -22,7 +22,7 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.functions import FUNCTIONS
+from headrace.sql.functions import function_of
 from headrace.sql.plan import KINESIS_ANALYTICS, ROWTIME, WINDOW_END, WINDOW_START
 from headrace.sql.types import STRING
 
@@ -79,10 +79,12 @@ def interval(duration_ms: int) -> str:
 class SparkText:
     """Writes the expressions of one query.
 
-    With several relations a column carries its relation's alias; `dialect` says what type ROWTIME has.
+    With several relations a column carries its relation's alias; `dialect` says what type ROWTIME has. A session of
+    KSQL ends with its last row, and Spark's `gap_ms` later.
     """
 
-    def __init__(self, dialect: str, *, qualified: bool) -> None:
+    def __init__(self, dialect: str, *, qualified: bool, gap_ms: int = 0) -> None:
+        self._gap_ms = gap_ms
         self._times_are_timestamps = dialect == KINESIS_ANALYTICS
         self._qualified = qualified
 
@@ -143,8 +145,13 @@ class SparkText:
             )
         if column.name in (WINDOW_START, WINDOW_END) and column.relation is None:
             bound = "_window.start" if column.name == WINDOW_START else "_window.end"
-            return bound if self._times_are_timestamps else f"unix_millis({bound})"
+            return bound if self._times_are_timestamps else self.bound(bound)
         return f"{prefix}{name(column.name)}"
+
+    def bound(self, path: str) -> str:
+        """Return a window's bound, _window.start or _window.end, in milliseconds."""
+        gap = f" - {self._gap_ms}L" if self._gap_ms and path == "_window.end" else ""
+        return f"unix_millis({path}){gap}"
 
     def _item(self, item: Item) -> str:
         index = self._write(item.index)
@@ -177,9 +184,7 @@ class SparkText:
     def _call(self, call: Call) -> str:
         if call.star:
             return "count(1)"
-        return FUNCTIONS[call.name].spark_text(
-            [self._write(argument) for argument in call.arguments]
-        )
+        return function_of(call).spark_text([self._write(argument) for argument in call.arguments])
 
     def _case(self, case: Case) -> str:
         branches = " ".join(

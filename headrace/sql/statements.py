@@ -43,12 +43,16 @@ class Window:
 
 @dataclass(frozen=True)
 class SelectItem:
-    """An expression with its alias, or all columns (of a relation): `expression` is then None."""
+    """An expression with its alias, or all columns (of a relation): `expression` is then None.
+
+    With `has_all_fields` it is the fields of a STRUCT: `expression->*`.
+    """
 
     expression: Expression | None
     alias: str | None
     relation: str | None
     place: Place
+    has_all_fields: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,10 @@ class Statement:
 
 @dataclass(frozen=True)
 class CreateSource(Statement):
-    """CREATE STREAM | TABLE name (columns) WITH (..): a stream that is there."""
+    """CREATE STREAM | TABLE name (columns) WITH (..): a stream that is there.
+
+    `inferred_from` is the stream whose records say the columns: FROM STREAM '..' INFER; else it is empty.
+    """
 
     name: str
     is_table: bool
@@ -139,6 +146,7 @@ class CreateSource(Statement):
     properties: tuple[Property, ...]
     replaces: bool = False
     if_not_exists: bool = False
+    inferred_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,6 +197,32 @@ class Drop(Statement):
 
 
 @dataclass(frozen=True)
+class ChangeType(Statement):
+    """CREATE TYPE or DROP TYPE; the parser has done it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class CreateFunction(Statement):
+    """CREATE FUNCTION name (parameters) RETURNS result FROM 'file': a function of that name in a Python file."""
+
+    name: str
+    parameters: tuple[tuple[str, SqlType], ...]
+    result: SqlType
+    file: str
+    replaces: bool = False
+
+
+@dataclass(frozen=True)
+class DropFunction(Statement):
+    """DROP FUNCTION."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True)
 class SetProperty(Statement):
     """SET 'name' = 'value', or UNSET 'name' with None."""
 
@@ -198,16 +232,26 @@ class SetProperty(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    """SHOW STREAMS | TABLES | QUERIES | FUNCTIONS | VARIABLES | PROPERTIES."""
+    """SHOW STREAMS | TABLES | QUERIES | FUNCTIONS | TYPES | VARIABLES | PROPERTIES | TOPICS."""
 
     what: str
+    is_extended: bool = False
 
 
 @dataclass(frozen=True)
 class Describe(Statement):
-    """DESCRIBE name, or EXPLAIN name."""
+    """DESCRIBE name [EXTENDED], DESCRIBE FUNCTION name, or EXPLAIN name."""
 
     name: str
+    is_function: bool = False
+    is_extended: bool = False
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN SELECT: what a query would do."""
+
+    query: Query
 
 
 @dataclass(frozen=True)

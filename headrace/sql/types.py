@@ -20,6 +20,8 @@ _SYNONYMS = {
 _SCALARS = frozenset({
     "BOOLEAN", "INT", "BIGINT", "DOUBLE", "DECIMAL", "STRING", "BYTES", "DATE", "TIME", "TIMESTAMP",
 })  # fmt: skip
+# As SQL may write them.
+SCALAR_NAMES = (*sorted(_SCALARS), *sorted(_SYNONYMS))
 _WIDER = ("INT", "BIGINT", "DECIMAL", "DOUBLE")
 
 

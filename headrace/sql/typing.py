@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from zoneinfo import available_timezones
 
 from headrace.sql import java_times
 from headrace.sql.conversions import millis
-from headrace.sql.errors import Place, SqlError
+from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -29,7 +28,7 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.function import Function
+from headrace.sql.function import Function, OwnFunction
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
 from headrace.sql.functions_text import ENCODINGS
 from headrace.sql.functions_times import DATE_UNITS, UNITS
@@ -71,12 +70,14 @@ class Scope:
         times: the type of ROWTIME: BIGINT in KSQL, TIMESTAMP in Kinesis Analytics.
         extras: names besides the relations' columns, such as WINDOWSTART, with their types.
         parameters: the parameters of the lambda functions around, with their types.
+        functions: those that CREATE FUNCTION has made, by upper-case name.
     """
 
     inputs: tuple[Input, ...]
     times: SqlType = BIGINT
     extras: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
     parameters: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
+    functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
 
 
 def resolve(  # noqa: C901 - one case for each kind of expression
@@ -99,7 +100,9 @@ def resolve(  # noqa: C901 - one case for each kind of expression
         case Call():
             return _call(expression, scope)
         case Cast():
-            of, _ = resolve(expression.of, scope)
+            of, type_ = resolve(expression.of, scope)
+            if not _may_be_cast(type_, expression.type):
+                raise SqlError(f"{type_} is not cast to {expression.type}", expression.place)
             return replace(expression, of=of), expression.type
         case Case():
             return _case(expression, scope)
@@ -135,21 +138,25 @@ def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
     return replace(over, call=call, frame=replace(over.frame, partition=partition)), type_
 
 
+def _may_be_cast(type_: SqlType, to: SqlType) -> bool:
+    """Return whether Spark casts between two types: of what is made of others, only its like."""
+    if type_ == NULL or not (type_.of or to.of):
+        return True
+    if type_.of and to.name == "STRING":
+        return True
+    return (
+        type_.name == to.name
+        and len(type_.of) == len(to.of)
+        and all(map(_may_be_cast, type_.of, to.of))
+    )
+
+
 def condition(expression: Expression, scope: Scope, what: str) -> Expression:
     """Return a condition, resolved; raises SqlError if it is of another type."""
     resolved, type_ = resolve(expression, scope)
     if type_ not in (BOOLEAN, NULL):
         raise SqlError(f"{what} needs a condition, not {type_}", expression.place)
     return resolved
-
-
-def near(name: str, names: list[str]) -> str:
-    """Return "; did you mean ..?" for the nearest of `names`, or what there is."""
-    lower = {other.lower(): other for other in names}
-    close = difflib.get_close_matches(name.lower(), list(lower), 1, 0.6)
-    if close:
-        return f"; did you mean {lower[close[0]]!r}?"
-    return f"; there is {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else ""
 
 
 def _all(
@@ -339,7 +346,7 @@ def _case(expression: Case, scope: Scope) -> tuple[Expression, SqlType]:
 
 
 def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
-    function = _function(call)
+    function = scope.functions.get(call.name) or _function(call, scope)
     least, most = function.bounds()
     count = 1 if call.star else len(call.arguments)
     if not least <= count <= most:
@@ -364,23 +371,33 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
     arguments: list[Expression] = []
     types: list[SqlType] = []
     for index, argument in enumerate(call.arguments):
-        resolved, type_ = _argument(function, index, argument, types, scope)
+        if function.own is not None:
+            resolved, type_ = _own_argument(function.own, index, argument, scope)
+        else:
+            resolved, type_ = _argument(function, index, argument, types, scope)
         arguments.append(resolved)
         types.append(type_)
     _check_pattern(function, arguments)
     return replace(
-        call, name=function.name, arguments=tuple(arguments), distinct=False
+        call,
+        name=function.name,
+        arguments=tuple(arguments),
+        distinct=False,
+        own=function if function.own is not None else None,
     ), function.result_type(types)
 
 
-def _function(call: Call) -> Function:
+def _function(call: Call, scope: Scope) -> Function:
     function = find_function(call.name)
     if function is not None:
         return function
     if call.name in NOT_BUILT:
         reason = NOT_BUILT[call.name] or "headrace does not have it yet"
         raise SqlError(f"{call.name} is refused: {reason}", call.place)
-    raise SqlError(f"no function {call.name}{near(call.name, sorted(FUNCTIONS))}", call.place)
+    raise SqlError(
+        f"no function {call.name}{near(call.name, sorted({*FUNCTIONS, *scope.functions}))}",
+        call.place,
+    )
 
 
 def _argument(
@@ -400,6 +417,21 @@ def _argument(
             argument.place,
         )
     return resolved, type_
+
+
+def _own_argument(
+    own: OwnFunction, index: int, argument: Expression, scope: Scope
+) -> tuple[Expression, SqlType]:
+    """Return an argument of a query's own function as the type that its parameter has."""
+    resolved, type_ = resolve(argument, scope)
+    declared = own.types[index]
+    if common(declared, type_) != declared:
+        raise SqlError(
+            f"argument {index + 1} of {own.name} is {declared}, not {type_}", argument.place
+        )
+    if type_ == declared:
+        return resolved, type_
+    return Cast(resolved, declared, place=argument.place), declared
 
 
 def _fits(letter: str, type_: SqlType) -> bool:

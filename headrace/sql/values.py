@@ -30,7 +30,7 @@ from headrace.sql.expressions import (
     Struct,
     Tick,
 )
-from headrace.sql.functions import FUNCTIONS, MOST_CHARACTERS, MOST_ITEMS
+from headrace.sql.functions import MOST_CHARACTERS, MOST_ITEMS, function_of
 from headrace.sql.operators import BINARY, all_of, distinct, is_in, moment, negate
 from headrace.sql.types import NULL
 
@@ -124,7 +124,7 @@ def _item(value: Any, index: Any) -> Any:
 def _call(call: Call) -> Evaluator:
     if call.star:
         return lambda _: 1
-    function = FUNCTIONS[call.name]
+    function = function_of(call)
     parts = [
         _lambda(argument) if isinstance(argument, Lambda) else evaluator(argument)
         for argument in call.arguments

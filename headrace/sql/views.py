@@ -243,7 +243,14 @@ class View:
                 for row in _within(content, bounds):
                     newest.setdefault(row["_id"], row)
         if batch is None:
-            return [self._row(row) for row in newest.values() if not row["_deleted"]]
+            oldest_ms = manifest.get("oldest_ms")
+            rows = [self._row(row) for row in newest.values() if not row["_deleted"]]
+            # A window that its RETENTION has passed may still be in a file.
+            return [
+                row
+                for row in rows
+                if oldest_ms is None or conversions.millis(row.time) >= oldest_ms
+            ]
         return [self._row(row) for row in newest.values() if row["_batch"] == batch]
 
     def _row(self, values: dict[str, Any]) -> Row:

@@ -60,7 +60,7 @@ _CONTAINERS_BETWEEN_LOOKS = 50_000
 
 
 def collect_garbage_seldom() -> None:
-    """Make the garbage collector run seldom; call it before the cloud's modules are imported.
+    """Make the garbage collector run seldom; call it before the modules of a cloud or an agent are imported.
 
     Imports make half a million objects that stay: looking at them again and again is a fifth of the start's time.
     """

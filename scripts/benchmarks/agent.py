@@ -12,6 +12,8 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +30,7 @@ from headrace.agent.senders import KinesisSender
 from headrace.cli.options import client_options
 from headrace.client import Producer
 from headrace.core.clock import SystemClock
+from headrace.store.memory import collect_garbage_seldom
 from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import processors, running
 
@@ -107,9 +110,12 @@ def _ceiling(lines: int, port: int) -> float:
 @click.option("--turns", default=3, show_default=True)
 def main(lines: int, turns: int) -> None:
     """Run the turns and print the table."""
+    # As the command does.
+    collect_garbage_seldom()
     first, second = processors()
     os.sched_setaffinity(0, {second})
     rates: dict[str, list[float]] = {}
+    spent_us: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name, running("headrace", first) as server:
         folder = Path(name)
         log = folder / "app.log"
@@ -121,20 +127,28 @@ def main(lines: int, turns: int) -> None:
         kinesis.create_stream(StreamName="logs", ShardCount=4)
         kinesis.get_waiter("stream_exists").wait(StreamName="logs")
         for turn in range(turns):
+            of_turn: dict[str, Callable[[], float]] = {}
             for label, aggregate in (("agent, --aggregate", True), ("agent", False)):
-                rate = _agent_rate(
-                    folder, f"{turn}-{aggregate}", lines, server.port, aggregate=aggregate
+                of_turn[label] = partial(
+                    _agent_rate,
+                    folder,
+                    f"{turn}-{aggregate}",
+                    lines,
+                    server.port,
+                    aggregate=aggregate,
                 )
-                rates.setdefault(label, []).append(rate)
             for channel in ("memory", "file"):
-                rate = _flume_rate(folder, f"{turn}-{channel}", lines, server.port, channel)
-                rates.setdefault(f"Flume's TAILDIR, {channel} channel, --aggregate", []).append(
-                    rate
+                of_turn[f"Flume's TAILDIR, {channel} channel, --aggregate"] = partial(
+                    _flume_rate, folder, f"{turn}-{channel}", lines, server.port, channel
                 )
-            rates.setdefault("the producer alone, aggregated", []).append(
-                _ceiling(lines, server.port)
-            )
-    table = Table("what", "lines/s", "goal")
+            of_turn["the producer alone, aggregated"] = partial(_ceiling, lines, server.port)
+            for label, measure in of_turn.items():
+                before_s = time.process_time()
+                rates.setdefault(label, []).append(measure())
+                spent_us.setdefault(label, []).append(
+                    (time.process_time() - before_s) / lines * 1e6
+                )
+    table = Table("what", "lines/s", "µs of processor time a line", "goal")
     for label, of_turns in rates.items():
         rate = statistics.median(of_turns)
         goal = (
@@ -142,7 +156,7 @@ def main(lines: int, turns: int) -> None:
             if label.endswith("--aggregate")
             else ""
         )
-        table.add_row(label, f"{rate:,.0f}", goal)
+        table.add_row(label, f"{rate:,.0f}", f"{statistics.median(spent_us[label]):.2f}", goal)
     Console().print(table)
 
 

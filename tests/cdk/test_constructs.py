@@ -10,6 +10,7 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_s3 as s3
+from aws_cdk.assertions import Template
 
 from cdk.parts.delivery_config import Column, DeliveryConfig, load_delivery
 from cdk.parts.event_stream import EventStream
@@ -18,6 +19,8 @@ from cdk.parts.stream_function import StreamFunction
 from cdk.parts.workspace_bucket import WorkspaceBucket
 from cdk.stacks.delivery import CONFIG
 from cdk.stacks.processing import CODE
+from headrace.dashboard.export import cdk_code, suggested_alarms
+from headrace.dashboard.inventory import Inventory
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +192,14 @@ def test_the_flights_delivery_holds_every_field_of_an_enriched_event() -> None:
     fields = ["event_id", *enriched(event_frame(1).head(1)).columns]
 
     assert [column.name for column in config.columns] == fields
+
+
+def test_the_live_page_s_code_is_a_stack_with_its_alarms() -> None:
+    inventory = Inventory()
+    inventory.add("stream", "orders", facts={"retentionHours": 24})
+    inventory.connect("stream:orders", "function:enrich", "mapping:u")
+    names: dict[str, Any] = {}
+    exec(compile(cdk_code(inventory, "us-east-1"), "dashboard.py", "exec"), names)
+    stack = names["PipelineDashboard"](App(), "live-page")
+    alarms = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    assert [one["Properties"] for one in alarms] == suggested_alarms(inventory, {})

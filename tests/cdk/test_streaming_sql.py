@@ -123,3 +123,16 @@ def test_a_row_pattern_whose_job_needs_packages_is_refused(tmp_path: Path) -> No
     )
     with pytest.raises(ValueError, match="MATCH_RECOGNIZE needs pandas and PyArrow"):
         read_queries(file, "ksql")
+
+
+def test_a_queries_own_function_is_read_beside_it_and_a_cloud_is_not_asked(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text("def twice(n):\n    return n * 2\n")
+    text = "CREATE FUNCTION twice (n INT) RETURNS INT FROM 'f.py';" + QUERIES.replace(
+        "delay > 15", "twice(delay) > 30"
+    )
+    synthesize(tmp_path, text).resource_count_is("AWS::EMR::Step", 1)
+    inferred = "CREATE STREAM x FROM STREAM 'x' INFER; CREATE STREAM y AS SELECT * FROM x;"
+    with pytest.raises(
+        ValueError, match="INFER reads the records of x, and no cloud is asked here"
+    ):
+        synthesize(tmp_path, inferred)

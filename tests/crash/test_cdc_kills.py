@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from headrace.cdc.compaction import Compaction
 from headrace.testing.reading import records_of
 from tests.support.logical_postgres import LogicalPostgres
 from tests.support.server import ServerProcess, wait_until
+from tests.unit.cdc.test_compaction import plain_event
 
 pytestmark = pytest.mark.crash
 
@@ -73,3 +76,43 @@ def test_no_change_is_lost_by_kills_of_either_side(
     for event in events:
         if event["op"] == "u":
             assert by_id.setdefault(event["id"], event["after"]) == event["after"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["s3://lake/latest/", "iceberg://lake/latest"])
+def test_the_latest_rows_are_the_integral_of_the_stream_after_kills(
+    server: ServerProcess, folder: str, tmp_path: Path
+):
+    kinesis = server.client("kinesis")
+    kinesis.create_stream(StreamName="changes", ShardCount=2)
+    kinesis.get_waiter("stream_exists").wait(StreamName="changes")
+    server.client("s3").create_bucket(Bucket="lake")
+    server.client("glue").create_database(
+        DatabaseInput={"Name": "lake", "LocationUri": "s3://lake/tables"}
+    )
+    command = [sys.executable, "-m", "headrace.cli.main", "compact", "changes", folder,
+               "--endpoint-url", server.endpoint_url, "--region", "us-east-1"]  # fmt: skip
+    chance, whole, lsn, kills = random.Random(36), Compaction(), 16, 0
+    for _ in range(8):
+        for _ in range(chance.randrange(5, 40)):
+            id_ = chance.randrange(30)
+            data = plain_event(id_, lsn, chance.choice("uuud"))
+            lsn += 8
+            kinesis.put_record(StreamName="changes", PartitionKey=str(id_), Data=data)
+            whole.take(data, str(id_), 0)
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+        try:
+            # Whichever comes first, its end or a moment of its work.
+            process.wait(chance.uniform(0.5, 3.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    again = subprocess.run(command, check=True, cwd=tmp_path, capture_output=True, text=True)
+    assert again.stdout.startswith("0 records were folded")
+    rebuilt = subprocess.run(
+        [*command, "--rebuild", "public.t"], check=True, cwd=tmp_path, capture_output=True, text=True
+    )  # fmt: skip
+    assert [json.loads(line) for line in rebuilt.stdout.splitlines()] == whole.rows("public.t")
+    assert kills

@@ -74,6 +74,7 @@ def make_pipeline(client: Callable[[str], Any]) -> None:
         },
     )
     client("cloudformation").create_stack(StackName="shop", TemplateBody=json.dumps(TEMPLATE))
+    make_notifications(client)
     put_orders(kinesis, 60)
     kinesis.put_record(StreamName="clicks", Data=b"\xff\xfe\x00binary", PartitionKey="binary")
     kinesis.put_record(StreamName="clicks", Data=HOSTILE.encode(), PartitionKey=HOSTILE)
@@ -81,6 +82,48 @@ def make_pipeline(client: Callable[[str], Any]) -> None:
     kinesis.put_record(StreamName="clicks", Data=b"[" * 1_000 + b"]" * 1_000, PartitionKey="deep")
     number = b'{"id": 12345678901234567890, "price": 27.0}'
     kinesis.put_record(StreamName="clicks", Data=number, PartitionKey="number")
+
+
+def make_notifications(client: Callable[[str], Any]) -> None:
+    """Make a bus with a rule, a topic, a table that is read, and a pipe."""
+    events, sqs, sns, dynamodb = (client(name) for name in ("events", "sqs", "sns", "dynamodb"))
+    for name in ("alerts", "visits"):
+        sqs.create_queue(QueueName=name)
+    queue = "arn:aws:sqs:us-east-1:000000000000:"
+    topic = sns.create_topic(Name="news")["TopicArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=f"{queue}alerts")
+    events.create_event_bus(Name="shop")
+    events.put_rule(Name="sold-out", EventBusName="shop", EventPattern='{"source": ["stock"]}')
+    events.put_targets(Rule="sold-out", EventBusName="shop", Targets=[{"Id": "1", "Arn": topic}])
+    key = {"AttributeName": "fruit"}
+    table = dynamodb.create_table(
+        TableName="prices",
+        KeySchema=[{**key, "KeyType": "HASH"}],
+        AttributeDefinitions=[{**key, "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )["TableDescription"]
+    client("lambda").create_event_source_mapping(
+        FunctionName="enrich",
+        EventSourceArn=table["LatestStreamArn"],
+        StartingPosition="TRIM_HORIZON",
+    )
+    client("pipes").create_pipe(
+        Name="count-visits",
+        RoleArn=ROLE,
+        Source="arn:aws:kinesis:us-east-1:000000000000:stream/clicks",
+        SourceParameters={"KinesisStreamParameters": {"StartingPosition": "LATEST"}},
+        Target=f"{queue}visits",
+    )
+
+
+def notify(client: Callable[[str], Any], number: int) -> None:
+    """Send an event to the bus, and change an item."""
+    event = {"Source": "stock", "DetailType": "gone", "Detail": "{}", "EventBusName": "shop"}
+    client("events").put_events(Entries=[event])
+    client("dynamodb").put_item(
+        TableName="prices", Item={"fruit": {"S": "pear"}, "n": {"N": f"{number}"}}
+    )
 
 
 def put_orders(kinesis: Any, count: int) -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from headrace.aws.calls.http import HttpRequest
 from headrace.client.aggregation import aggregate
+from headrace.dashboard import records
 from tests.dashboard.pipeline import HOSTILE
+from tests.support.clock import ShiftedClock
 from tests.support.cloud import InProcessCloud
 
 
@@ -167,6 +169,36 @@ def test_the_hottest_keys_have_their_shares(cloud: InProcessCloud) -> None:
     assert (keys[0]["key"], keys[0]["share"] > 0.8) == ("hot", True)
 
 
+def test_the_hottest_keys_of_a_busy_stream_are_a_sample(
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "MOST_SKETCHED", 400)
+    kinesis = cloud.client("kinesis")
+    for _ in range(20):
+        rows = [{"Data": b"x" * 9, "PartitionKey": "hot" if n % 2 else f"k{n}"} for n in range(200)]
+        kinesis.put_records(StreamName="orders", Records=rows)
+    value = get(cloud, "streams/orders/keys")
+    assert value["isSample"]
+    assert value["records"] <= 400
+    assert value["keys"][0]["key"] == "hot"
+    assert 0.3 < value["keys"][0]["share"] < 0.9
+
+
+def test_the_newest_records_of_a_busy_stream_are_the_newest(
+    cloud: InProcessCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More come in ten seconds than a search reads."""
+    monkeypatch.setattr(records, "MOST_SEARCHED", 100)
+    monkeypatch.setattr(records, "LOCAL_SPAN_MS", 1)
+    kinesis = cloud.client("kinesis")
+    for start in range(0, 1_000, 10):
+        rows = [{"Data": b"%d" % n, "PartitionKey": "k"} for n in range(start, start + 10)]
+        kinesis.put_records(StreamName="orders", Records=rows)
+    newest = [int(one["data"]) for one in payloads(cloud, "limit=50")]
+    assert newest == list(range(1_000 - len(newest), 1_000))
+    assert newest
+
+
 def test_names_are_data_in_the_exported_code(cloud: InProcessCloud) -> None:
     code = get(cloud, "export/cdk")["code"]
     compile(code, "dashboard.py", "exec")
@@ -186,3 +218,53 @@ def test_the_page_is_small() -> None:
     folder = Path("headrace/dashboard/static")
     files = [one for one in folder.rglob("*") if one.suffix in (".js", ".css", ".html", ".svg")]
     assert sum(one.stat().st_size for one in files) < 300_000
+
+
+def test_shards_over_time_have_their_lives_and_heat(tmp_path: Path) -> None:
+    clock = ShiftedClock()
+    with InProcessCloud(tmp_path / "data", limits="off", clock=clock) as cloud:
+        kinesis = cloud.client("kinesis")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        opened_ms = clock.now_ms()
+        for number in range(60):
+            put(cloud, b"x", str(number))
+        clock.advance(600)
+        token = get(cloud, "session")["token"]
+        first = {"stream": "orders", "shardId": "shardId-000000000000"}
+        assert post(cloud, "split", first, token)[0] == 200
+        split_ms = clock.now_ms()
+        clock.advance(600)
+        pair = {"shardId": "shardId-000000000001", "adjacentShardId": "shardId-000000000002"}
+        assert post(cloud, "merge", {"stream": "orders", **pair}, token)[0] == 200
+        for number in range(30):
+            put(cloud, b"x", str(number))
+        clock.advance(600)
+        shown = get(cloud, "streams/orders/lineage")
+        by_number = {int(one["shardId"][-1]): one for one in shown["shards"]}
+        assert [one["parents"] for one in by_number.values()] == [
+            [],
+            ["shardId-000000000000"],
+            ["shardId-000000000000"],
+            ["shardId-000000000001", "shardId-000000000002"],
+        ]
+        within_ms = 3_000
+        assert abs(by_number[0]["openedMs"] - opened_ms) < within_ms
+        for child in (1, 2):
+            assert by_number[0]["closedMs"] == by_number[child]["openedMs"]
+            assert abs(by_number[child]["openedMs"] - split_ms) < within_ms
+            assert by_number[child]["closedMs"] == by_number[3]["openedMs"]
+        assert by_number[3]["closedMs"] is None
+        # Records times seconds: the first third in the first shard, the last in the last, nothing between.
+        step_s = (shown["toMs"] - shown["fromMs"]) / shown["steps"] / 1000
+        rates = shown["rates"]
+        assert set(rates) == {"shardId-000000000000", "shardId-000000000003"}
+        assert sum(rates["shardId-000000000000"]) * step_s == pytest.approx(60, abs=1)
+        assert sum(rates["shardId-000000000003"]) * step_s == pytest.approx(30, abs=1)
+        third = shown["steps"] // 3
+        assert not any(rates["shardId-000000000000"][third:])
+        # Only what was open in the last five minutes.
+        late = get(cloud, "streams/orders/lineage", "span=300000")
+        assert [one["shardId"][-1] for one in late["shards"]] == ["3"]
+        assert (
+            get(cloud, "streams/gone/lineage", status=404)["operation"] == "DescribeStreamSummary"
+        )

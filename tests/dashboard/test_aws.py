@@ -161,3 +161,11 @@ def test_rules_topics_tables_pipes_and_queues_have_cloudwatch_s_rates() -> None:
         {"Name": "RuleName", "Value": "sold"},
     ]
     assert totals["queue:work"].lag_ms == 120_000
+    # A mapping has the age of its function, whatever its failure destination has.
+    reading = Inventory()
+    reading.add("queue", "failed")
+    reading.add("function", "enrich")
+    reading.connect("stream:orders", "function:enrich", "mapping:u")
+    reading.connect("function:enrich", "queue:failed", "mapping:u")
+    totals = CloudWatchMeter(Metrics(), SystemClock()).totals(reading)
+    assert totals["mapping:u"].lag_ms == totals["function:enrich"].lag_ms == 120

@@ -111,6 +111,69 @@ def test_channels_queues_topics_and_pipes_are_on_the_map(tmp_path: Path) -> None
         until(has_rate, timeout_s=30)
 
 
+def test_every_consumer_of_a_stream_has_its_position(tmp_path: Path) -> None:
+    with InProcessCloud(tmp_path / "data", limits="off") as cloud:
+        kinesis, dynamodb = cloud.client("kinesis"), cloud.client("dynamodb")
+        for name in ("orders", "others"):
+            kinesis.create_stream(StreamName=name, ShardCount=1)
+        arn = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"][
+            "StreamARN"
+        ]
+        cloud.client("s3").create_bucket(Bucket="lake")
+        cloud.client("firehose").create_delivery_stream(
+            DeliveryStreamName="to-lake",
+            DeliveryStreamType="KinesisStreamAsSource",
+            KinesisStreamSourceConfiguration={"KinesisStreamARN": arn, "RoleARN": ROLE},
+            ExtendedS3DestinationConfiguration={
+                "RoleARN": ROLE,
+                "BucketARN": "arn:aws:s3:::lake",
+                "BufferingHints": {"IntervalInSeconds": 900, "SizeInMBs": 64},
+            },
+        )
+        registered = kinesis.register_stream_consumer(StreamARN=arn, ConsumerName="fast")
+        fast = registered["Consumer"]["ConsumerARN"]
+        numbers = [
+            kinesis.put_record(StreamName="orders", Data=b"x", PartitionKey="k")["SequenceNumber"]
+            for _ in range(5)
+        ]
+        foreign = kinesis.put_record(StreamName="others", Data=b"x", PartitionKey="k")
+        key = {"AttributeName": "leaseKey"}
+        dynamodb.create_table(
+            TableName="app",
+            KeySchema=[{**key, "KeyType": "HASH"}],
+            AttributeDefinitions=[{**key, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        shard = "shardId-000000000000"
+        for lease, checkpoint in (
+            (shard, numbers[1]),
+            (f"000000000000:orders:1:{shard}", numbers[4]),
+            (f"000000000000:others:1:{shard}", foreign["SequenceNumber"]),
+            ("shardId-000000000009", "TRIM_HORIZON"),
+        ):
+            item = {"leaseKey": {"S": lease}, "checkpoint": {"S": checkpoint}}
+            dynamodb.put_item(TableName="app", Item={**item, "leaseOwner": {"S": "w"}})
+        detail = get(cloud, "streams/orders")
+        by_id = {one["id"]: one["shards"] for one in detail["consumers"]}
+        # Nothing is in an object yet; nobody is subscribed.
+        assert by_id["delivery:to-lake"][shard]["waiting"] == 5
+        assert by_id["fan-out:fast"] == {}
+        waiting = sorted(one["waiting"] for one in detail["leases"])
+        assert waiting == [0, 3]
+        assert {one["owner"] for one in detail["leases"]} == {"w"}
+        backend = cloud.cloud.kinesis
+        (stream,) = (one for one in backend.streams.values() if one.name == "orders")
+        now_ms = stream.shards[0].created_ms
+        consumer = backend.subscriptions.consumers.by_arn(fast, now_ms)
+        assert consumer is not None
+        opened = backend.subscriptions.open(
+            stream, stream.shards[0], consumer, 2, cbor=False, now_ms=now_ms
+        )
+        rows = {one["id"]: one["shards"] for one in get(cloud, "streams/orders")["consumers"]}
+        opened.close()
+        assert rows["fan-out:fast"][shard]["waiting"] == 4  # the first record is 1
+
+
 def test_resources_that_are_long_gone_are_forgotten() -> None:
     handled = Handled()
     handled.MOST = 2

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import urllib.error
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,16 @@ def test_top_shows_heat_by_the_fuller_limit_and_the_last_minute(
     assert "▁▅█" in by_name["records"]
     assert "1.5 s" in by_name["records"]
     assert "75%" in by_name["bytes"]
+
+
+def test_a_cloud_that_refuses_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str, _: str) -> None:
+        body = io.BytesIO(b'{"message": "Sign the request."}')
+        raise urllib.error.HTTPError(url, 403, "Forbidden", Message(), body)
+
+    monkeypatch.setattr(module, "fetch_page", refuse)
+    answer = CliRunner().invoke(lag, ["--endpoint-url", "http://127.0.0.1:9"])
+    assert answer.output == "Error: http://127.0.0.1:9 answered 403: Sign the request.\n"
 
 
 def test_lag_without_a_cloud_says_so() -> None:

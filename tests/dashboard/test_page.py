@@ -5,7 +5,9 @@ HEADRACE_SCREENSHOTS=1 writes the pictures of docs/dashboard.md.
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ import boto3
 import pytest
 
 from tests.dashboard.browser import Page
-from tests.dashboard.pipeline import HOSTILE, make_conversion, make_pipeline, put_orders
+from tests.dashboard.pipeline import HOSTILE, make_conversion, make_pipeline, notify, put_orders
 from tests.dashboard.test_progress import PROGRESS, compress, log_of, write
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
@@ -34,6 +36,7 @@ VIEWS = (
     ("stack", "stacks/shop", "QueueUrl"),
     ("permissions", "permissions", "What AWS would deny"),
     ("export", "export", "enrich-iterator-age"),
+    ("resource", "other/table:prices", "ARN"),
     ("more", "more", "Fidelity"),
 )
 
@@ -52,11 +55,14 @@ def client_at(url: str, service: str) -> Any:
 def traffic(url: str) -> Iterator[None]:
     """Put orders for as long as the block runs."""
     over = threading.Event()
-    kinesis = client_at(url, "kinesis")
+    clients = {name: client_at(url, name) for name in ("kinesis", "events", "dynamodb")}
 
     def feed() -> None:
-        while not over.wait(0.5):
-            put_orders(kinesis, 20)
+        for number in itertools.count():
+            if over.wait(0.5):
+                return
+            put_orders(clients["kinesis"], 20)
+            notify(clients.__getitem__, number)
 
     thread = threading.Thread(target=feed)
     thread.start()
@@ -82,6 +88,14 @@ def server(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
             yield server
 
 
+def shoot(page: Page, name: str) -> None:
+    """Write a picture of the page for the documentation, if asked for."""
+    if os.environ.get("HEADRACE_SCREENSHOTS"):
+        PICTURES.mkdir(exist_ok=True)
+        page.do("eval", code="document.activeElement?.blur()")
+        page.do("shot", path=str(PICTURES / f"{name}.png"))
+
+
 def address(server: ServerProcess, path: str) -> str:
     return f"{server.endpoint_url}/_headrace/#/{path}"
 
@@ -99,14 +113,12 @@ def test_each_view_shows_its_data_without_serious_findings(
     if name in ("pipeline", "map", "stream"):
         page.do("holds", code="document.body.innerText.match(/[1-9][0-9.]*\\/s/) !== null")
     assert page.do("axe") == []
-    if os.environ.get("HEADRACE_SCREENSHOTS"):
-        PICTURES.mkdir(exist_ok=True)
-        page.do("shot", path=str(PICTURES / f"{name}.png"))
+    shoot(page, name)
     page.do("dark", on=True)
     assert page.do("axe") == []
     assert page.do("said") == []
-    if os.environ.get("HEADRACE_SCREENSHOTS") and name in ("pipeline", "map"):
-        page.do("shot", path=str(PICTURES / f"{name}-dark.png"))
+    if name in ("pipeline", "map"):
+        shoot(page, f"{name}-dark")
 
 
 def test_what_fails_comes_first_as_soon_as_it_fails(server: ServerProcess, page: Page) -> None:
@@ -186,7 +198,7 @@ def test_failed_records_are_put_again_and_a_file_is_a_table(
 ) -> None:
     page.visit(address(server, "deliveries/words"), "DataFormatConversion.MalformedData")
     page.do("click", selector="main section details button.main")
-    page.do("wait", text="1 records put again to firehose:words")
+    page.do("wait", text="1 record put again to firehose:words")
     page.do("wait", text="1 put again")
     page.do("holds", code="document.querySelector('td button.plain code') !== null")
     page.do("click", selector="td button.plain")
@@ -212,6 +224,9 @@ def test_a_record_s_passport_is_a_path_through_the_map(server: ServerProcess, pa
     page.do("holds", code=f"document.querySelector(`{path} .flow.ok`) !== null")
     page.do("holds", code=f"document.querySelector(`{path} .flow.bad`) !== null")
     assert "clicks" not in names
+    page.do("dark", on=False)
+    page.do("eval", code=f"document.querySelector(`{path}`).scrollIntoView({{block: 'center'}})")
+    shoot(page, "passport")
     assert page.do("axe") == []
     assert page.do("said") == []
 
@@ -239,9 +254,10 @@ def test_a_job_shows_its_queries_batches(server: ServerProcess, page: Page) -> N
     write(server.data_dir / "emr" / cluster / step, compress(log_of(PROGRESS)))
     page.visit(address(server, f"jobs/{cluster}/{step}"), "Query delays")
     text = page.text()
-    for one in ("2013-01-01T03:59:00.000Z", "21.8 s", "2.7/s", "State rows"):
+    for one in ("2013-01-01 03:59:00", "21.8 s", "2.7/s", "State rows"):
         assert one in text
     assert page.do("axe") == []
+    shoot(page, "job")
     assert page.do("said") == []
 
 
@@ -264,11 +280,42 @@ def test_a_pasted_schema_decodes_records(server: ServerProcess, page: Page) -> N
     page.do("eval", code="localStorage.clear()")
 
 
+def test_a_resource_is_copied_as_commands(server: ServerProcess, page: Page) -> None:
+    page.visit(address(server, "other/rule:shop%2Fsold-out"), "Copy as AWS CLI")
+    page.do(
+        "eval", code="navigator.clipboard.writeText = async (text) => { window.copied = text; }"
+    )
+    copied: list[str] = []
+    for label in ("AWS CLI", "boto3"):
+        button = f"[...document.querySelectorAll('button')].find((b) => b.innerText === 'Copy as {label}')"
+        page.do("eval", code=f"{button}.click()")
+        copied.append(page.do("eval", code="window.copied"))
+    assert copied == [
+        "aws events describe-rule --name sold-out --event-bus-name shop",
+        'boto3.client("events").describe_rule(Name="sold-out", EventBusName="shop")',
+    ]
+    assert page.do("axe") == []
+    assert page.do("said") == []
+
+
 def test_a_timeline_bar_sets_the_position(server: ServerProcess, page: Page) -> None:
     page.visit(address(server, "streams/orders/records"), "Arrived (UTC)")
     page.do("holds", code="document.querySelector('.bar:not([disabled])') !== null")
     page.do("eval", code="document.querySelector('.bar:not([disabled])').click()")
     page.do("holds", code="document.querySelector('form.ask select').value === 'time'")
+
+
+def test_a_browser_whose_clock_stands_elsewhere_sees_the_arrivals(
+    server: ServerProcess, page: Page
+) -> None:
+    page.visit(address(server, ""), "orders-to-lake")
+    page.do("eval", code="{ const real = Date.now; Date.now = () => real() - 86_400_000; }")
+    # The next event of the server tells the time.
+    library = "import('/_headrace/dashboard/lib.js')"
+    page.do("holds", code=f"{library}.then((lib) => lib.serverNow() - Date.now() > 80_000_000)")
+    page.do("eval", code="location.hash = '#/streams/orders/records'")
+    page.do("holds", code="document.querySelector('.bar:not([disabled])') !== null")
+    assert page.do("said") == []
 
 
 def test_a_stream_deleted_while_it_is_watched_is_named(server: ServerProcess, page: Page) -> None:
@@ -307,4 +354,13 @@ def test_with_auth_the_printed_address_logs_in(tmp_path: Path, page: Page) -> No
     with ServerProcess(tmp_path / "data", "--auth") as server:
         page.do("open", url=address(server, ""))
         assert "KeyNeeded" in page.do("eval", code="document.body.innerText")
-    page.do("said")
+        page.do("said")
+        printed = re.search(r"its pages: (\S+)", (server.data_dir / "headrace.log").read_text())
+        assert printed is not None
+        page.do("open", url=printed[1])
+        page.do("wait", text="kinesis create-stream")
+        page.do("wait", text="live")
+        # The address holds no secret any more.
+        assert page.do("eval", code="location.search") == ""
+        page.do("wait", text="0 resources")
+        assert page.do("said") == []

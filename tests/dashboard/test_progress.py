@@ -91,6 +91,15 @@ def test_the_newest_batch_of_a_long_log_is_found(
     assert [one["batchId"] for one in query["batches"]] == [7, 8]
 
 
+def test_a_job_s_rate_is_that_of_its_newest_batches(tmp_path: Path) -> None:
+    write(tmp_path, compress(log_of(PROGRESS)))
+    queries = progress.streaming_queries(tmp_path)
+    ended_ms = 1_795_744_279_953 + 21_832  # 2026-11-27T01:51:19.953Z
+    assert progress.rate_of(queries, ended_ms + 59_000) == pytest.approx(2.748, abs=0.001)
+    assert progress.rate_of(queries, ended_ms + 61_000) == 0.0
+    assert progress.rate_of([], ended_ms) is None
+
+
 def test_bytes_that_look_like_a_frame_hide_no_batch(tmp_path: Path) -> None:
     random = (
         bytes(n * n * 7919 % 251 for n in range(400)) + b"\x28\xb5\x2f\xfd" + bytes(range(11, 256))

@@ -70,6 +70,27 @@ def test_a_stream_made_anew_counts_from_zero(database: Database) -> None:
     assert sampler.fresh().readings[ORDERS].rate == 2.0
 
 
+def test_no_rate_is_of_a_moment(database: Database) -> None:
+    """A page that is opened right after a sample waits a little: the next one would be of some milliseconds."""
+    sampler, counters, clock = sampler_of(database)
+    sampler.fresh()
+    clock.advance(10)
+    sampler.fresh()
+    stop = sampler.watch("", lambda: None)
+    clock.advance(0.01)
+    counters.records = 20
+    assert 0.4 < sampler.step() < 0.5
+    clock.advance(0.99)
+    sampler.step()
+    clock.advance(0.01)
+    counters.records = 40
+    sampler._sample(reads_inventory=True)  # as by a second request, which saw the sample before
+    latest = sampler.latest
+    assert latest is not None
+    assert latest.readings[ORDERS].rate == 20.0
+    stop()
+
+
 def test_refused_calls_are_named(database: Database) -> None:
     sampler, _, _ = sampler_of(database)
     sampler.fresh()

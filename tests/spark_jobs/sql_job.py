@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from headrace.sql.avro import avro_decoder, avro_encoder
 from headrace.sql.fold import Fold, Record
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
@@ -60,9 +61,10 @@ def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
     for number, batch in enumerate(batches):
         rows: dict[str, list[Any]] = {stream: [] for stream in streams}
         for stream, key, value in batch:
-            data = value if isinstance(value, str) else json.dumps(value)
+            data = value if isinstance(value, (str, bytes)) else json.dumps(value)
             arrival = arrival_of(index)
-            rows[stream].append((data.encode(), stream, key, str(10**55 + index), arrival))
+            data = data if isinstance(data, bytes) else data.encode()
+            rows[stream].append((data, stream, key, str(10**55 + index), arrival))
             index += 1
         for stream, of_stream in rows.items():
             file = folder / "in" / stream / f"{number:04}.parquet"
@@ -75,7 +77,7 @@ def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
 
 def run_job(
     script: Script, batches: Sequence[Records], folder: Path
-) -> Callable[[str], list[dict[str, Any]]]:
+) -> Callable[..., list[dict[str, Any]]]:
     """Run the compiled job, a micro-batch for each batch; return what reads a stream's rows."""
     write_job(script, batches, folder)
     sql_on_files.run(folder)
@@ -84,7 +86,7 @@ def run_job(
 
 def run_job_on(
     minor: str, script: Script, batches: Sequence[Records], folder: Path
-) -> Callable[[str], list[dict[str, Any]]]:
+) -> Callable[..., list[dict[str, Any]]]:
     """Do the same with another version of Spark, in a process of its own."""
     write_job(script, batches, folder)
     environment = environment_of(minor)
@@ -96,15 +98,14 @@ def run_job_on(
     return reader_of(folder)
 
 
-def reader_of(folder: Path) -> Callable[[str], list[dict[str, Any]]]:
+def reader_of(folder: Path) -> Callable[..., list[dict[str, Any]]]:
     """Return what reads the rows that a job has written into a stream."""
 
-    def read(stream: str) -> list[dict[str, Any]]:
+    def read(stream: str, schemas: Sequence[tuple[str, str]] = ()) -> list[dict[str, Any]]:
+        load = avro_decoder(dict(schemas)) if schemas else json.loads
         files = sorted((folder / "out" / stream).glob("*.parquet"))
         records = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
-        values = [
-            (json.loads(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records
-        ]
+        values = [(load(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
 
     return read
@@ -131,7 +132,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def differences(
-    script: Script, fold: Fold, read: Callable[[str], list[dict[str, Any]]]
+    script: Script, fold: Fold, read: Callable[..., list[dict[str, Any]]]
 ) -> dict[str, Any]:
     """Return by query the rows that only the job has, and those that only the fold has."""
     result: dict[str, Any] = {}
@@ -141,7 +142,11 @@ def differences(
             ({} if row.deleted else row.columns) | {"_key": row.key or "-"}
             for row in fold.results[query.name]
         ]
-        of_job, of_fold = in_order(read(query.target.stream)), in_order(rows)
+        if query.target.schemas:
+            schemas = dict(query.target.schemas)
+            encode, decode = avro_encoder(schemas[""]), avro_decoder(schemas)
+            rows = [decode(encode(row)) | {"_key": row["_key"]} for row in rows]
+        of_job, of_fold = in_order(read(query.target.stream, query.target.schemas)), in_order(rows)
         if of_job != of_fold:
             result[query.name] = (
                 [row for row in of_job if row not in of_fold],

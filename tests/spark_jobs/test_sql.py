@@ -10,10 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.sql.analysis import read_script
+from headrace.sql.avro import avro_encoder
 from tests.spark_jobs.sql_job import differences, fold_of, run_job, run_job_on
 from tests.spark_jobs.sql_job import sql_settings as sql_settings  # a fixture
 from tests.unit.sql import test_ksql_facts as ksql_facts
 from tests.unit.sql import test_ksql_lecture as lecture
+from tests.unit.sql import test_own_functions as own
 
 RELATIONS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR, origin VARCHAR, dep_delay INT,
@@ -21,8 +23,14 @@ CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, carrier VARCHAR
   WITH (stream = 'flights', timestamp = 'event_time', timestamp_format = 'yyyy-MM-dd''T''HH:mm:ssX');
 CREATE STREAM weather (origin VARCHAR KEY, at_ms BIGINT, temp DOUBLE) WITH (stream = 'weather', timestamp = 'at_ms');
 CREATE TABLE planes (carrier VARCHAR PRIMARY KEY, seats INT) WITH (stream = 'planes');
+CREATE TABLE airports (id VARCHAR PRIMARY KEY, title VARCHAR) WITH (stream = 'airports');
+CREATE TABLE makers (id INT PRIMARY KEY, title VARCHAR) WITH (stream = 'makers');
 CREATE STREAM ticks (symbol VARCHAR, price DOUBLE, sold BIGINT)
   WITH (stream = 'ticks', format = 'DELIMITED', timestamp = 'sold');
+CREATE STREAM keyed_ticks (id INT KEY, symbol VARCHAR, price DOUBLE) WITH (stream = 'keyed_ticks', format = 'DELIMITED');
+CREATE STREAM binary (id VARCHAR, at TIMESTAMP, cents DECIMAL(9,2), day DATE, raw BYTES, tags ARRAY<VARCHAR>,
+  counts MAP<VARCHAR, BIGINT>, inner_part STRUCT<x DOUBLE, y BOOLEAN>)
+  WITH (stream = 'binary', format = 'AVRO', timestamp = 'at');
 """
 QUERIES = """
 CREATE STREAM late AS SELECT *, ROWTIME AS ms FROM flights WHERE dep_delay > 15 OR cancelled;
@@ -46,9 +54,16 @@ CREATE STREAM collections AS SELECT event_id, tags[1] AS a, tags[-1] AS b, ARRAY
 CREATE STREAM times AS SELECT event_id, FROM_UNIXTIME(ROWTIME) AS a, TIMESTAMPTOSTRING(ROWTIME, 'yyyy-MM-dd HH:mm:ss.SSS') AS b,
   STRINGTOTIMESTAMP(event_time, 'yyyy-MM-dd''T''HH:mm:ssX') AS c FROM flights;
 CREATE STREAM exploded AS SELECT EXPLODE(tags) AS tag, origin FROM flights PARTITION BY carrier;
+CREATE STREAM side_by_side AS SELECT EXPLODE(tags) AS tag, origin, EXPLODE(GENERATE_SERIES(1, dep_delay - 1)) AS n FROM flights
+  WHERE dep_delay < 5 OR dep_delay IS NULL;
+CREATE TABLE few AS SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier HAVING COUNT(*) < 2;
+CREATE STREAM keyed AS SELECT * FROM keyed_ticks;
 CREATE STREAM joined AS SELECT f.event_id, w.temp, f.origin FROM flights f LEFT JOIN weather w
   WITHIN 1 HOURS GRACE PERIOD 2 HOURS ON f.origin = w.origin;
 CREATE STREAM seated AS SELECT f.event_id, p.seats FROM flights f LEFT JOIN planes p ON f.carrier = p.carrier;
+CREATE STREAM seated_at AS SELECT f.event_id, p.seats, a.title, m.title AS maker FROM flights f
+  LEFT JOIN planes p ON f.carrier = p.carrier JOIN airports a ON f.origin = a.id LEFT JOIN makers m ON p.seats + 1 = m.id
+  WHERE a.title <> 'none' PARTITION BY f.origin, p.seats;
 CREATE TABLE by_carrier AS SELECT carrier, COUNT(*) AS n, COUNT(dep_delay) AS m, SUM(dep_delay) AS s, AVG(dep_delay) AS a,
   MIN(dep_delay) AS lo, MAX(ratio) AS hi, COLLECT_LIST(dep_delay) AS l, TOPK(dep_delay, 2) AS k, HISTOGRAM(origin) AS h,
   LATEST_BY_OFFSET(dep_delay) AS la, EARLIEST_BY_OFFSET(dep_delay) AS ea, COUNT(DISTINCT origin) AS d,
@@ -60,6 +75,8 @@ CREATE TABLE closed AS SELECT origin, COUNT(*) AS n FROM flights
 CREATE TABLE sessions AS SELECT origin, COUNT(*) AS n FROM flights WINDOW SESSION (20 MINUTES, GRACE PERIOD 1 HOURS)
   GROUP BY origin EMIT FINAL;
 CREATE STREAM trades AS SELECT symbol, price, sold FROM ticks WHERE price > 1;
+CREATE STREAM of_avro AS SELECT *, ROWTIME AS ms, TO_BYTES('eA==', 'base64') AS bytes_of FROM binary;
+CREATE STREAM to_avro WITH (format = 'AVRO') AS SELECT * FROM binary WHERE id <> 'none';
 """
 
 
@@ -73,11 +90,15 @@ def at_ms(minute: int) -> int:
     return round((datetime(2013, 1, 1, 5, tzinfo=UTC).timestamp() + minute * 60) * 1000)
 
 
+ENCODE = avro_encoder(read_script(RELATIONS).relations["binary"].schemas[0][1])
 RECORDS = [
     ("planes", "UA", {"seats": 100}),
     ("planes", "AA", {"seats": 80}),
     ("planes", "UA", {"seats": 120}),
     ("planes", "AA", ""),
+    ("airports", "EWR", {"title": "Newark"}),
+    ("airports", "JFK", {"title": "Kennedy"}),
+    ("makers", "121", {"title": "Boeing"}),
     ("weather", "EWR", {"temp": 1.5, "at_ms": at_ms(30)}),
     flight("a", 10, carrier="UA", origin="EWR", dep_delay=20, ratio=2.5, tags=["x", "y", "x"]),
     flight("b", 20, carrier="AA", origin="EWR", dep_delay=3, ratio=-0.5, tags=[]),
@@ -93,6 +114,28 @@ RECORDS = [
     ("ticks", "k", f"TBV,0.5,{at_ms(2)}"),
     ("ticks", "k", f'"A, B",7,{at_ms(3)}'),
     ("ticks", "k", "one,two"),
+    *(("keyed_ticks", "7", text) for text in ("A,1.5", "8,B,", "x,C,1", "D,x", "E", ",")),
+    (
+        "binary",
+        "k",
+        ENCODE(
+            {
+                "id": "é",
+                "at": "2013-01-01T05:10:00.123Z",
+                "cents": "-12.50",
+                "day": "1969-12-31",
+                "raw": "AAE=",
+                "tags": ["x", None],
+                "counts": {"k": 2**40},
+                "inner_part": {"x": -1.5, "y": True},
+            }
+        ),
+    ),
+    ("binary", "k", ENCODE({"id": "b", "at": "2013-01-01T05:10:00Z"})),
+    ("binary", "k", ENCODE({"id": "no time"})),
+    ("binary", "k", b"\x02\x7f"),
+    ("binary", "k", "text"),
+    *(("calls", "k", one) for one in own.RECORDS),
 ]
 
 
@@ -102,7 +145,7 @@ FACTS = [("one", "key", record) for record in ksql_facts.RECORDS]
 def test_a_compiled_job_gives_the_rows_of_the_fold(
     spark: SparkSession, sql_settings: None, tmp_path: Path
 ) -> None:
-    script = read_script(RELATIONS + QUERIES)
+    script = own.script_of(RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES)
     fold = fold_of(script, [RECORDS])
     read = run_job(script, [RECORDS], tmp_path)
     assert not differences(script, fold, read)
@@ -120,7 +163,11 @@ def test_every_function_gives_what_the_fold_gives(
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", ["3.5", "4.1"])
 @pytest.mark.parametrize(
-    ("text", "records"), [(RELATIONS + QUERIES, RECORDS), (ksql_facts.queries(), FACTS)]
+    ("text", "records"),
+    [
+        (RELATIONS + QUERIES + own.FUNCTIONS + own.QUERIES, RECORDS),
+        (ksql_facts.queries(), FACTS),
+    ],
 )
 def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     minor: str,
@@ -130,7 +177,7 @@ def test_a_compiled_job_gives_the_same_rows_on_other_sparks(
     sql_settings: None,
     tmp_path: Path,
 ) -> None:
-    script = read_script(text)
+    script = own.script_of(text)
     read = run_job_on(minor, script, [records], tmp_path)
     assert not differences(script, fold_of(script, [records]), read)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,18 @@ CREATE TABLE airports (origin VARCHAR PRIMARY KEY, name VARCHAR) WITH (stream = 
 CREATE TABLE named AS SELECT origin, UCASE(name) AS name FROM airports WHERE name <> 'Newark';
 CREATE STREAM late AS SELECT id, origin, delay FROM flights WHERE delay > 15;
 """
+
+
+ID = {"name": "id", "type": "string"}
+INFERRED = """CREATE STREAM flights FROM STREAM 'flights' INFER;
+CREATE STREAM f (id VARCHAR KEY) WITH (stream = 'trips', registry_name = 'r', schema_name = 'f');
+CREATE STREAM t WITH (glue_table = 'lake.t');
+"""
+MISTAKES = {
+    "'flights' INFER": ("'flihts' INFER", "line 1, column 35: .*did you mean 'flights'"),
+    "= 'f'": ("= 'g'", "line 2, column 79: EntityNotFoundException: Schema is not found"),
+    "lake.t": ("lake.tx", "line 3, column 23: EntityNotFoundException: Table tx not found"),
+}
 
 
 def put(server: ServerProcess, stream: str, *records: tuple[str, Any]) -> None:
@@ -104,3 +117,33 @@ def test_the_prompt_shows_the_rows_that_are_there(tmp_path: Path) -> None:
             + "SELECT id, delay FROM flights\n WHERE delay > 5;\n\\q\n"
         )
         assert command(server, typed=typed).splitlines() == ["ok", '{"id": "a", "delay": 20}']
+
+        glue = server.client("glue")
+        glue.create_registry(RegistryName="r")
+        of = {"RegistryName": "r", "SchemaName": "f"}
+        for number, fields in enumerate(([ID], [ID, {"name": "n", "type": ["null", "int"]}])):
+            schema = json.dumps({"type": "record", "name": "f", "fields": fields})
+            if number:
+                glue.register_schema_version(SchemaId=of, SchemaDefinition=schema)
+            else:
+                glue.create_schema(
+                    RegistryId={"RegistryName": "r"}, SchemaName="f", DataFormat="AVRO",
+                    Compatibility="NONE", SchemaDefinition=schema,
+                )  # fmt: skip
+        glue.create_database(DatabaseInput={"Name": "lake"})
+        parameters = {"typeOfData": "kinesis", "streamARN": "arn:aws:kinesis:us-east-1:1:stream/q"}
+        storage = {"Columns": [{"Name": "n", "Type": "bigint"}], "Parameters": parameters}
+        glue.create_table(
+            DatabaseName="lake", TableInput={"Name": "t", "StorageDescriptor": storage}
+        )
+        queries = tmp_path / "q.sql"
+        queries.write_text(INFERRED)
+        assert command(server, "check", str(queries)).startswith("0 queries, 3 streams")
+        typed = f"{INFERRED}DESCRIBE flights;\nDESCRIBE f;\nDESCRIBE t;\nSHOW STREAMS;\n"
+        assert command(server, typed=typed).splitlines()[3:] == [
+            "origin  STRING", "delay  BIGINT", "id  STRING  KEY", "n  INT", "n  BIGINT",
+            "STREAM  flights  flights  JSON", "STREAM  f  trips  AVRO", "STREAM  t  q  JSON",
+        ]  # fmt: skip
+        for right, (wrong, sentence) in MISTAKES.items():
+            queries.write_text(INFERRED.replace(right, wrong))
+            assert re.search(sentence, command(server, "check", str(queries), exit_code=1))

@@ -21,9 +21,9 @@ _STARTED_WITHIN_S = 60.0
 
 
 class LogicalPostgres:
-    """One server on this machine, without passwords."""
+    """One server on this machine, without passwords; with `primary` its standby, which `run` can promote."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, *, primary: LogicalPostgres | None = None, **settings: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headrace-cdc-"))
         self.port = free_port()
         self._as_user = [] if os.geteuid() else as_ordinary_user()
@@ -37,9 +37,39 @@ class LogicalPostgres:
             **settings,
         }
         self._process: subprocess.Popen[bytes] | None = None
+        if primary is not None:
+            self._copy(primary)
+            self.start()
+            return
         command = [*self._as_user, str(_PROGRAMS / "initdb"), "-D", str(self._data), "-U", "postgres", "-E", "UTF8",
                    "--no-locale", "--auth=trust", "--no-sync"]  # fmt: skip
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        self.start()
+
+    def _copy(self, primary: LogicalPostgres) -> None:
+        slot = f"standby_{self.port}"
+        primary.run(f"select pg_create_physical_replication_slot('{slot}')")
+        command = [*self._as_user, str(_PROGRAMS / "pg_basebackup"), "-D", str(self._data), "-d", primary.url,
+                   "--checkpoint=fast", "--no-sync", "-X", "stream", "-S", slot]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        subprocess.run([*self._as_user, "touch", str(self._data / "standby.signal")], check=True)
+        self._settings |= {
+            "primary_conninfo": f"host=127.0.0.1 port={primary.port} user=postgres dbname=postgres",
+            "primary_slot_name": slot,
+            "hot_standby_feedback": "on",
+        }
+
+    def keep(self, folder: Path) -> None:
+        """Stop it, and keep its files as they are; `restore` brings them back."""
+        self._end(signal.SIGINT)
+        subprocess.run(["cp", "-a", str(self._data), str(folder)], check=True)
+        self.start()
+
+    def restore(self, folder: Path) -> None:
+        """Replace its files by those that `keep` kept, as from a backup."""
+        self._end(signal.SIGINT)
+        shutil.rmtree(self._data)
+        subprocess.run(["cp", "-a", str(folder), str(self._data)], check=True)
         self.start()
 
     @property

@@ -37,7 +37,7 @@ class Splitter:
             rest = lines.pop()
         if self._starts_record is not None:
             lines, rest = self._joined(lines, rest)
-        if any(len(line) > self.longest_bytes for line in lines):
+        if lines and max(map(len, lines)) > self.longest_bytes:
             lines = [part for line in lines for part in self._cut(line)]
         if len(rest) > self.longest_bytes:
             # A line without end goes as it comes.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.agent.flume.events import ChannelFull, Event, bytes_of
+from headrace.agent.flume.events import NO_HEADERS, ChannelFull, Event, bytes_of
 from headrace.store.disk_space import free_bytes
 from headrace.store.frame import MAX_PAYLOAD_BYTES
 from headrace.store.losses import LogDamaged
@@ -379,6 +379,9 @@ class FileChannel(MemoryChannel):
 
 def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
     """Yield a transaction as the frames that hold it, nearly always one."""
+    if bytes_of(events) <= _FRAME_BYTES:
+        yield list(events)
+        return
     part: list[Event] = []
     size = 0
     for event in events:
@@ -392,6 +395,10 @@ def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 def _columns(events: Sequence[Event]) -> tuple[list[Any], list[int], list[bytes]]:
     """Return the different headers, which of them each event has, and the bodies."""
+    bodies = [body for _, body in events]
+    shared = events[0].headers if events else NO_HEADERS
+    if all(headers is shared for headers, _ in events):
+        return [shared], [0] * len(bodies), bodies
     places: dict[int, int] = {}
     headers: list[Any] = []
     which: list[int] = []
@@ -401,7 +408,7 @@ def _columns(events: Sequence[Event]) -> tuple[list[Any], list[int], list[bytes]
             at = places[id(event.headers)] = len(headers)
             headers.append(event.headers)
         which.append(at)
-    return headers, which, [event.body for event in events]
+    return headers, which, bodies
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:

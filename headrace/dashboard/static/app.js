@@ -7,7 +7,7 @@ import {get, html, link, loadResources, notice, render, route, session, signal, 
 const VIEWS = {
   '': () => html`<${List} />`,
   map: () => html`<${Map_} />`,
-  streams: (name, tab = '') => html`<${Stream} key=${name} name=${name} tab=${tab} />`,
+  streams: (name, tab = '', shard = '', sequence = '') => html`<${Stream} key=${name} name=${name} tab=${tab} shard=${shard} sequence=${sequence} />`,
   functions: (name) => html`<${Function_} key=${name} name=${name} />`,
   deliveries: (name) => html`<${Delivery} key=${name} name=${name} />`,
   jobs: (holder, id) => html`<${Job} holder=${holder} id=${id} />`,

@@ -83,7 +83,17 @@ function carrier({start, end, via}) {
   return isFailure || READERS.test(end) || start.startsWith('bus:') ? end : start;
 }
 
-function Flow({edge, points}) {
+const pen = document.createElement('canvas').getContext('2d');
+// The text, or as much of it as fits into a width, with an ellipsis.
+function fit(text, width) {
+  pen.font = '600 13px system-ui, sans-serif';
+  if (pen.measureText(text).width <= width) return text;
+  let end = text.length;
+  while (end > 1 && pen.measureText(`${text.slice(0, end)}…`).width > width) end -= 1;
+  return `${text.slice(0, end)}…`;
+}
+
+function Flow({edge, points, isJoined}) {
   const now = reading(carrier(edge)).value.row;
   const health = edge.fate?.kind || level(now, '');
   const words = edge.fate ? edge.fate.text : [now?.[0] == null ? '' : rate(now[0]), now?.[4] > 1000 ? span(now[4]) : ''].filter(Boolean).join(' · ');
@@ -92,10 +102,11 @@ function Flow({edge, points}) {
     const before = points[i - 1], half = (before.x + p.x) / 2;
     return `C${half} ${before.y} ${half} ${p.y} ${p.x} ${p.y}`;
   }).join('');
-  const [last, end] = points.slice(-2);
-  const middle = {x: end.x - Math.min(62, (end.x - last.x) / 2), y: end.y};
+  const [start, end] = [points[0], points[points.length - 1]];
+  // Where edges come together the words are at the beginning, where they part at the end: there each has its own line.
+  const place = isJoined ? {x: start.x + 10, y: start.y, anchor: 'start'} : {x: end.x - 12, y: end.y, anchor: 'end'};
   return html`<g class=${`flow ${health} ${(edge.fate ? edge.fate.kind === 'ok' : now?.[0] > 0) ? 'moving' : ''}`}><path d=${line} marker-end="url(#arrow)" />
-    ${words && html`<text x=${middle.x} y=${middle.y - 5} text-anchor="middle">${words}</text>`}</g>`;
+    ${words && html`<text x=${place.x} y=${place.y - 6} text-anchor=${place.anchor}>${words}</text>`}</g>`;
 }
 
 function Node({one, at}) {
@@ -105,7 +116,7 @@ function Node({one, at}) {
   return html`<a href=${hrefOf(one)}><g class=${`node ${level(now, one.problem)}`} transform=${`translate(${at.x - WIDTH / 2} ${at.y - HEIGHT / 2})`}>
     <rect width=${WIDTH} height=${HEIGHT} rx="8" /><rect class="edge" width="5" height=${HEIGHT} rx="2" />
     <text class="kindtext" x="16" y="19">${one.kind}</text><text class="figure" x=${WIDTH - 10} y="19" text-anchor="end">${figure}</text>
-    <text class="nametext" x="16" y="40">${name.length > 18 ? `${name.slice(0, 17)}…` : name}</text><title>${name}</title></g></a>`;
+    <text class="nametext" x="16" y="40">${fit(name, WIDTH - 28)}</text><title>${name}</title></g></a>`;
 }
 
 // Draws nodes and edges; an edge with a `fate` (kind, text) shows that in the place of its live rate.
@@ -114,13 +125,15 @@ export function Drawing({value, label = 'Map of the pipeline'}) {
   const nodes = value.resources.filter((one) => one.kind !== 'mapping');
   const ids = new Set(nodes.map((one) => one.id));
   const edges = value.edges.filter((edge) => ids.has(edge.start) && ids.has(edge.end));
+  const [into, from] = [{}, {}];
+  for (const edge of edges) { into[edge.end] = (into[edge.end] || 0) + 1; from[edge.start] = (from[edge.start] || 0) + 1; }
   const shape = useMemo(() => arrange(nodes, edges), [JSON.stringify([[...ids], edges])]);
   if (!nodes.length) return html`<${Empty} title="The map is empty: no resource feeds another yet." command=${NEXT} />`;
   return html`<div class="row"><div class="legend" aria-label="Legend"><span class="dot ok"></span> well <span class="dot warn"></span> behind <span class="dot bad"></span> failing</div>
       <span class="grow"></span><button aria-label="Zoom out" onClick=${() => setZoom(Math.max(0.3, zoom / 1.25))}>−</button><button aria-label="Zoom in" onClick=${() => setZoom(Math.min(3, zoom * 1.25))}>+</button></div>
     <div class="scroll map" tabindex="0" role="region" aria-label=${label}><svg width=${shape.width * zoom} height=${shape.height * zoom} viewBox=${`0 0 ${shape.width} ${shape.height}`}>
       <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8Z" /></marker></defs>
-      ${edges.map((edge, i) => html`<${Flow} key=${`${edge.start} ${edge.end} ${edge.via}`} edge=${edge} points=${shape.edges[i]} />`)}
+      ${edges.map((edge, i) => html`<${Flow} key=${`${edge.start} ${edge.end} ${edge.via}`} edge=${edge} points=${shape.edges[i]} isJoined=${into[edge.end] > 1 && from[edge.start] === 1} />`)}
       ${nodes.map((one) => html`<${Node} key=${one.id} one=${one} at=${shape.nodes.get(one.id)} />`)}</svg></div>`;
 }
 

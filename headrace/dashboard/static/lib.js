@@ -112,8 +112,13 @@ export function watch(stream = '') {
   source.onmessage = (message) => apply(JSON.parse(message.data));
 }
 
+// The server's clock: this one may stand elsewhere, or jump.
+let ahead = 0;
+export const serverNow = () => Date.now() + ahead;
+
 export function apply(event) {
   link.value = 'live';
+  if (event.timeMs) ahead = event.timeMs - Date.now();
   for (const [id, row] of Object.entries(event.readings)) if (row) reading(id).value = {...reading(id).peek(), row};
   for (const one of live.values()) {
     const now = one.peek();
@@ -140,11 +145,14 @@ export function span(ms) {
   if (ms == null) return '–';
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
-  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.floor(ms % 60_000 / 1000)} s`;
-  return `${Math.floor(ms / 3_600_000)} h ${Math.floor(ms % 3_600_000 / 60_000)} min`;
+  const seconds = Math.floor(ms % 60_000 / 1000);
+  if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min${seconds ? ` ${seconds} s` : ''}`;
+  const minutes = Math.floor(ms % 3_600_000 / 60_000);
+  return `${Math.floor(ms / 3_600_000)} h${minutes ? ` ${minutes} min` : ''}`;
 }
 export const when = (ms) => (ms == null ? '–' : new Date(ms).toISOString().replace('T', ' ').replace('Z', ''));
 export const bytes = (value) => (value == null ? '–' : value < 1024 ? `${value} B` : value < 1 << 20 ? `${(value / 1024).toFixed(1)} KiB` : `${(value / (1 << 20)).toFixed(1)} MiB`);
+export const many = (count, one) => `${amount(count)} ${one}${count === 1 ? '' : 's'}`;
 export const shortShard = (id) => id.replace(/^shardId-0*(?=\d)/, 'shard ');
 
 // How late is late: a minute is a warning, ten are a problem.
@@ -189,6 +197,14 @@ export function CopyCalls({cli, boto}) {
 }
 export const quote = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 
+// An operation as both texts, by AWS's names: `DescribeRule` of `events` with `{Name: ...}`.
+export function CopyOperation({service, operation, params}) {
+  const parted = (name, by) => name.replace(/([a-z])([A-Z])/g, `$1${by}$2`).toLowerCase();
+  const given = Object.entries(params);
+  return html`<${CopyCalls} cli=${`aws ${service} ${parted(operation, '-')}${given.map(([name, value]) => ` --${parted(name, '-')} ${quote(value)}`).join('')}`}
+    boto=${`boto3.client("${service}").${parted(operation, '_')}(${given.map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(', ')})`} />`;
+}
+
 export function Refusals({list}) {
   if (!list?.length) return null;
   return html`<div class="refused" role="note"><strong>Not everything could be read.</strong><ul>
@@ -212,7 +228,7 @@ export function Load({path, params, again = 0, children}) {
     return () => { isCurrent = false; };
   }, [key, again]);
   if (state.key !== key) return html`<p class="dim" role="status">Loading…</p>`;
-  return html`${state.error && html`<div class="refused" role="alert">${state.error.message}</div>`}${state.value && children(state.value)}`;
+  return html`${state.error && html`<div class="refused" role="alert">${state.error.message}</div>${!state.value && html`<p><a href="#/">To the pipeline</a></p>`}`}${state.value && children(state.value)}`;
 }
 
 // Counts up every `seconds` while the page can be seen.

@@ -1,6 +1,6 @@
 // The records browser: positions, a timeline whose selection sets the time, search, stored filters, payloads as text.
 import {Drawing} from './front.js';
-import {Copy, CopyCalls, Empty, Load, amount, bytes, get, html, post, quote, session, shortShard, signal, tell, useEffect, useEvery, useState, when} from './lib.js';
+import {Copy, CopyCalls, Empty, Load, amount, bytes, html, many, post, quote, serverNow, session, shortShard, signal, tell, useEffect, useEvery, useState, when} from './lib.js';
 
 const STEPS = 90;
 const MOST_PRETTY = 400_000;
@@ -8,14 +8,14 @@ const SPANS = [['600000', '10 min'], ['3600000', '1 h'], ['21600000', '6 h'], ['
 const stored = (name) => JSON.parse(localStorage.getItem(`headrace.filters.${name}`) || '[]');
 
 function Timeline({name, choose}) {
-  const [length, setLength] = useState('3600000');
+  const [length, setLength] = useState('600000');
   const again = useEvery(5);
-  const now = Math.floor(Date.now() / 5000) * 5000;
+  const now = Math.floor(serverNow() / 5000) * 5000;
   const [from, to] = [now - Number(length), now];
   return html`<div class="timeline"><div class="row"><h2>Arrivals</h2><span class="dim">Choose a bar to read from there.</span><span class="grow"></span><div class="chips" role="group" aria-label="Span">${SPANS.map(([key, text]) => html`<button class="chip" aria-pressed=${length === key} onClick=${() => setLength(key)}>${text}</button>`)}</div></div>
     <${Load} path=${`streams/${encodeURIComponent(name)}/timeline`} params=${{from: now - Number(length), to: now, steps: STEPS}} again=${again}>${({counts, fromMs, toMs}) => {
       const most = Math.max(...counts, 1), step = (toMs - fromMs) / STEPS;
-      return html`<div class="bars" role="group" aria-label="Records over time">${counts.map((count, i) => html`<button class="bar" disabled=${!count} aria-label=${`${count} records from ${when(fromMs + i * step)}`} title=${`${count} records from ${when(fromMs + i * step)}`} onClick=${() => choose(Math.floor(fromMs + i * step))}><span style=${{height: `${count ? Math.max(4, 100 * count / most) : 0}%`}}></span></button>`)}</div><div class="row dim scale"><span>${when(fromMs)}</span><span class="grow"></span><span>at most ${amount(most)} a bar</span><span class="grow"></span><span>${when(toMs)}</span></div>`;
+      return html`<div class="bars" role="group" aria-label="Records over time">${counts.map((count, i) => html`<button class="bar" disabled=${!count} aria-label=${`${count} records from ${when(fromMs + i * step)}`} title=${`${count} records from ${when(fromMs + i * step)}`} onClick=${() => choose(Math.floor(fromMs + i * step))}><span style=${{height: `${count ? Math.max(4, 100 * count / most) : 0}%`}}></span></button>`)}</div><div class="row dim scale"><span>${when(fromMs).slice(0, 19)}</span><span class="grow"></span><span>at most ${amount(most)} a bar</span><span class="grow"></span><span>${when(toMs).slice(0, 19)}</span></div>`;
     }}</${Load}></div>`;
 }
 
@@ -95,22 +95,35 @@ function Raw({payload}) {
     ${form === 'csv' ? html`<${Csv} text=${payload.data} />` : html`<pre tabindex="0">${pretty(payload, form)}</pre>`}</div>`;
 }
 
-function Batch({node, depth = 0}) {
-  return html`<li><span class=${`chip ${node.disposal === 'success' ? 'good' : /dropped|failure|expired/.test(node.disposal) ? 'bad' : 'busy'}`}>${node.disposal}</span> ${node.part || `batch ${node.number}`} of ${shortShard(node.shard_id)}: ${node.records} records${node.detail ? html` <span class="dim">${node.detail}</span>` : ''}
-    ${node.attempts.length > 0 && html`<ol class="attempts">${node.attempts.map((one) => html`<li><time>${when(one.at_ms)}</time> ${one.duration_ms} ms <strong class=${/^(ok|success)/i.test(one.outcome) ? 'good' : 'bad'}>${one.outcome}</strong>${one.detail && html`<pre tabindex="0">${one.detail.slice(0, 4000)}</pre>`}</li>`)}</ol>`}
-    ${node.parts.length > 0 && html`<ul class="tree">${node.parts.map((part) => html`<${Batch} node=${part} depth=${depth + 1} />`)}</ul>`}</li>`;
+// A function's error as its language prints it; another answer as it is.
+function failure(detail) {
+  try {
+    const {errorType, errorMessage, stackTrace, trace} = JSON.parse(detail);
+    if (errorMessage == null) return detail;
+    const lines = (stackTrace || trace || []).map((line) => String(line).trimEnd());
+    return [`${errorType || 'Error'}: ${errorMessage}`, ...lines].join('\n');
+  } catch {
+    return detail;
+  }
 }
-export const Batches = ({trees}) => html`<ul class="tree">${trees.map((node) => html`<${Batch} node=${node} />`)}</ul>`;
+
+function Batch({node, stream, depth = 0}) {
+  return html`<li><span class=${`chip ${node.disposal === 'success' ? 'good' : /dropped|failure|expired/.test(node.disposal) ? 'bad' : 'busy'}`}>${node.disposal}</span> ${node.part || `batch ${node.number}`} of ${shortShard(node.shard_id)}: ${stream && node.first ? html`<a href=${`#/streams/${encodeURIComponent(stream)}/records/${node.shard_id}/${node.first}`}>${many(node.records, 'record')}</a>` : many(node.records, 'record')}${node.detail ? html` <span class="dim">${node.detail}</span>` : ''}
+    ${node.attempts.length > 0 && html`<ol class="attempts">${node.attempts.map((one) => html`<li><time>${when(one.at_ms)}</time> ${one.duration_ms} ms <strong class=${/^(ok|success)/i.test(one.outcome) ? 'good' : 'bad'}>${one.outcome}</strong>${one.detail && html`<pre tabindex="0">${failure(one.detail).slice(0, 4000)}</pre>`}</li>`)}</ol>`}
+    ${node.parts.length > 0 && html`<ul class="tree">${node.parts.map((part) => html`<${Batch} node=${part} stream=${stream} depth=${depth + 1} />`)}</ul>`}</li>`;
+}
+// With a stream, each batch leads to its records.
+export const Batches = ({trees, stream}) => html`<ul class="tree">${trees.map((node) => html`<${Batch} node=${node} stream=${stream} />`)}</ul>`;
 
 // What became of a record at a function, by the words of its passport: ok, bad, or warn while it waits.
-const fateOf = (outcome) => ({kind: /^(success|filtered)/.test(outcome) ? 'ok' : /^(dropped|sent to the failure)/.test(outcome) ? 'bad' : 'warn', text: outcome.length > 22 ? `${outcome.slice(0, 21)}…` : outcome});
+const fateOf = (outcome) => ({kind: /^(success|filtered)/.test(outcome) ? 'ok' : /^(dropped|sent to the failure)/.test(outcome) ? 'bad' : 'warn', text: outcome.split(':')[0].replace('sent to the failure destination', 'failed, sent on')});
 
 // The part of the map that the record reaches: to each function with what became of it, on to where a failed one goes.
 function pathOf({resources, edges}, stream, mappings) {
   const fates = new Map(mappings.map((one) => [`mapping:${one.mapping}`, fateOf(one.outcome)]));
   const start = `stream:${stream}`;
   const taken = edges.filter((edge) => (edge.start === start ? !edge.via || fates.has(edge.via) : fates.get(edge.via)?.kind === 'bad'))
-    .map((edge) => ({...edge, fate: edge.start === start ? fates.get(edge.via) || {kind: 'warn', text: ''} : {kind: 'bad', text: 'failed'}}));
+    .map((edge) => ({...edge, fate: edge.start === start ? fates.get(edge.via) || {kind: '', text: ''} : {kind: 'bad', text: 'failed'}}));
   const ends = new Set([start, ...taken.flatMap((edge) => [edge.start, edge.end])]);
   return {resources: resources.filter((one) => ends.has(one.id)), edges: taken};
 }
@@ -119,7 +132,7 @@ function Passport({stream, record}) {
   return html`<${Load} path="trace" params=${{stream, sequence: record.sequenceNumber}}>${({mappings}) => html`<h3>Passport</h3>
     ${!mappings.length && html`<p class="dim">No function reads this stream.</p>`}
     <${Load} path="map">${(value) => html`<${Drawing} value=${pathOf(value, stream, mappings)} label="Path of the record through the map" />`}</${Load}>
-    ${mappings.map((one) => html`<ol class="passport"><li>${record.partitionKey || 'record'}</li><li>stream ${stream}</li><li>${shortShard(record.shardId)}</li><li>mapping ${one.mapping.slice(0, 8)}</li><li>function ${one.function.split(':')[6]}</li><li class="end">${one.outcome}</li></ol><${Batches} trees=${one.trees} />`)}`}</${Load}>`;
+    ${mappings.map((one) => html`<ol class="passport"><li>${record.partitionKey || 'record'}</li><li>stream ${stream}</li><li>${shortShard(record.shardId)}</li><li>mapping ${one.mapping.slice(0, 8)}</li><li>function ${one.function.split(':')[6]}</li><li class="end">${one.outcome.split(':')[0]}</li></ol>${one.outcome.includes(':') && html`<p class="dim">${one.outcome.replace(/^.*?: */, '')}</p>`}<${Batches} trees=${one.trees} />`)}`}</${Load}>`;
 }
 
 function Whole({name, record}) {
@@ -138,8 +151,9 @@ function Line({name, record, isOpen, toggle}) {
     ${isOpen && html`<tr class="detail"><td colspan="5"><${Whole} name=${name} record=${record} /></td></tr>`}`;
 }
 
-export function Records({name, shards}) {
-  const [form, setForm] = useState({position: 'newest', at: '', shard: '', search: '', limit: '50'});
+// From a shard and a sequence number on, if the address has them.
+export function Records({name, shards, shard = '', sequence = ''}) {
+  const [form, setForm] = useState({position: sequence ? 'sequence' : 'newest', at: sequence, shard, search: '', limit: '50'});
   const [asked, ask] = useState(form), [again, setAgain] = useState(0), [open, setOpen] = useState(null);
   const [filters, setFilters] = useState(() => stored(name));
   const change = (values) => setForm({...form, ...values});

@@ -100,6 +100,36 @@ def _of_request(create: Any) -> Any:
     return check_and_create
 
 
+def refuse_registration(module: ModuleType) -> None:
+    """Refuse by name what would let authorities register devices (JITR, JITP): moto takes it, and nothing happens."""
+    response: Any = module.IoTResponse
+    register, update = response.register_ca_certificate, response.update_ca_certificate
+
+    def check(call: Any) -> None:
+        config = call._get_param("registrationConfig") or {}
+        asks = (
+            str(call._get_param("allowAutoRegistration")).lower() == "true"
+            or call._get_param("newAutoRegistrationStatus") == "ENABLE"
+            or bool({"templateBody", "templateName"} & set(config))
+        )
+        if asks:
+            sentence = "headrace has no registration of devices by their authority (JITR, JITP)"
+            raise AwsError("NotImplemented", sentence, 501)
+
+    @functools.wraps(register)
+    def check_and_register(self: Any) -> Any:
+        check(self)
+        return register(self)
+
+    @functools.wraps(update)
+    def check_and_update(self: Any) -> Any:
+        check(self)
+        return update(self)
+
+    response.register_ca_certificate = check_and_register
+    response.update_ca_certificate = check_and_update
+
+
 def patch_data_plane(module: Any) -> None:
     """Let Publish reach rules and subscribers, and answer for retained messages."""
     response = module.IoTDataPlaneResponse

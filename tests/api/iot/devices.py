@@ -43,6 +43,7 @@ class TestDevice:
         largest_packet: int = 0,
         transport: Literal["tcp", "websockets"] = "tcp",
         target: str = "/mqtt",
+        user: str = "",
     ) -> None:
         self.messages: list[tuple[str, bytes, bool]] = []
         self.ends: list[int] = []
@@ -66,6 +67,8 @@ class TestDevice:
         self.paho.on_connect = lambda *a: self.answers.append(a)
         self.paho.on_publish = self._published
         self.paho.on_subscribe = self._subscribed
+        if user:
+            self.paho.username_pw_set(user, "secret")
         if will is not None:
             self.paho.will_set(*will, qos=1)
         listener = cloud.cloud.mqtt.listener

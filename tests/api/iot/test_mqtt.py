@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from paho.mqtt.client import WebsocketConnectionError
 
 from headrace.aws.calls.http import HttpRequest
 from tests.api.iot.devices import WITHIN_S, TestDevice
@@ -343,7 +344,8 @@ def test_mqtt_over_websocket(cloud: InProcessCloud, version: int):
         (handshake("/mqtt", "Sec-WebSocket-Protocol: wamp"), b"400", b"the subprotocol mqtt"),
         (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: https://evil.example"), b"403", b""),
         # A page whose name an attacker has let point here.
-        (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: http://evil.example").replace(b"localhost", b"evil.example"), b"4", b""),
+        (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: http://evil").replace(b": localhost", b": evil"),
+         b"4", b""),
         (b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", b"4", b""),
         (b"GET " + b"/" * 100_000, b"4", b""),
     ],
@@ -363,13 +365,28 @@ def test_a_websocket_that_is_none_or_foreign_is_refused(
     assert sentence in answer
 
 
+def test_custom_authorizers_are_refused_by_name(cloud: InProcessCloud):
+    user = "me?x-amz-customauthorizer-name=mine"
+    device = TestDevice(cloud, "custom", version=5, user=user, is_refused=True)
+    assert device.refusal == 0x87
+    assert device.answers[0][4].ReasonString == "headrace has no custom authorizers"
+    # What AWS's SDKs say of themselves is no authorizer.
+    TestDevice(cloud, "sdk", version=5, user="?SDK=Python&Version=1.31").close()
+    target = "/mqtt?x-amz-customauthorizer-name=mine"
+    with pytest.raises(WebsocketConnectionError):
+        TestDevice(cloud, "custom", transport="websockets", target=target)
+
+
 def test_what_is_no_mqtt_in_a_websocket_ends_it(cloud: InProcessCloud):
     listener = cloud.cloud.mqtt.listener
     assert listener is not None
     # A text; a frame without a mask; a packet before CONNECT.
     for frame in (b"\x81\x81\0\0\0\0a", b"\x82\x01a", b"\x82\x82\0\0\0\0\xc0\x00"):
         with socket.create_connection(("127.0.0.1", listener.port)) as plain:
-            plain.sendall(handshake())
+            # In pieces, as a network may cut it.
+            request = handshake()
+            plain.sendall(request[:1])
+            plain.sendall(request[1:])
             assert b"101" in plain.recv(4096)
             plain.sendall(frame)
             rest = b"".join(iter(lambda: plain.recv(4096), b""))
@@ -422,6 +439,10 @@ def test_the_endpoint_is_this_cloud(cloud: InProcessCloud):
         ("cancel_job_execution", {"jobId": "absent", "thingName": "absent"}, "ResourceNotFoundException"),
         ("delete_job_execution", {"jobId": "a", "thingName": "a", "executionNumber": 1}, "ResourceNotFoundException"),
         ("create_certificate_from_csr", {"certificateSigningRequest": "none"}, "InvalidRequestException"),
+        ("register_ca_certificate", {"caCertificate": "x", "allowAutoRegistration": True}, "NotImplemented"),
+        ("register_ca_certificate", {"caCertificate": "x", "registrationConfig": {"templateName": "t"}},
+         "NotImplemented"),
+        ("update_ca_certificate", {"certificateId": "a" * 64, "newAutoRegistrationStatus": "ENABLE"}, "NotImplemented"),
         ("register_certificate", {"certificatePem": "none"}, "CertificateValidationException"),
         ("register_certificate_without_ca", {"certificatePem": "none"}, "CertificateValidationException"),
     ],

@@ -14,7 +14,19 @@ let said = [];
 page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) said.push(message.text()); });
 page.on('pageerror', (error) => said.push(String(error)));
 
+// Processor time of the page's main thread, so that what else the machine does is not measured.
+let tracing = null;
+const cpuMs = async () => {
+  if (!tracing) {
+    tracing = await page.context().newCDPSession(page);
+    await tracing.send('Performance.enable', {timeDomain: 'threadTicks'});
+  }
+  const {metrics} = await tracing.send('Performance.getMetrics');
+  return 1000 * metrics.find((one) => one.name === 'TaskDuration').value;
+};
+
 const commands = {
+  cpu: cpuMs,
   init: ({code}) => page.addInitScript(code),
   open: ({url}) => page.goto(url),
   wait: ({text}) => page.waitForFunction((t) => document.body.innerText.includes(t), text),

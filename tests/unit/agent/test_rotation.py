@@ -16,6 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.agent.converters import converter_of
+from headrace.agent.files import tailer
+from headrace.agent.files.content import Content
 from headrace.agent.files.lines import Splitter
 from headrace.agent.files.names import FilePattern
 from headrace.agent.files.positions import PositionStore
@@ -196,7 +198,7 @@ def play(steps: list[tuple[object, ...]], **options: object) -> None:
 
 @pytest.mark.parametrize("olddir", [False, True], ids=["beside", "olddir"])
 @pytest.mark.parametrize("pattern", [r"app\.log", r"app\.log.*"], ids=["name", "wildcard"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES, *COPIES, ("compress",)))
 def test_no_rotation_and_no_kill_loses_or_repeats_a_line(
     steps: list[tuple[object, ...]], pattern: str, olddir: bool
@@ -205,28 +207,28 @@ def test_no_rotation_and_no_kill_loses_or_repeats_a_line(
     play(steps, pattern=pattern, olddir=olddir)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES))
 def test_a_rename_while_a_file_is_read_loses_nothing(steps: list[tuple[object, ...]]) -> None:
     """#75: events.log* matches the rotated files too, and a file has another's name between two looks."""
     play(steps, pattern=r"app\.log.*")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES, ("touch",)))
 def test_a_rotated_file_that_changes_is_not_sent_again(steps: list[tuple[object, ...]]) -> None:
     """#87: httpd writes to the rotated file until it is reloaded; olddir."""
     play(steps, pattern=r"app\.log.*", olddir=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*RENAMES, *COPIES))
 def test_a_restart_goes_on_although_records_are_converted(steps: list[tuple[object, ...]]) -> None:
     """#114, #116: LOGTOJSON and skipHeaderLines; the position counts the file's bytes, not the converted ones."""
     play(steps, header=True, pattern=r"app\.log.*")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps=steps_of(*COPIES, ("compress",)))
 def test_copytruncate_into_a_folder_below_loses_nothing(steps: list[tuple[object, ...]]) -> None:
     """#118: copytruncate, compress, olddir."""
@@ -248,6 +250,27 @@ def test_a_file_that_vanishes_is_read_to_its_end_as_long_as_it_is_open(tmp_path:
     machine.poll()
     machine.write(3)
     machine.log.unlink()
+    machine.check()
+
+
+def test_a_file_whose_permissions_are_lost_is_told_once_and_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine = Machine(tmp_path)
+    machine.write(3)
+    machine.poll()
+    machine.kill()
+    machine.write(3)
+    opening = tailer.open_content
+
+    def refuse(path: Path, **_: bool) -> Content:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(tailer, "open_content", refuse)
+    for _ in range(3):
+        machine.poll()
+    assert caplog.text.count("cannot be read now: Permission denied") == 1
+    monkeypatch.setattr(tailer, "open_content", opening)
     machine.check()
 
 

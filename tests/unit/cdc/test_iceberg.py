@@ -118,6 +118,7 @@ def test_of_two_writers_one_is_refused_and_nothing_is_there_twice(server: Server
     assert lab.stored() == ['{"id": 1, "lsn": 16}']
 
 
+@pytest.mark.slow
 def test_a_table_that_is_rolled_back_goes_on_from_there(server: ServerProcess):
     lab = _Lab(server, "rolled")
     lab.put((1, 16, "u"), (2, 24, "u"))
@@ -131,6 +132,7 @@ def test_a_table_that_is_rolled_back_goes_on_from_there(server: ServerProcess):
     assert lab.stored() == _lines(lab.whole) == ['{"id": 2, "lsn": 40}']
 
 
+@pytest.mark.slow
 def test_old_tombstones_go_and_expired_records_are_said(server: ServerProcess):
     lab = _Lab(server, "old")
     lab.put((1, 16, "d"), (2, 24, "u"))
@@ -145,6 +147,7 @@ def test_old_tombstones_go_and_expired_records_are_said(server: ServerProcess):
         lab.advance()
 
 
+@pytest.mark.slow
 def test_a_table_of_others_is_refused(server: ServerProcess):
     lab = _Lab(server, "theirs")
     lab.advance()

@@ -117,3 +117,77 @@ def test_a_table_without_a_key_is_refused(lab: Lab, target: str):
     with pytest.raises(CaptureError, match="has no primary key"):
         lab.capture(sink).run()
     sink.close()
+
+
+def _capture(lab: Lab, target: str, **settings: Any) -> int:
+    sink = TableSink(lab.server.url_of("postgres", target), lab.name)
+    try:
+        lab.capture(sink, **settings).run()
+    finally:
+        sink.close()
+    return sink.count
+
+
+def _as_mappings(lab: Lab, database: str) -> Any:
+    return lab.server.run(
+        "select coalesce(json_agg(to_jsonb(a) order by id), '[]'::json) from accounts a",
+        database=database,
+    )
+
+
+def test_new_and_dropped_columns_are_followed_inside_a_transaction(lab: Lab, target: str):
+    lab.run(
+        "create table accounts (id int primary key, owner text, cents int)",
+        "insert into accounts values (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)",
+    )
+    _capture(lab, target)
+    lab.run(
+        "do $$ begin insert into accounts values (4, 'd', 4); alter table accounts add grade int default 7;"
+        " insert into accounts values (5, 'e', 5, 9); alter table accounts drop owner;"
+        " update accounts set cents = 20 where id = 2; end $$",
+        "alter table accounts add at date default '2026-11-27'",
+        "alter table accounts alter at drop default",
+        "update accounts set cents = 30 where id = 3",
+    )
+    # Four rows; descriptions of columns are no changes.
+    assert _capture(lab, target) == 4
+    assert _as_mappings(lab, lab.name) == _as_mappings(lab, target)
+
+
+@pytest.mark.parametrize(
+    ("alteration", "reason"),
+    [
+        ("rename owner to holder", "owner is gone and holder is new, perhaps by a new name"),
+        ("alter cents type text using 'c' || cents", "cents has another type"),
+        pytest.param("add seq serial", "each row may have a value of its own in the new seq", marks=pytest.mark.slow),
+        pytest.param(
+            "drop constraint accounts_pkey, add primary key (owner)", "id, owner has another type, or is in the key",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_change_tells_ends_the_capture_and_a_snapshot_mends_it(
+    lab: Lab, target: str, alteration: str, reason: str
+):
+    lab.run(
+        "create table accounts (id int primary key, owner text not null, cents int)",
+        "insert into accounts values (1, 'a', 1), (2, 'b', 2)",
+    )
+    _capture(lab, target)
+    before = _as_mappings(lab, target)
+    lab.run(
+        f"do $$ begin insert into accounts values (3, 'c', 3); alter table accounts {alteration};"
+        " delete from accounts where id = 2; end $$"
+    )
+    for _ in range(2):
+        with pytest.raises(
+            CaptureError, match=rf"public\.accounts was altered: {reason}.*--snapshot"
+        ):
+            _capture(lab, target)
+    # Nothing of the transaction is in the target.
+    assert _as_mappings(lab, target) == before
+    _capture(lab, target, snapshot=True)
+    assert _as_mappings(lab, lab.name) == _as_mappings(lab, target)
+    lab.run("update accounts set id = id + 10")
+    _capture(lab, target)
+    assert _as_mappings(lab, lab.name) == _as_mappings(lab, target)

@@ -93,3 +93,27 @@ def test_ten_thousand_columns_take_a_reduction_each_and_no_copies() -> None:
 def test_no_depth_of_parentheses_recurses() -> None:
     (statement,) = parse("SELECT " + "(" * 100_000 + "1" + ")" * 100_000 + " FROM a;")
     assert isinstance(statement, Query)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "meant"),
+    [
+        ("CREATE STREM x (a INT);", "1, column 8: 'STREM'", "STREAM"),
+        ("SELECT a FRM s;", "1, column 10: 'FRM'", "FROM"),
+        ("SELECT a FROM s\n WHRE a > 1;", "2, column 2: 'WHRE'", "WHERE"),
+        ("SELECT a FROM s PARTITON BY a;", "1, column 17: 'PARTITON'", "PARTITION"),
+        ("SELECT a FROM s JION t ON a = a;", "1, column 17: 'JION'", "JOIN"),
+        (
+            "SELECT a FROM s WINDOW TUMBLNG (SIZE 1 HOUR) GROUP BY a;",
+            "1, column 24: 'TUMBLNG'",
+            "TUMBLING",
+        ),
+        ("SELECT a FROM s EMIT CHANGS;", "1, column 22: 'CHANGS'", "CHANGES"),
+    ],
+)
+def test_a_word_that_is_nearly_one_of_sqls_is_named_with_its_place(
+    text: str, place: str, meant: str
+) -> None:
+    with pytest.raises(SqlError) as error:
+        parse(text)
+    assert str(error.value) == f"line {place} does not belong here; did you mean {meant}?"

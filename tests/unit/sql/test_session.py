@@ -9,6 +9,8 @@ import pytest
 
 from headrace.sql.analysis import Analysis
 from headrace.sql.errors import SqlError
+from headrace.sql.fold import run
+from headrace.sql.parsing import parse
 from headrace.sql.plan import KSQL
 from headrace.sql.records import Record
 from headrace.sql.session import Session
@@ -63,8 +65,8 @@ def test_a_query_ends_and_its_stream_is_dropped(session: Session) -> None:
     assert list(session.answer("DROP STREAM late;")) == ["ok"]
     for text, message in [
         ("TERMINATE lat;", "no query 'lat'"),
-        ("SHOW GARDENS;", "SHOW GARDENS: there are STREAMS"),
-        ("INSERT INTO flights (id) VALUES ('x');", "use `headrace put`"),
+        ("SHOW GARDENS;", "SHOW GARDENS; there is STREAMS"),
+        ("INSERT INTO flights (id) VALUES ('x');", "the prompt does, and `headrace put`"),
     ]:
         with pytest.raises(SqlError, match=message):
             list(session.answer(text))
@@ -75,3 +77,79 @@ def test_a_reference_table_in_s3_is_for_a_job(session: Session) -> None:
 SELECT f.id, n.name FROM flights f JOIN names n ON f.origin = n.origin;"""
     with pytest.raises(SqlError, match="read by a job"):
         list(session.answer(text))
+
+
+def test_types_variables_and_functions_last_from_one_statement_to_the_next(
+    session: Session,
+) -> None:
+    assert list(session.answer("CREATE TYPE minutes AS INT;\nDEFINE least = '15';")) == ["ok"]
+    assert list(session.answer("SHOW TYPES;")) == ["minutes  INT"]
+    assert list(session.answer("LIST VARIABLES;")) == ["least  15"]
+    text = "SELECT CAST(delay AS minutes) AS d FROM flights WHERE delay > ${least};"
+    assert list(session.answer(text)) == ['{"d": 20}']
+    assert "  keeps    rows where delay > 15" in list(session.answer(f"EXPLAIN {text}"))
+    with pytest.raises(SqlError, match="no variable 'leas'; did you mean 'least'"):
+        list(session.answer("SELECT ${leas} FROM flights;"))
+    # A text with a mistake names nothing.
+    with pytest.raises(SqlError):
+        list(session.answer("DEFINE most = '1'; CREATE TYPE other AS INT; SELEC;"))
+    assert list(session.answer("SHOW TYPES; SHOW VARIABLES;")) == ["minutes  INT", "least  15"]
+    assert list(session.answer("UNDEFINE least; DROP TYPE minutes;")) == ["ok"]
+    assert list(session.answer("SHOW TYPES; SHOW VARIABLES;")) == []
+
+
+def test_what_there_is_is_shown_in_full(session: Session) -> None:
+    extended = list(session.answer("SHOW STREAMS EXTENDED;"))
+    assert extended[:3] == [
+        "STREAM  flights  flights  JSON",
+        "  id  STRING  KEY",
+        "  origin  STRING",
+    ]
+    assert "  reads    flights" in list(session.answer("SHOW QUERIES EXTENDED;"))
+    assert list(session.answer("SHOW TOPICS; SHOW PROPERTIES;")) == [
+        "flights", "late", "auto.offset.reset  earliest",
+    ]  # fmt: skip
+    assert list(session.answer("DESCRIBE FUNCTION lpad;")) == [
+        "LPAD(text, whole, text)  STRING  scalar"
+    ]
+    assert list(session.answer("DESCRIBE FUNCTION lpat;")) == [
+        "no function 'lpat'; did you mean 'LPAD'?"
+    ]
+    assert list(session.answer("DESCRIBE flihts;")) == [
+        "no stream, table or query 'flihts'; did you mean 'flights'?"
+    ]
+
+
+def test_values_are_put_as_a_record_of_their_stream() -> None:
+    put: list[tuple[str, str, bytes]] = []
+    session = Session(Analysis(KSQL), lambda _: iter(()), None, lambda *one: put.append(one))
+    declared = """CREATE STREAM j (id VARCHAR KEY, n INT, at TIMESTAMP, l ARRAY<INT>) WITH (stream = 'j');
+    CREATE STREAM c (id VARCHAR KEY, n DOUBLE) WITH (stream = 'c', format = 'DELIMITED');
+    CREATE STREAM a (id VARCHAR KEY, n INT) WITH (stream = 'a', format = 'AVRO');
+    CREATE STREAM r (x VARCHAR) WITH (stream = 'r', format = 'RAW');"""
+    list(session.answer(declared))
+    values = """INSERT INTO j VALUES ('x', 1 + 1, '2013-01-01T05:10:00Z', ARRAY[1, NULL]);
+    INSERT INTO j (n) VALUES (-3); INSERT INTO c VALUES ('a,"b', 2); INSERT INTO a VALUES ('x', NULL);
+    INSERT INTO r VALUES (UCASE('raw'));"""
+    assert list(session.answer(values)) == ["ok"] * 5
+    assert put[:2] == [
+        ("j", "x", b'{"id": "x", "n": 2, "at": "2013-01-01T05:10:00.000Z", "l": [1, null]}'),
+        ("j", "-", b'{"id": null, "n": -3, "at": null, "l": null}'),
+    ]
+    assert put[3:] == [("a", "x", b"\x02\x02x\x00"), ("r", "-", b"RAW")]
+    # What is put is read again.
+    analysis = Analysis(KSQL)
+    for statement in parse(declared + "CREATE STREAM o AS SELECT * FROM c;"):
+        analysis.take(statement)
+    fold = run(analysis.script(), [(put[2][0], Record(put[2][2], put[2][1]))])
+    assert [row.columns for row in fold.results["o"]] == [{"id": 'a,"b', "n": 2.0}]
+    for text, message in [
+        ("INSERT INTO jj VALUES (1);", "no stream 'jj'; did you mean 'j'"),
+        ("INSERT INTO j VALUES (1);", "j has 4 columns, and there are 1 values"),
+        ("INSERT INTO j (m) VALUES (1);", "no column 'm' in j"),
+        ("INSERT INTO j (n) VALUES ('x');", "line 1, column 27: j.n is INT, not STRING"),
+        ("INSERT INTO j (n) VALUES (n);", "VALUES are constants, and n is a column"),
+    ]:
+        with pytest.raises(SqlError, match=message):
+            list(session.answer(text))
+    assert len(put) == 5

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.sql.analysis import read_script
-from headrace.sql.fold import Fold, Record
+from headrace.sql.fold import Fold, Record, run
 
 SCRIPT = read_script("""
 CREATE TABLE users (id VARCHAR PRIMARY KEY, name VARCHAR, city INT) WITH (stream = 'users');
@@ -58,3 +58,46 @@ def test_a_table_is_the_fold_of_its_changelog(changes: list[Change], data: st.Da
             at_once.take(stream, Record(value, key))
 
     assert states(one_by_one) == states(in_batches) == states(at_once)
+
+
+TABLES = """
+CREATE STREAM s (id VARCHAR, a INT, ms BIGINT) WITH (stream = 's', timestamp = 'ms');
+CREATE TABLE t (k INT PRIMARY KEY, b INT) WITH (stream = 't');
+CREATE TABLE u (k INT PRIMARY KEY, c INT) WITH (stream = 'u');
+CREATE TABLE v (k INT PRIMARY KEY, a INT) WITH (stream = 'v');
+"""
+SMALL = st.integers(0, 2)
+CHANGES = st.one_of(
+    st.tuples(st.just("s"), SMALL, st.fixed_dictionaries({"id": st.sampled_from("xy"), "a": SMALL, "ms": SMALL})),
+    st.tuples(st.just("t"), SMALL, st.none() | st.fixed_dictionaries({"b": SMALL})),
+    st.tuples(st.just("u"), SMALL, st.none() | st.fixed_dictionaries({"c": SMALL})),
+    st.tuples(st.just("v"), SMALL, st.none() | st.fixed_dictionaries({"a": SMALL})),
+)  # fmt: skip
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from(["JOIN", "LEFT JOIN"]),
+    st.sampled_from(["JOIN", "LEFT JOIN"]),
+    st.lists(CHANGES, max_size=14),
+)
+def test_a_query_of_several_joins_has_the_rows_of_one_join_after_the_other(
+    first: str, second: str, changes: list[tuple[str, int, Any]]
+) -> None:
+    script = read_script(f"""{TABLES}
+    CREATE STREAM whole AS SELECT s.id, s.ms, t.b, u.c FROM s {first} t ON s.a = t.k {second} u ON t.b = u.k;
+    CREATE STREAM half AS SELECT s.id, s.ms, t.b FROM s {first} t ON s.a = t.k;
+    CREATE STREAM rest AS SELECT h.id, h.ms, h.b, u.c FROM half h {second} u ON h.b = u.k;
+    CREATE TABLE of_tables AS SELECT v.k, t.b, u.c FROM v {first} t ON v.a = t.k {second} u ON t.b = u.k;
+    CREATE TABLE half_of AS SELECT v.k, t.b FROM v {first} t ON v.a = t.k;
+    CREATE TABLE rest_of AS SELECT h.k, h.b, u.c FROM half_of h {second} u ON h.b = u.k;""")
+    fold = run(script, [(stream, Record(value, str(key))) for stream, key, value in changes])
+
+    def latest(name: str) -> dict[str, Any]:
+        rows = {row.key: row for row in fold.results[name]}
+        return {key: row.columns for key, row in rows.items() if not row.deleted}
+
+    assert [row.columns for row in fold.results["whole"]] == [
+        row.columns for row in fold.results["rest"]
+    ]
+    assert latest("of_tables") == latest("rest_of")

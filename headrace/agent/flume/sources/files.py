@@ -20,7 +20,7 @@ from headrace.agent.files.lines import Splitter
 from headrace.agent.files.names import FilePattern
 from headrace.agent.files.positions import Position, PositionsDamaged, PositionStore
 from headrace.agent.files.tailer import Piece, Tailer
-from headrace.agent.flume.events import NO_HEADERS, Event, Headers
+from headrace.agent.flume.events import NO_HEADERS, Event, Headers, events_of
 from headrace.agent.flume.intake import Intake
 from headrace.agent.patterns import compile_java
 from headrace.core.clock import Clock
@@ -107,7 +107,9 @@ class Taildir:
         headers = self._headers_of(piece.position.path)
         lines = piece.records
         if not self._offset_header:
-            return [Event(headers, line[:-1] if line[-1:] == b"\n" else line) for line in lines]
+            # Each line ends with its newline, but perhaps the last.
+            bodies = b"".join(lines).split(b"\n")
+            return events_of(headers, bodies if bodies[-1] else bodies[:-1])
         start = piece.position.offset - sum(map(len, lines))
         offsets = accumulate(map(len, lines), initial=start)
         return [

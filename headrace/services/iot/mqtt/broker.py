@@ -22,7 +22,9 @@ from headrace.services.iot import rules
 from headrace.services.iot.mqtt import packets, topics
 from headrace.services.iot.mqtt.access import Device, DeviceAccess
 from headrace.services.iot.mqtt.clients import (
+    CUSTOM_AUTHORIZER,
     LONGEST_KEEP_ALIVE_S,
+    NO_AUTHORIZERS,
     Answers,
     Client,
     Lost,
@@ -221,6 +223,10 @@ class Broker:
 
     def _connect(self, client: Client, packet: packets.Connect) -> None:
         client.version = packet.version
+        if CUSTOM_AUTHORIZER in packet.username:
+            log.warning("the MQTT client %s may not connect: %s", packet.client_id, NO_AUTHORIZERS)
+            self._refuse(client, packets.NOT_AUTHORIZED, NO_AUTHORIZERS)
+            return
         device = self._access.identify(
             client.certificate, client.signer, packet.client_id, client.address
         )
@@ -271,9 +277,12 @@ class Broker:
         self._pump(session)
         self._tell_presence(session, device, "connected", versionNumber=0)
 
-    def _refuse(self, client: Client, code: int) -> None:
+    def _refuse(self, client: Client, code: int, sentence: str = "") -> None:
         answer = self._answer(client)
-        answer.parts.append(packets.connack(client.version, code, is_present=False))
+        reason = {packets.REASON: sentence} if sentence and client.version >= packets.V5 else {}
+        answer.parts.append(
+            packets.connack(client.version, code, is_present=False, properties=reason)
+        )
         answer.ends = True
 
     def _open_session(

@@ -17,6 +17,11 @@ MOST_ALIASES = 8
 LARGEST_PACKET = 149_504
 
 
+# Documented: how a client names its authorizer (developerguide/custom-auth.html), in its user name, query or headers.
+CUSTOM_AUTHORIZER = "x-amz-customauthorizer-"
+NO_AUTHORIZERS = "headrace has no custom authorizers"
+
+
 class Lost:
     """The connection has ended; sent in the place of a packet."""
 

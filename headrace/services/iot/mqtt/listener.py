@@ -220,7 +220,8 @@ class MqttConnection(asyncio.Protocol):
         if self._is_closing:
             return
         self._heard_s = self._listener.loop.time()
-        if self._websocket is None and not self._reader.version and data.startswith(b"GET "):
+        # No MQTT client begins with the letter of GET.
+        if self._websocket is None and not self._reader.version and data.startswith(b"G"):
             self._websocket = WebSocket()
         if self._websocket is not None:
             self._receive(self._websocket.receive(data))

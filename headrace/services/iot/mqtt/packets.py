@@ -71,6 +71,7 @@ class Connect:
     keep_alive_s: int
     will: Publish | None
     properties: Properties
+    username: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +276,11 @@ def _connect(fields: _Fields, _: int, __: int) -> Connect:
     properties = fields.properties(version)
     client_id = fields.text()
     will = _will(fields, version, flags) if flags & 0x04 else None
-    if flags & 0x80:
-        fields.text()
+    username = fields.text() if flags & 0x80 else ""
     if flags & 0x40:
         fields.data()
-    return Connect(version, client_id, bool(flags & 0x02), keep_alive_s, will, properties)
+    is_clean = bool(flags & 0x02)
+    return Connect(version, client_id, is_clean, keep_alive_s, will, properties, username)
 
 
 def _will(fields: _Fields, version: int, flags: int) -> Publish:

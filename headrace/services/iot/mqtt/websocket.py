@@ -24,6 +24,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.signatures.credential_scopes import scope_of
+from headrace.services.iot.mqtt.clients import CUSTOM_AUTHORIZER, NO_AUTHORIZERS
 
 SERVICE = "iotdevicegateway"
 _PATH = "/mqtt"
@@ -130,6 +131,8 @@ def admit_signed(
     if request.headers.get("origin", "").partition("://")[2] == request.headers["host"]:
         # What clients send that are no browser's page, such as paho's.
         del request.headers["origin"]
+    if CUSTOM_AUTHORIZER in " ".join((request.query, *request.headers)).lower():
+        return HttpResponse(501, body=f"{NO_AUTHORIZERS}.".encode())
     parts = request.query.split("&")
     others = [part for part in parts if not part.startswith(_TOKEN)]
     if len(others) < len(parts):

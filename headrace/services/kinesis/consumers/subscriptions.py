@@ -105,6 +105,11 @@ class Subscription:
         """The consumer's ARN and the shard's id: each such pair has one active subscription."""
         return self.consumer.arn, self.shard.shard_id
 
+    @property
+    def next_number(self) -> str:
+        """A sequence number at or before the next record that is sent, after those that are."""
+        return self.shard.base.text(self._index, self.opened_ms)
+
     def next_messages(self, now_ms: int) -> list[bytes]:
         """Return the messages that are due now: `initial-response` the first time, then an event or an exception.
 
@@ -287,6 +292,14 @@ class Subscriptions:
         with self._lock:
             if self._active.get(subscription.key) is subscription:
                 del self._active[subscription.key]
+
+    def positions(self) -> list[tuple[Stream, str, str, str]]:
+        """Return stream, consumer's name and shard id of each active subscription, and where it goes on."""
+        with self._lock:
+            active = list(self._active.values())
+        return [
+            (one.stream, one.consumer.name, one.shard.shard_id, one.next_number) for one in active
+        ]
 
     def count(self) -> int:
         """Return the number of active subscriptions."""
