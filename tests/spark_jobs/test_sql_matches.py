@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,27 +93,24 @@ def test_the_job_has_the_staggered_windows_of_the_fold(
     assert not differences(script, fold, run_job(script, BATCHES, tmp_path))
 
 
+@pytest.mark.slow
 def test_the_job_has_the_matches_of_the_fold(
-    spark: SparkSession, sql_settings: None, tmp_path_factory: Any, nightly: bool
+    spark: SparkSession, sql_settings: None, tmp_path_factory: Any
 ) -> None:
     script = read_script(TEXT)
     fold = fold_of(script, BATCHES)
     assert [row.columns["ns"] for row in fold.results["falls"]] == [[2**62, 2**62, 0], [3], [0]]
     assert fold.late == {"falls": 1, "pairs": 1, "above": 1}
-    batches = BATCHES
-    if not nightly:
-        # Each micro-batch costs a second of Python workers: one query, and its rows in three of them.
-        script = replace(script, queries=script.queries[:1])
-        batches = [BATCHES[0] + BATCHES[1], BATCHES[2] + BATCHES[3]]
 
     @settings(
         max_examples=15,
         deadline=None,
         database=None,
-        phases=(Phase.explicit, Phase.generate) if nightly else (Phase.explicit,),
+        # A run takes half a minute: a failing one is not shrunk.
+        phases=(Phase.explicit, Phase.generate),
         suppress_health_check=list(HealthCheck),
     )
-    @example(batches)
+    @example(BATCHES)
     @given(
         st.lists(
             st.lists(ROW.map(lambda one: tick(*one)), min_size=1, max_size=8),
