@@ -130,7 +130,7 @@ def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) ->
 
 
 def allow_updates(module: Any) -> None:
-    """Allow updates of workgroups, data catalogs and prepared statements, and these statements' deletion."""
+    """Allow updates of workgroups and data catalogs."""
     from moto.core.exceptions import JsonRESTError
 
     def update_work_group(self: Any) -> str:
@@ -154,33 +154,5 @@ def allow_updates(module: Any) -> None:
         assign(catalog, {name: self._get_param(name) for name in ("Description", "Parameters")})
         return json.dumps({})
 
-    def find_statement(self: Any) -> Any:
-        name, group = self._get_param("StatementName"), self._get_param("WorkGroup")
-        statement = self.athena_backend.get_prepared_statement(name, group)
-        if statement is None:
-            raise JsonRESTError(
-                "ResourceNotFoundException",
-                f"PreparedStatement {name} was not found in workGroup {group}",  # assumed
-            )
-        return statement
-
-    get_statement_of_moto = module.AthenaResponse.get_prepared_statement
-
-    def get_prepared_statement(self: Any) -> str:
-        find_statement(self)
-        return get_statement_of_moto(self)
-
-    def update_prepared_statement(self: Any) -> str:
-        members = {name: self._get_param(name) for name in ("QueryStatement", "Description")}
-        assign(find_statement(self), members)
-        return json.dumps({})
-
-    def delete_prepared_statement(self: Any) -> str:
-        del self.athena_backend.prepared_statements[find_statement(self).statement_name]
-        return json.dumps({})
-
-    module.AthenaResponse.get_prepared_statement = get_prepared_statement
-    module.AthenaResponse.update_prepared_statement = update_prepared_statement
-    module.AthenaResponse.delete_prepared_statement = delete_prepared_statement
     module.AthenaResponse.update_work_group = update_work_group
     module.AthenaResponse.update_data_catalog = update_data_catalog

@@ -36,6 +36,16 @@ def _policy_name(values: Values) -> str:
     return values.id.rpartition("policyName/")[2]
 
 
+def _has_action(values: Values) -> bool:
+    """Whether the group has the action; moto refuses to delete a missing one in words of its own."""
+    params = {
+        "AutoScalingGroupName": values.get("AutoScalingGroupName"),
+        "ScheduledActionNames": [values.id or values.get("ScheduledActionName")],
+    }
+    answer = values.context.call("autoscaling", "DescribeScheduledActions", params)
+    return bool(answer["ScheduledUpdateGroupActions"])
+
+
 DECLARED = [
     DeclaredType(
         "AWS::AutoScaling::LaunchConfiguration",
@@ -111,6 +121,7 @@ DECLARED = [
         "autoscaling",
         create=[Call("PutScheduledUpdateGroupAction")],
         id="ScheduledActionName",
+        read=Call("DescribeScheduledActions", {"ScheduledActionNames": lambda v: [v.id]}),
         update=[Call("PutScheduledUpdateGroupAction", {"ScheduledActionName": "@id"})],
         delete=[
             Call(
@@ -120,6 +131,7 @@ DECLARED = [
         ],
         name="ScheduledActionName",
         name_length=255,
+        exists=_has_action,
         attributes={"ScheduledActionName": "@id"},
     ),
 ]
