@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from headrace.cli.health_words import moto_phrase, print_losses
+from headrace.cli.lag import describe_pipeline, read_pipeline
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
@@ -77,14 +78,21 @@ def status(data_dir: Path, *, of_all: bool, as_json: bool) -> None:
         raise fail(missing_cloud(data_dir))
     # A cloud with --auth answers this only to requests with a key.
     running.setdefault("data_dir", str(data_dir.absolute()))
+    pipeline: dict[str, Any]
+    try:
+        pipeline = read_pipeline(running["endpoint_url"])
+    except click.ClickException as error:
+        # The cloud itself is described all the same.
+        pipeline = {"resources": [], "refused": [], "problem": error.message}
     if as_json:
-        click.echo(json.dumps(running))
+        click.echo(json.dumps({**running, "pipeline": pipeline}))
         return
     fields = [(name.replace("_", " "), str(running[name])) for name in _AS_THEY_ARE]
     # An address or a path that is broken into lines cannot be copied; a list can be.
     lists = {
         "moto": moto_phrase(running),
         "services": ", ".join(running["services"]) + " (others: moto)",
+        **describe_pipeline(pipeline),
     }
     label_width = max(map(len, [*_AS_THEY_ARE, *lists])) + 2
     width = max(shutil.get_terminal_size().columns - label_width, _NARROWEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.error
+from collections import Counter
 from datetime import UTC, datetime
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 # What a shard takes in a second (documented: Kinesis' quotas).
 _SHARD_RECORDS = 1_000
 _SHARD_BYTES = 1_048_576
+# From this lag on a resource is late, on the page as here.
+_LATE_MS = 60_000
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_POINTS = 12
 
@@ -28,7 +31,7 @@ _SPARK_POINTS = 12
 @endpoint_url_option
 def lag(*, as_json: bool, endpoint_url: str) -> None:
     """Show what reads and writes, how fast and how late, what fails first; exit 2 when something fails."""
-    answer = _fetch(endpoint_url)
+    answer = read_pipeline(endpoint_url)
     rows: list[dict[str, Any]] = answer["resources"]
     if as_json:
         click.echo(json.dumps(answer))
@@ -54,7 +57,7 @@ def top(*, once: bool, every_s: float, endpoint_url: str) -> None:
 
     Heat is the share of a stream's write limits (1,000 records and 1 MiB a second for each shard) that is in use.
     """
-    answer = _fetch(endpoint_url)
+    answer = read_pipeline(endpoint_url)
     if once:
         _print(_top_table(answer), answer["refused"])
         return
@@ -63,15 +66,48 @@ def top(*, once: bool, every_s: float, endpoint_url: str) -> None:
     clock, never = SystemClock(), Event()
     with Live(_top_table(answer), auto_refresh=False, screen=True) as live:
         while not clock.wait(never, every_s):
-            live.update(_top_table(_fetch(endpoint_url)), refresh=True)
+            live.update(_top_table(read_pipeline(endpoint_url)), refresh=True)
 
 
-def _fetch(endpoint_url: str) -> dict[str, Any]:
+def read_pipeline(endpoint_url: str) -> dict[str, Any]:
+    """Return what the page's API says of all resources, failing and late ones first. Raises ClickException."""
     try:
         return fetch_page(endpoint_url, "api/resources")
     except urllib.error.HTTPError as error:
         with error:
             raise fail(f"{endpoint_url} answered {error.code}: {error.reason}.") from error
+
+
+def describe_pipeline(answer: dict[str, Any]) -> dict[str, str]:
+    """Return the answer of `read_pipeline` in words: how many of which kind, what fails, is late, and is refused."""
+    if problem := answer.get("problem"):
+        return {"pipeline": str(problem)}
+    rows: list[dict[str, Any]] = answer["resources"]
+    kinds = Counter(str(row["kind"]) for row in rows)
+    words = {
+        "pipeline": ", ".join(_count(kind, number) for kind, number in kinds.items()) or "empty",
+        "failing": "; ".join(f"{_title(row)}: {row['problem']}" for row in rows if row["problem"]),
+        "late": "; ".join(
+            f"{_title(row)}: {_seconds(row['reading'][4])}" for row in rows if _is_late(row)
+        ),
+        "not read": "; ".join(
+            f"{one['service']}:{one['operation']}: {one['code']}" for one in answer["refused"]
+        ),
+    }
+    return {label: text for label, text in words.items() if text}
+
+
+def _count(kind: str, number: int) -> str:
+    several = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return f"{number} {kind if number == 1 else several}"
+
+
+def _title(row: dict[str, Any]) -> str:
+    return f"{row['kind']} {_name(row)}"
+
+
+def _is_late(row: dict[str, Any]) -> bool:
+    return not row["problem"] and row["reading"] is not None and (row["reading"][4] or 0) > _LATE_MS
 
 
 def _print(table: Table, refused: list[dict[str, str]]) -> None:

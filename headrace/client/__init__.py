@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.client.receipts import BufferFull as BufferFull
     from headrace.client.receipts import PutError as PutError
     from headrace.client.receipts import Receipt as Receipt
+    from headrace.client.receipts import Receipts as Receipts
     from headrace.client.records import Record as Record
     from headrace.client.salting import Salt as Salt
 
@@ -45,6 +46,7 @@ _HOME = {
     "PutsFailed": "producer_metrics",
     "QueueConsumer": "queue_consumer",
     "Receipt": "receipts",
+    "Receipts": "receipts",
     "Record": "records",
     "Salt": "salting",
     "run": "processing",

@@ -8,13 +8,14 @@ async with AsyncProducer("orders") as producer:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from headrace.client.producer import Producer
 from headrace.client.producer_metrics import ProducerMetrics
-from headrace.client.receipts import BufferFull, Receipt
+from headrace.client.receipts import BufferFull, Receipt, Receipts
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
@@ -34,19 +35,38 @@ class AsyncProducer:
         self, data: bytes, key: str | None = None, *, explicit_hash_key: int | str | None = None
     ) -> Receipt:
         """Take a record; the receipt is awaitable. Raises as `Producer.put`."""
-        if not self._is_started:
-            # The first put may ask the cloud for the shards.
-            await asyncio.to_thread(self._producer.start)
-            self._is_started = True
-        pause_s = _FIRST_PAUSE_S
+        await self._start()
+        pauses_s = _pauses_s()
         while True:
             try:
                 return self._producer.put(data, key, explicit_hash_key=explicit_hash_key)
             except BufferFull:
                 if not self._waits:
                     raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+            await asyncio.sleep(next(pauses_s))
+
+    async def put_many(self, records: Iterable[tuple[bytes, str | None]]) -> Receipts:
+        """Take records, each its data and its key or None, in order. Raises as `Producer.put_many`."""
+        await self._start()
+        rows, receipts = list(records), Receipts()
+        pauses_s = _pauses_s()
+        while True:
+            try:
+                receipts.add_all(self._producer.put_many(rows[len(receipts) :]))
+            except BufferFull as full:
+                receipts.add_all(full.taken)
+                if not self._waits:
+                    full.taken = receipts
+                    raise
+            else:
+                return receipts
+            await asyncio.sleep(next(pauses_s))
+
+    async def _start(self) -> None:
+        if not self._is_started:
+            # The first put may ask the cloud for the shards.
+            await asyncio.to_thread(self._producer.start)
+            self._is_started = True
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """See `Producer.flush`."""
@@ -70,3 +90,10 @@ class AsyncProducer:
         traceback: TracebackType | None,
     ) -> None:
         await asyncio.to_thread(partial(self._producer.__exit__, kind, error, traceback))
+
+
+def _pauses_s() -> Iterator[float]:
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -180,7 +180,7 @@ class Lanes:
     def use_map(self, shards: ShardMap) -> None:
         """Take a new map of shards: records that wait go to the lanes of their shards, each key in its order."""
         old, self.map = list(self._of_shard.values()), shards
-        self.of_key = {}
+        self.of_key.clear()
         waiting: list[Chunk] = []
         for lane in old:
             self.close(lane)

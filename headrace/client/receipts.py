@@ -7,8 +7,9 @@ When the records of a chunk part (some were refused, or belong to another shard 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from headrace.client.answers import results_of
 
@@ -41,7 +42,14 @@ class PutError(Exception):
 
 
 class BufferFull(Exception):
-    """The producer's buffer is full (`when_full="raise"`); the record was not taken."""
+    """The producer's buffer is full (`when_full="raise"`); the record was not taken.
+
+    `taken` are the receipts of the records of the same call that came before it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.taken = Receipts()
 
 
 class Owner(Protocol):
@@ -237,3 +245,52 @@ class Receipt(tuple["Chunk", int]):
             chunk, index = self.result().home()
             assert chunk.answer is not None
         return chunk.answer.result(chunk.places[index])
+
+
+class Receipts(Sequence[Receipt]):
+    """The receipts of many records, in their order; each is made when it is asked for. Not changed by their user."""
+
+    __slots__ = ("chunks", "places")
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.places: list[int] = []
+
+    def add(self, receipt: Receipt) -> None:
+        """Note one more record."""
+        chunk, place = receipt
+        self.chunks.append(chunk)
+        self.places.append(place)
+
+    def add_all(self, others: Receipts) -> None:
+        """Note more records."""
+        self.chunks += others.chunks
+        self.places += others.places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Receipt]: ...
+
+    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(index, slice):
+            pairs = zip(self.chunks[index], self.places[index], strict=True)
+            return list(map(Receipt, pairs))
+        return Receipt((self.chunks[index], self.places[index]))
+
+    def done(self) -> bool:
+        """Whether each record was acknowledged or has failed for good."""
+        return all(receipt.done() for receipt in self)
+
+    def result(self, timeout_s: float | None = None) -> Self:
+        """Wait until each record is acknowledged, and return these receipts. Raises PutError, TimeoutError."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        for receipt in self:
+            if not receipt.done() or receipt.home()[0].error is not None:
+                left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+                receipt.result(left_s)
+        return self

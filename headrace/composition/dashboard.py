@@ -14,6 +14,7 @@ from headrace.dashboard.cloud_account import CloudAccount, CloudMeter, FunctionT
 from headrace.dashboard.progress import streaming_queries
 from headrace.dashboard.rings import Rings
 from headrace.dashboard.sampler import Sampler
+from headrace.moto.current_cloud import Handled
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report import report_of
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
@@ -66,6 +67,7 @@ def build_dashboard(
     base: Foundation,
     services: Services,
     decisions: Decisions,
+    handled: Handled,
 ) -> Dashboard:
     """Return the dashboard; its sampler runs once the cloud is served."""
     config = base.config
@@ -82,6 +84,7 @@ def build_dashboard(
         firehose=services.firehose,
         pipes=services.pipes,
         functions=functions,
+        handled=handled.totals,
     )
     apis = base.gateway.owned
 

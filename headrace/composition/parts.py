@@ -27,7 +27,7 @@ from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.dashboard.api import Dashboard
-from headrace.moto.current_cloud import Connections
+from headrace.moto.current_cloud import Connections, Handled
 from headrace.pages.access import PageAccess
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.permissions.decisions.report_file import ReportKeeper
@@ -101,7 +101,11 @@ def build_parts(
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
     )
-    mqtt = Mqtt(config, database=database, clock=clock, ids=ids, engine=engine, tls=tls)
+    mqtt = Mqtt(
+        config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,
+        note=decisions.note_decided,
+    )  # fmt: skip
+    handled = Handled()
     engine.connect(
         Connections(
             functions=services.lambda_.invoke_for_service,
@@ -113,12 +117,24 @@ def build_parts(
             executions=base.moto.executions,
             apis=apis.answer_call,
             devices=mqtt.broker,
+            handled=handled,
             stream_changed=base.moto.table_streams.changed,
             before_policies_change=decisions.decide_waiting,
         )
     )
     history = HistoryOnDemand(clock, config.data_dir)
-    dashboard = build_dashboard(base, services, decisions)
+    dashboard = build_dashboard(base, services, decisions, handled)
+    entrance = _build_entrance(
+        base,
+        services,
+        apis,
+        decisions=decisions,
+        history=history,
+        is_started=is_started,
+        mqtt=mqtt.ports,
+        dashboard=dashboard,
+    )
+    mqtt.admit_by(entrance.admit)
     return Parts(
         moto=base.moto,
         gateway=gateway,
@@ -132,16 +148,7 @@ def build_parts(
         history=history,
         mqtt=mqtt,
         dashboard=dashboard,
-        entrance=_build_entrance(
-            base,
-            services,
-            apis,
-            decisions=decisions,
-            history=history,
-            is_started=is_started,
-            mqtt=mqtt.ports,
-            dashboard=dashboard,
-        ),
+        entrance=entrance,
     )
 
 

@@ -65,7 +65,23 @@ _METRICS: Mapping[str, tuple[str, tuple[_Metric, ...]]] = {
     ),
     "queue": (
         "QueueName",
-        (("waiting", "AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 1),),
+        (
+            ("rate", "AWS/SQS", "NumberOfMessagesSent", "Sum", 1 / PERIOD_S),
+            ("waiting", "AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", 1),
+            ("lag_ms", "AWS/SQS", "ApproximateAgeOfOldestMessage", "Maximum", 1_000),
+        ),
+    ),
+    # A write unit is an item of up to 1 KiB (documented): DynamoDB has no metric that counts items written.
+    "table": (
+        "TableName",
+        (("rate", "AWS/DynamoDB", "ConsumedWriteCapacityUnits", "Sum", 1 / PERIOD_S),),
+    ),
+    "pipe": (
+        "PipeName",
+        (
+            ("rate", "AWS/EventBridge/Pipes", "EventCount", "Sum", 1 / PERIOD_S),
+            ("error_rate", "AWS/EventBridge/Pipes", "ExecutionFailed", "Sum", 1 / PERIOD_S),
+        ),
     ),
 }
 Series = dict[str, dict[str, list[tuple[int, float]]]]
@@ -192,7 +208,7 @@ class CloudWatchMeter:
                 metric = {
                     "Namespace": namespace,
                     "MetricName": name,
-                    "Dimensions": [{"Name": dimension, "Value": resource.name}],
+                    "Dimensions": _dimensions(dimension, resource.name),
                 }
                 stat = {"Metric": metric, "Period": PERIOD_S, "Stat": statistic}
                 queries.append({"Id": f"m{len(queries)}", "MetricStat": stat})
@@ -216,6 +232,13 @@ class CloudWatchMeter:
                 ]
                 series.setdefault(resource_id, {})[figure] = sorted(points)
         return series
+
+
+def _dimensions(name: str, value: str) -> list[dict[str, str]]:
+    """Return a metric's dimensions; a rule of a bus other than the default has two (documented)."""
+    bus, _, rest = value.rpartition("/") if name == "RuleName" else ("", "", value)
+    buses = [{"Name": "EventBusName", "Value": bus}] if bus else []
+    return [*buses, {"Name": name, "Value": rest}]
 
 
 def _whole(value: float | None) -> int | None:

@@ -23,6 +23,7 @@ from headrace.services.pipes.pipes import Pipes
 
 # moto's services; before moto is loaded, the page does not wait for it.
 _MOTO = frozenset({"sqs", "sns", "pipes", "events", "dynamodb"})
+_HANDLING = frozenset({"queue", "topic", "rule", "table"})
 # The upper bounds of the duration histogram, in milliseconds.
 DURATION_BOUNDS_MS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000)
 
@@ -98,8 +99,10 @@ class CloudMeter:
         firehose: Firehose,
         pipes: Pipes,
         functions: FunctionTotals,
+        handled: Callable[[], dict[str, tuple[int, int]]],
     ) -> None:
-        self._account = account
+        """Take the services; `handled` returns, by ARN, what rules, topics, queues and tables handled and failed."""
+        self._account, self._handled = account, handled
         self._clock = clock
         self._kinesis, self._lambda, self._firehose = kinesis, lambda_, firehose
         self._pipes, self.functions = pipes, functions
@@ -128,12 +131,15 @@ class CloudMeter:
             if self._is_ours(opened.queue):
                 waiting = opened.deliveries.counts(now_ms).visible
                 totals[f"kinesis queue:{opened.queue.name}"] = Totals(waiting=waiting)
+        handled = self._handled()
         for resource in inventory.resources.values():
             if resource.kind == "function":
                 sums, _ = self.functions.of(resource.name)
                 totals[resource.id] = Totals(sums["Invocations"], errors=sums["Errors"])
-            elif resource.kind == "queue":
-                totals[resource.id] = Totals(waiting=resource.facts.get("messages"))
+            elif resource.kind in _HANDLING:
+                records, errors = handled.get(resource.arn, (0, 0))
+                waiting = resource.facts.get("messages")
+                totals[resource.id] = Totals(records, errors=errors, waiting=waiting)
         return totals
 
     def shard_totals(self, stream: str) -> Mapping[str, Totals]:
@@ -183,7 +189,7 @@ class CloudMeter:
         result = mapping.last_result
         problem = result if result.startswith("PROBLEM") else ""
         if not is_stream:
-            return Totals(problem=problem)
+            return Totals(mapping.handed, errors=mapping.dropped, problem=problem)
         return Totals(
             handled, errors=mapping.dropped, waiting=waiting, lag_ms=lag_ms, problem=problem
         )

@@ -105,6 +105,8 @@ def id_of(arn: str) -> str:
         return f"{kind}:{rest.removeprefix('function:').partition(':')[0]}"
     if service == "dynamodb":
         return f"{kind}:{rest.removeprefix('table/').partition('/')[0]}"
+    if service == "events" and rest.startswith("rule/"):
+        return f"rule:{rest.removeprefix('rule/')}"
     if service == "s3":
         return f"{kind}:{rest.partition('/')[0]}"
     return f"{kind}:{name_of(arn)}"
@@ -309,14 +311,20 @@ def _pipes(reader: Reader, inventory: Inventory) -> None:
 
 
 def _rules(reader: Reader, inventory: Inventory) -> None:
-    for rule in reader.pages("events", "ListRules", "Rules", token=next_token("NextToken")):
-        name = rule["Name"]
-        resource = inventory.add("rule", name, arn=rule.get("Arn", ""), state=rule.get("State", ""))
-        targets = reader.pages(
-            "events", "ListTargetsByRule", "Targets", token=next_token("NextToken"), Rule=name
-        )
-        for target in targets:
-            inventory.connect(resource.id, id_of(target["Arn"]))
+    """Read the rules of every bus; one of a bus other than the default has the bus in its name, as in its ARN."""
+    token = next_token("NextToken")
+    buses = list(reader.pages("events", "ListEventBuses", "EventBuses", token=token))
+    for bus in [one["Name"] for one in buses] or ["default"]:
+        for rule in reader.pages("events", "ListRules", "Rules", token=token, EventBusName=bus):
+            name = rule["Name"] if bus == "default" else f"{bus}/{rule['Name']}"
+            arn, state = rule.get("Arn", ""), rule.get("State", "")
+            resource = inventory.add("rule", name, arn=arn, state=state)
+            if bus != "default":
+                inventory.connect(f"bus:{bus}", resource.id)
+            where = {"Rule": rule["Name"], "EventBusName": bus}
+            targets = reader.pages("events", "ListTargetsByRule", "Targets", token=token, **where)
+            for target in targets:
+                inventory.connect(resource.id, id_of(target["Arn"]))
 
 
 _LIVE_CLUSTERS = ["STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING"]

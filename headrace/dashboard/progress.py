@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,28 +15,44 @@ from headrace.core.values import as_mapping
 from headrace.spark_submit.ui import event_logs
 
 MOST_BATCHES = 100
-# Of a file, and of what it is unpacked to; a query's newest batches are in the newest file.
+MOST_FILES = 128
+# Of a file, so much of its end is read at most, and unpacked to so much.
 MOST_FILE_BYTES = 64 * 1024 * 1024
 MOST_TEXT_BYTES = 64 * 1024 * 1024
+# Spark ends a frame with each line that it flushes, as that of a micro-batch.
+_FRAME = b"\x28\xb5\x2f\xfd"
 _EVENT = b"StreamingQueryListener$QueryProgressEvent"
+
+Batches = dict[str, list[dict[str, Any]]]
 
 
 def streaming_queries(folder: Path) -> list[dict[str, Any]]:
     """Return the streaming queries of the job in `folder`: id, name, and the newest batches, oldest first.
 
-    Spark writes the log while the job runs, a moment behind; a file whose end is not yet written is read up to there.
+    Spark writes the log while the job runs, a moment behind, and begins a new file when one is full. The files are read
+    from the newest back, each from its end, until every query has `MOST_BATCHES`: the newest batch is never missed,
+    however long the log is.
     """
-    queries: dict[str, dict[str, Any]] = {}
-    for log in event_logs(folder)[-3:]:
+    queries: Batches = {}
+    for file in islice(_newest_first(folder), MOST_FILES):
+        for query, batches in _read(file).items():
+            queries[query] = [*batches, *queries.get(query, ())][-MOST_BATCHES:]
+        if queries and all(len(batches) >= MOST_BATCHES for batches in queries.values()):
+            break
+    return [
+        {
+            "id": query,
+            "name": next((one["name"] for one in reversed(batches) if one["name"]), ""),
+            "batches": batches,
+        }
+        for query, batches in reversed(queries.items())
+    ]
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    for log in reversed(event_logs(folder)):
         files = sorted(log.path.glob("events_*"), key=_number) if log.path.is_dir() else [log.path]
-        for file in files[-2:]:
-            for batch in _batches(_text(file)):
-                query = queries.setdefault(
-                    batch["queryId"], {"id": batch["queryId"], "name": "", "batches": []}
-                )
-                query["name"] = batch["name"] or query["name"]
-                query["batches"] = [*query["batches"][1 - MOST_BATCHES :], batch]
-    return list(queries.values())
+        yield from reversed(files)
 
 
 def _number(file: Path) -> int:
@@ -43,18 +60,57 @@ def _number(file: Path) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _text(file: Path) -> bytes:
+def _read(file: Path) -> Batches:
+    """Return the newest batches of a file by query; nothing when Spark has removed it meanwhile."""
+    try:
+        at = file.stat()
+        return _read_once(file, at.st_size, at.st_mtime_ns)
+    except OSError:
+        return {}
+
+
+@lru_cache(maxsize=MOST_FILES)
+def _read_once(file: Path, size_bytes: int, _: int) -> Batches:
+    """Read a file once for each size and time: a full one does not change, and a page asks every few seconds."""
+    start = max(0, size_bytes - MOST_FILE_BYTES)
     with file.open("rb") as opened:
+        opened.seek(start)
         data = opened.read(MOST_FILE_BYTES)
-    if ".zstd" not in file.name:
-        return data
-    # The output has a fixed size, so that no log can swell this process; what is decompressed before an error stays.
-    text = bytearray(MOST_TEXT_BYTES)
-    # The log of a running job has no end yet.
-    with contextlib.suppress(cramjam.DecompressionError):
-        cramjam.zstd.decompress_into(data, text)
-    end = text.find(b"\0")
-    return bytes(text) if end < 0 else bytes(text[:end])
+    text = _unpacked(data) if ".zstd" in file.name else data[-MOST_TEXT_BYTES:]
+    batches: Batches = {}
+    for batch in _batches(text):
+        known = batches.setdefault(batch["queryId"], [])
+        known.append(batch)
+        del known[:-MOST_BATCHES]
+    return batches
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Return the end of what the data unpacks to, frame by frame from the last back."""
+    texts: list[bytes] = []
+    room_bytes, start, end = MOST_TEXT_BYTES, len(data), len(data)
+    while room_bytes > 0 and (start := data.rfind(_FRAME, 0, start)) >= 0:
+        text = _unpack_frames(data[start:end], room_bytes)
+        # Without any text these bytes only look like a frame's beginning: they belong to the frame before.
+        if text:
+            texts.append(text)
+            room_bytes -= len(text)
+            end = start
+    return b"".join(reversed(texts))
+
+
+def _unpack_frames(data: bytes, room_bytes: int) -> bytes:
+    """Return what frames unpack to, at most `room_bytes`, or what is unpacked before the first error."""
+    # The output has a fixed size, so that no log can swell this process.
+    for size_bytes in (min(room_bytes, 32 * len(data) + 65_536), room_bytes):
+        text = bytearray(size_bytes)
+        try:
+            return bytes(text[: cramjam.zstd.decompress_into(data, text)])
+        except cramjam.DecompressionError:
+            # Too little room, or the last frame of a running job, which has no end yet.
+            if text[-1] == 0:
+                break
+    return bytes(text.rstrip(b"\0"))
 
 
 def _batches(text: bytes) -> Iterable[dict[str, Any]]:

@@ -53,6 +53,7 @@ class Delivery(msgspec.Struct, omit_defaults=True):
         most_age_s, most_retries: when it is given up.
         dead_letter_arn: the queue that gets `body` then; empty for none.
         attributes: the message attributes there.
+        source_arn: the rule or topic whose failure it is when it is given up; empty for others.
         on_failure, failure_context: who of `ON_FAILURE` is told when it is given up, and what it is told beside the
             error; empty for nobody.
     """
@@ -75,6 +76,7 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     acting_arn: str = ""
     acting_session: str = ""
     http: HttpCall | None = None
+    source_arn: str = ""
     on_failure: str = ""
     failure_context: dict[str, Any] = {}
 
@@ -257,6 +259,8 @@ def give_up(
     error = AwsError(code, message)
     if delivery.on_failure in ON_FAILURE:
         ON_FAILURE[delivery.on_failure](delivery.failure_context, f"{error}")
+    if delivery.source_arn:
+        CURRENT.handled.fail(delivery.source_arn)
     if not delivery.dead_letter_arn:
         say(delivery, error, "is not delivered")
         return

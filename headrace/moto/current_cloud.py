@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -107,6 +108,36 @@ class Apis(Protocol):
         ...
 
 
+class Handled:
+    """What each rule, topic, queue and table has handled since the start, by ARN: matches, messages, items written.
+
+    Callers of `add` and `fail` hold moto's lock; `totals` may be called by any thread.
+    """
+
+    # Of more resources the oldest are forgotten: those that were deleted.
+    MOST = 10_000
+
+    def __init__(self) -> None:
+        self._records: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+
+    def add(self, arn: str) -> None:
+        """Count one more."""
+        self._records[arn] += 1
+        if len(self._records) > self.MOST:
+            oldest = next(iter(self._records))
+            del self._records[oldest], self._failures[oldest]
+
+    def fail(self, arn: str) -> None:
+        """Count one that could not be passed on, beside `add`."""
+        self._failures[arn] += 1
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Return how many each has handled, and how many of these failed."""
+        failures = self._failures.copy()
+        return {arn: (count, failures[arn]) for arn, count in self._records.copy().items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
     """The parts of a cloud that moto's services call. The default is a cloud in which they call nothing.
@@ -121,6 +152,7 @@ class Connections:
         executions: runs state machines.
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
+        handled: counts what rules, topics, queues and tables handle.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
         before_policies_change: called before a policy changes, so that earlier actions are decided by the old policy.
     """
@@ -134,6 +166,7 @@ class Connections:
     executions: RunningExecutions | None = None
     devices: Devices | None = None
     apis: Apis | None = None
+    handled: Handled = field(default_factory=Handled)
     stream_changed: Callable[[str], None] | None = None
     before_policies_change: Callable[[], None] = lambda: None
 
@@ -168,7 +201,7 @@ class CurrentCloud:
         self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
         self.devices = connections.devices
-        self.stream_changed = connections.stream_changed
+        self.handled, self.stream_changed = connections.handled, connections.stream_changed
 
     @contextlib.contextmanager
     def listening(self) -> Generator[threading.Event]:

@@ -24,13 +24,25 @@ KEYS = [f"key-{i}" for i in range(1000)]
 LATENCIES, PUTS_PER_S, LINGER_MS = 1000, 500, 20.0
 FIRST_RECORD_WITHIN_S = 240
 Figures = dict[str, float]
+RATE, CPU, FIRST = "records/s", "CPU µs a record", "first record s"
+
+
+def begin() -> tuple[float, float]:
+    """Return the time, and the processor time of this process, in seconds."""
+    return time.perf_counter(), time.process_time()
+
+
+def figures_of(count: int, start: tuple[float, float]) -> Figures:
+    """Return the rate and the processor time of `count` records since `start`."""
+    wall_s, cpu_s = begin()
+    return {RATE: count / (wall_s - start[0]), CPU: 1e6 * (cpu_s - start[1]) / count}
 
 
 def put_boto3(port: int, stream: str, count: int) -> Figures:
     """Put by a loop of full PutRecords requests."""
     kinesis = client_of("kinesis", port)
     kinesis.put_record(StreamName=stream, Data=DATA, PartitionKey="first")
-    start_s = time.perf_counter()
+    start = begin()
     for first in range(0, count, 500):
         kinesis.put_records(
             StreamName=stream,
@@ -39,7 +51,7 @@ def put_boto3(port: int, stream: str, count: int) -> Figures:
                 for i in range(first, first + 500)
             ],
         )
-    return {"records/s": count / (time.perf_counter() - start_s)}
+    return figures_of(count, start)
 
 
 def put_headrace(port: int, stream: str, count: int, **options: Any) -> Figures:
@@ -49,15 +61,27 @@ def put_headrace(port: int, stream: str, count: int, **options: Any) -> Figures:
     with Producer(stream, **_where(port), **options) as producer:
         put = producer.put
         put(DATA, "first").result(30)
-        start_s = time.perf_counter()
+        start = begin()
         for i in range(count):
             put(DATA, KEYS[i % len(KEYS)])
-    return {"records/s": count / (time.perf_counter() - start_s)}
+    return figures_of(count, start)
 
 
 def put_headrace_aggregated(port: int, stream: str, count: int) -> Figures:
     """The same with aggregation."""
     return put_headrace(port, stream, count, aggregate=True)
+
+
+def put_many_headrace_aggregated(port: int, stream: str, count: int) -> Figures:
+    """Put 500 at once with aggregation."""
+    from headrace.client import Producer
+
+    with Producer(stream, aggregate=True, **_where(port)) as producer:
+        producer.put(DATA, "first").result(30)
+        start = begin()
+        for first in range(0, count, 500):
+            producer.put_many([(DATA, KEYS[i % len(KEYS)]) for i in range(first, first + 500)])
+    return figures_of(count, start)
 
 
 def put_aiokpl(port: int, stream: str, count: int) -> Figures:
@@ -70,12 +94,12 @@ def put_aiokpl(port: int, stream: str, count: int) -> Figures:
         rate_limit_bytes_per_sec_per_shard=1e12,
     )
 
-    async def main() -> float:
+    async def main() -> Figures:
         async with aiokpl.Producer(config) as producer:
             first = await producer.put_record(stream=stream, partition_key="first", data=DATA)
             await producer.flush()
             await first.wait()
-            start_s = time.perf_counter()
+            start = begin()
             outcomes = [
                 await producer.put_record(
                     stream=stream, partition_key=KEYS[i % len(KEYS)], data=DATA
@@ -84,29 +108,29 @@ def put_aiokpl(port: int, stream: str, count: int) -> Figures:
             ]
             await producer.flush()
             await asyncio.gather(*(outcome.wait() for outcome in outcomes))
-        return time.perf_counter() - start_s
+        return figures_of(count, start)
 
-    return {"records/s": count / asyncio.run(main())}
+    return asyncio.run(main())
 
 
 def put_async_kinesis(port: int, stream: str, count: int) -> Figures:
     """Put with async-kinesis."""
     kinesis: Any = importlib.import_module("kinesis")
 
-    async def main() -> float:
+    async def main() -> Figures:
         async with kinesis.Producer(
             stream_name=stream, endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
             put_rate_limit_per_shard=1_000_000, put_bandwidth_limit_per_shard=1_000_000, buffer_time=0.05,
         ) as producer:  # fmt: skip
             await producer.put({"d": "x" * 92})
             await producer.flush()
-            start_s = time.perf_counter()
+            start = begin()
             for _ in range(count):
                 await producer.put({"d": "x" * 92})
             await producer.flush()
-        return time.perf_counter() - start_s
+        return figures_of(count, start)
 
-    return {"records/s": count / asyncio.run(main())}
+    return asyncio.run(main())
 
 
 def latency_headrace(port: int, stream: str, count: int) -> Figures:
@@ -136,7 +160,7 @@ def latency_headrace(port: int, stream: str, count: int) -> Figures:
 def read_boto3(port: int, stream: str, count: int) -> Figures:
     """Read by a loop over the shards."""
     kinesis = client_of("kinesis", port)
-    start_s = time.perf_counter()
+    start = begin()
     read = 0
     for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
         answer = kinesis.get_shard_iterator(
@@ -150,7 +174,7 @@ def read_boto3(port: int, stream: str, count: int) -> Figures:
             if not page["Records"]:
                 break
     assert read == count, f"read {read} of {count}"
-    return {"records/s": read / (time.perf_counter() - start_s)}
+    return figures_of(read, start)
 
 
 def read_headrace(port: int, stream: str, count: int) -> Figures:
@@ -158,16 +182,16 @@ def read_headrace(port: int, stream: str, count: int) -> Figures:
     from headrace.client import ConsumerGroup
 
     start_s = time.perf_counter()
-    first_s, read = 0.0, 0
+    first, read = (0.0, 0.0), 0
     with ConsumerGroup(f"group-{os.getpid()}", stream, **_where(port)) as group:
         for batch in group:
-            first_s = first_s or time.perf_counter() - start_s
+            first = first if read else begin()
             read += len(batch)
             if read >= count:
                 break
-        took_s = time.perf_counter() - start_s
+        figures = figures_of(read, first)
     assert read == count, f"read {read} of {count}"
-    return {"records/s": read / (took_s - first_s), "first record s": first_s}
+    return figures | {FIRST: first[0] - start_s}
 
 
 def read_async_kinesis(port: int, stream: str, count: int) -> Figures:
@@ -177,7 +201,7 @@ def read_async_kinesis(port: int, stream: str, count: int) -> Figures:
 
     async def main() -> Figures:
         start_s = time.perf_counter()
-        first_s, read = 0.0, 0
+        first, read = (0.0, 0.0), 0
         async with kinesis.Consumer(
             stream_name=stream, endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
             iterator_type="TRIM_HORIZON", sleep_time_no_records=0.01, processor=processors.StringProcessor(),
@@ -185,12 +209,11 @@ def read_async_kinesis(port: int, stream: str, count: int) -> Figures:
         ) as consumer:  # fmt: skip
             while read < count:
                 async for _ in consumer:
-                    first_s = first_s or time.perf_counter() - start_s
+                    first = first if read else begin()
                     read += 1
                     if read >= count:
                         break
-        took_s = time.perf_counter() - start_s
-        return {"records/s": read / (took_s - first_s), "first record s": first_s}
+        return figures_of(read, first) | {FIRST: first[0] - start_s}
 
     return asyncio.run(main())
 
@@ -200,7 +223,7 @@ def read_kcl_rs(port: int, stream: str, count: int) -> Figures:
     kcl_rs: Any = importlib.import_module("kcl_rs")
 
     start_s = time.perf_counter()
-    state = {"first": 0.0, "last": 0.0, "read": 0}
+    state: dict[str, Any] = {"first": None, "figures": {}, "read": 0}
     done = threading.Event()
 
     class Reader(kcl_rs.RecordProcessorBase):
@@ -208,10 +231,9 @@ def read_kcl_rs(port: int, stream: str, count: int) -> Figures:
             """See kcl_rs."""
 
         def process_records(self, process_records_input: Any) -> None:
-            now_s = time.perf_counter() - start_s
-            state["first"] = state["first"] or now_s
-            state["last"] = now_s
+            state["first"] = state["first"] or begin()
             state["read"] += len(process_records_input.records)
+            state["figures"] = figures_of(state["read"], state["first"])
             process_records_input.checkpointer.checkpoint()
             if state["read"] >= count:
                 done.set()
@@ -235,8 +257,7 @@ def read_kcl_rs(port: int, stream: str, count: int) -> Figures:
     assert done.wait(FIRST_RECORD_WITHIN_S), f"read {state['read']} of {count}"
     with contextlib.suppress(RuntimeError):
         scheduler.shutdown()
-    spent_s = max(state["last"] - state["first"], 0.001)
-    return {"records/s": state["read"] / spent_s, "first record s": state["first"]}
+    return state["figures"] | {FIRST: state["first"][0] - start_s}
 
 
 def _where(port: int) -> dict[str, Any]:
@@ -246,7 +267,7 @@ def _where(port: int) -> dict[str, Any]:
 PROGRAMS: dict[str, Callable[[int, str, int], Figures]] = {
     program.__name__: program
     for program in (
-        put_boto3, put_headrace, put_headrace_aggregated, put_aiokpl, put_async_kinesis,
+        put_boto3, put_headrace, put_headrace_aggregated, put_many_headrace_aggregated, put_aiokpl, put_async_kinesis,
         latency_headrace, read_boto3, read_headrace, read_async_kinesis, read_kcl_rs,
     )
 }  # fmt: skip

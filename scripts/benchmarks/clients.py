@@ -20,16 +20,19 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from scripts.benchmarks.client_programs import CPU, RATE
 from scripts.benchmarks.sdk import client_of
 from scripts.benchmarks.servers import processors, running
 
 SHARDS = 4
-RATE = "records/s"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A client: its program, a share of the records (the slow ones get fewer), what it must reach, its package."""
+    """A client: its program, a share of the records (the slow ones get fewer), what it must reach, its package.
+
+    One whose first record takes more than a minute (`is_slow`) has one turn.
+    """
 
     label: str
     program: str
@@ -43,6 +46,7 @@ PUTS = (
     Row("boto3 loop", "put_boto3", 0.25),
     Row("headrace", "put_headrace", times_boto3=3),
     Row("headrace, aggregated", "put_headrace_aggregated", times_boto3=8),
+    Row("headrace, aggregated, put_many", "put_many_headrace_aggregated", times_boto3=8),
     Row("aiokpl, aggregated", "put_aiokpl", 0.05, package="aiokpl"),
     Row("async-kinesis", "put_async_kinesis", 0.05, package="kinesis"),
 )
@@ -58,10 +62,7 @@ LATENCY = Row("headrace", "latency_headrace")
 @click.command()
 @click.option("--records", default=400_000, show_default=True, help="Of 100 B, for our clients.")
 @click.option("--turns", default=3, show_default=True, help="How often each client runs.")
-@click.option(
-    "--slow", is_flag=True, help="Also kcl-rs, which reads its first record after a minute or more."
-)
-def main(records: int, turns: int, slow: bool) -> None:
+def main(records: int, turns: int) -> None:
     """Measure the clients."""
     console = Console()
     server_cpu, client_cpu = processors()
@@ -72,7 +73,7 @@ def main(records: int, turns: int, slow: bool) -> None:
             kinesis.get_waiter("stream_exists").wait(StreamName=name)
 
         def measure(rows: Sequence[Row], stream: str, count: int) -> dict[str, dict[str, float]]:
-            return _medians(rows, server.port, stream, count, turns, client_cpu, slow=slow)
+            return _medians(rows, server.port, stream, count, turns, client_cpu)
 
         puts = measure(PUTS, "puts", records)
         latency = measure((LATENCY,), "puts", records)
@@ -85,13 +86,13 @@ def main(records: int, turns: int, slow: bool) -> None:
 
 
 def _medians(
-    rows: Sequence[Row], port: int, stream: str, count: int, turns: int, cpu: int, *, slow: bool
+    rows: Sequence[Row], port: int, stream: str, count: int, turns: int, cpu: int
 ) -> dict[str, dict[str, float]]:
     figures: dict[str, list[dict[str, float]]] = {}
-    for _ in range(turns):
+    for turn in range(turns):
         for row in rows:
             missing = row.package is not None and importlib.util.find_spec(row.package) is None
-            if missing or (row.is_slow and not slow):
+            if missing or (row.is_slow and turn):
                 continue
             share = count if stream == "reads" else int(count * row.share) // 500 * 500
             figures.setdefault(row.label, []).append(_run(row, port, stream, share, cpu))
@@ -120,20 +121,22 @@ def _run(row: Row, port: int, stream: str, count: int, cpu: int) -> dict[str, fl
 def _table(title: str, rows: Sequence[Row], figures: dict[str, dict[str, float]]) -> Table:
     table = Table(title=title)
     names = list(dict.fromkeys(name for row in figures.values() for name in row))
-    for name in ("client", *names, "times boto3", "goal"):
+    for name in ("client", *names, "times boto3", "by CPU", "goal"):
         table.add_column(name, justify="left" if name == "client" else "right")
-    base = figures.get("boto3 loop", {}).get(RATE)
+    boto3 = figures.get("boto3 loop", {})
     for row in rows:
         values = figures.get(row.label)
         if values is None:
             table.add_row(row.label, "not measured")
             continue
         cells = [_cell(name, values) for name in names]
-        ratio = values[RATE] / base if base and RATE in values else None
-        goal = ""
-        if row.times_boto3 is not None and ratio is not None:
-            goal = f">= {row.times_boto3:g}x: {'met' if ratio >= row.times_boto3 else 'MISSED'}"
-        table.add_row(row.label, *cells, "" if ratio is None else f"{ratio:.1f}", goal)
+        ratios, goal = ["", ""], ""
+        if boto3 and RATE in values:
+            times, times_by_cpu = values[RATE] / boto3[RATE], boto3[CPU] / values[CPU]
+            ratios = [f"{times:.1f}", f"{times_by_cpu:.1f}"]
+            if row.times_boto3 is not None:
+                goal = f">= {row.times_boto3:g}x: {'met' if times >= row.times_boto3 else 'MISSED'}"
+        table.add_row(row.label, *cells, *ratios, goal)
     return table
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from headrace.core.clock import SystemClock
 from headrace.dashboard.aws import AwsAccount, CloudWatchMeter
-from headrace.dashboard.inventory import read_inventory
+from headrace.dashboard.inventory import Inventory, read_inventory
 from tests.dashboard.browser import Page
 from tests.security.browser import find_chromium
 from tests.support.server import ServerProcess
@@ -116,3 +116,48 @@ def test_keys_without_rights_are_named_call_by_call() -> None:
     inventory.add("stream", "orders")
     CloudWatchMeter(account, SystemClock()).totals(inventory)
     assert "GetMetricData" in [one["operation"] for one in inventory.refused]
+
+
+def test_rules_topics_tables_pipes_and_queues_have_cloudwatch_s_rates() -> None:
+    asked: dict[str, list[dict[str, str]]] = {}
+
+    class Metrics:
+        source, account_id, region, is_read_only = "aws", "0", "us-east-1", True
+
+        def call(self, service: str, operation: str, **params: Any) -> dict[str, Any]:
+            assert (service, operation) == ("cloudwatch", "GetMetricData")
+            results: list[dict[str, Any]] = []
+            for query in params["MetricDataQueries"]:
+                metric = query["MetricStat"]["Metric"]
+                asked[f"{metric['Namespace']} {metric['MetricName']}"] = metric["Dimensions"]
+                value = {"Id": query["Id"], "Timestamps": [params["EndTime"]], "Values": [120.0]}
+                results.append(value)
+            return {"MetricDataResults": results}
+
+    inventory = Inventory()
+    for kind, name in (
+        ("rule", "shop/sold"),
+        ("rule", "nightly"),
+        ("topic", "news"),
+        ("table", "prices"),
+        ("pipe", "carry"),
+        ("queue", "work"),
+    ):
+        inventory.add(kind, name)
+    totals = CloudWatchMeter(Metrics(), SystemClock()).totals(inventory)
+    assert {one: figures.rate for one, figures in totals.items()} == dict.fromkeys(
+        inventory.resources, 2.0
+    )
+    assert asked["AWS/DynamoDB ConsumedWriteCapacityUnits"] == [
+        {"Name": "TableName", "Value": "prices"}
+    ]
+    assert asked["AWS/EventBridge/Pipes EventCount"] == [{"Name": "PipeName", "Value": "carry"}]
+    assert asked["AWS/Events TriggeredRules"] == [{"Name": "RuleName", "Value": "nightly"}]
+    shop = Inventory()
+    shop.add("rule", "shop/sold")
+    CloudWatchMeter(Metrics(), SystemClock()).totals(shop)
+    assert asked["AWS/Events TriggeredRules"] == [
+        {"Name": "EventBusName", "Value": "shop"},
+        {"Name": "RuleName", "Value": "sold"},
+    ]
+    assert totals["queue:work"].lag_ms == 120_000

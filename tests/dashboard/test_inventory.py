@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from headrace.moto.current_cloud import CURRENT, Handled
 from headrace.testing.waiting import until
 from tests.dashboard.test_api import get
 from tests.support.cloud import InProcessCloud
@@ -47,6 +50,21 @@ def test_channels_queues_topics_and_pipes_are_on_the_map(tmp_path: Path) -> None
             SourceParameters={"KinesisStreamParameters": {"StartingPosition": "TRIM_HORIZON"}},
             Target=work,
         )
+        events, dynamodb = cloud.client("events"), cloud.client("dynamodb")
+        events.create_event_bus(Name="shop")
+        events.put_rule(Name="sold", EventBusName="shop", EventPattern='{"source": ["till"]}')
+        events.put_targets(Rule="sold", EventBusName="shop", Targets=[{"Id": "1", "Arn": work}])
+        gone = {"Id": "2", "Arn": dead.replace("dead", "gone")}
+        events.put_rule(Name="lost", EventPattern='{"source": ["till"]}')
+        events.put_targets(Rule="lost", Targets=[gone])
+        key = {"AttributeName": "id"}
+        dynamodb.create_table(
+            TableName="prices",
+            KeySchema=[{**key, "KeyType": "HASH"}],
+            AttributeDefinitions=[{**key, "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+        )
         shown = get(cloud, "map")
         edges = {(edge["start"], edge["end"]) for edge in shown["edges"]}
         assert edges >= {
@@ -57,7 +75,33 @@ def test_channels_queues_topics_and_pipes_are_on_the_map(tmp_path: Path) -> None
             ("topic:news", "queue:work"),
             ("stream:feed", "pipe:carry"),
             ("pipe:carry", "queue:work"),
+            ("bus:shop", "rule:shop/sold"),
+            ("rule:shop/sold", "queue:work"),
         }
+
+        def have_rates() -> bool:
+            sns.publish(TopicArn=topic, Message="new")
+            sold = {"Source": "till", "DetailType": "sold", "Detail": "{}"}
+            events.put_events(Entries=[sold, {**sold, "EventBusName": "shop"}])
+            dynamodb.put_item(TableName="prices", Item={"id": {"S": "pear"}})
+            listed = {one["id"]: one for one in get(cloud, "resources")["resources"]}
+            busy = ("topic:news", "rule:shop/sold", "rule:lost", "table:prices", "queue:work")
+            # A rule whose target is gone fails.
+            fails = "errors a second" in listed["rule:lost"]["problem"]
+            return fails and all((listed[one]["reading"] or [0])[0] for one in busy)
+
+        until(have_rates, timeout_s=30)
+        write = {"Put": {"TableName": "prices", "Item": {"id": {"S": "plum"}}}}
+        check = {
+            "TableName": "prices",
+            "Key": {"id": {"S": "pear"}},
+            "ConditionExpression": "attribute_not_exists(id)",
+        }
+        table = "arn:aws:dynamodb:us-east-1:000000000000:table/prices"
+        before = CURRENT.handled.totals()[table]
+        with pytest.raises(dynamodb.exceptions.TransactionCanceledException):
+            dynamodb.transact_write_items(TransactItems=[write, {"ConditionCheck": check}])
+        assert CURRENT.handled.totals()[table] == before  # what was undone was not written
 
         def has_rate() -> bool:
             kinesis.put_record(StreamName="feed", Data=b"{}", PartitionKey="k")
@@ -65,3 +109,12 @@ def test_channels_queues_topics_and_pipes_are_on_the_map(tmp_path: Path) -> None
             return bool(rows["pipe:carry"] and rows["pipe:carry"][0])
 
         until(has_rate, timeout_s=30)
+
+
+def test_resources_that_are_long_gone_are_forgotten() -> None:
+    handled = Handled()
+    handled.MOST = 2
+    for arn in ("first", "first", "second", "third"):
+        handled.add(arn)
+    handled.fail("third")
+    assert handled.totals() == {"second": (1, 0), "third": (1, 1)}

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import cramjam
+import pytest
 
+from headrace.dashboard import progress
 from headrace.dashboard.progress import streaming_queries
 
 # Recorded: Spark 4.0.2, the delays job of this repository; shortened to the members that are read.
@@ -45,10 +47,10 @@ def compress(data: bytes) -> bytes:
     return bytes(cramjam.zstd.compress(data))
 
 
-def write(folder: Path, data: bytes) -> None:
+def write(folder: Path, data: bytes, number: int = 1) -> None:
     events = folder / "events" / "eventlog_v2_local-1"
     events.mkdir(parents=True, exist_ok=True)
-    (events / "events_1_local-1.zstd").write_bytes(data)
+    (events / f"events_{number}_local-1.zstd").write_bytes(data)
 
 
 def test_a_query_has_its_batches_watermark_state_and_rates(tmp_path: Path) -> None:
@@ -68,6 +70,35 @@ def test_the_log_of_a_running_job_is_read_as_far_as_it_goes(tmp_path: Path) -> N
     (query,) = streaming_queries(tmp_path)
     assert len(query["batches"]) == 100
     assert 100 < query["batches"][-1]["batchId"] < 4_999
+
+
+def test_the_newest_batch_of_a_long_log_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files after it have rolled without a batch, the newest has more text than is read, and tears at its end."""
+    monkeypatch.setattr(progress, "MOST_TEXT_BYTES", 1_000_000)
+    noise = compress(b'{"Event":"SparkListenerTaskEnd"}\n' * 40_000)  # 1.3 MB of text
+    write(tmp_path, compress(log_of(PROGRESS | {"id": "slow", "name": "slow", "batchId": 6})), 9)
+    for number in range(10, 14):
+        write(tmp_path, compress(log_of()), number)
+    newest = compress(log_of(PROGRESS | {"batchId": 7}))
+    write(tmp_path, noise + newest + newest[: len(newest) // 2], 14)
+    queries = {one["name"]: one["batches"][-1]["batchId"] for one in streaming_queries(tmp_path)}
+    assert queries == {"slow": 6, "delays": 7}
+    # The file grows: the next batch is there at once.
+    write(tmp_path, noise + newest + compress(log_of(PROGRESS | {"batchId": 8})), 14)
+    (query,) = (one for one in streaming_queries(tmp_path) if one["name"] == "delays")
+    assert [one["batchId"] for one in query["batches"]] == [7, 8]
+
+
+def test_bytes_that_look_like_a_frame_hide_no_batch(tmp_path: Path) -> None:
+    random = (
+        bytes(n * n * 7919 % 251 for n in range(400)) + b"\x28\xb5\x2f\xfd" + bytes(range(11, 256))
+    )
+    packed = compress(random.replace(b"\n", b" ") + b"\n" + log_of(PROGRESS))
+    assert packed.count(b"\x28\xb5\x2f\xfd") == 2
+    write(tmp_path, packed + packed[:9])
+    assert [one["batches"][0]["batchId"] for one in streaming_queries(tmp_path)] == [1]
 
 
 def test_a_log_that_is_none_swells_nothing(tmp_path: Path) -> None:

@@ -75,10 +75,18 @@ function arrange(nodes, edges) {
   };
 }
 
+// Whose figures an edge shows: the reader's own where there is one, else those of what sends.
+const READERS = /^(delivery|pipe|kinesis queue|channel):/;
+function carrier({start, end, via}) {
+  const isFailure = /^(function|queue):/.test(start); // records that failed there, and go on to `end`
+  if (via && !start.startsWith('function:')) return via;
+  return isFailure || READERS.test(end) || start.startsWith('bus:') ? end : start;
+}
+
 function Flow({edge, points}) {
-  const now = reading(edge.via || edge.start).value.row;
+  const now = reading(carrier(edge)).value.row;
   const health = edge.fate?.kind || level(now, '');
-  const words = edge.fate ? edge.fate.text : now?.[0] == null ? '' : `${rate(now[0])}${now[4] > 1000 ? ` · ${span(now[4])}` : ''}`;
+  const words = edge.fate ? edge.fate.text : [now?.[0] == null ? '' : rate(now[0]), now?.[4] > 1000 ? span(now[4]) : ''].filter(Boolean).join(' · ');
   const line = points.map((p, i) => {
     if (!i) return `M${p.x} ${p.y}`;
     const before = points[i - 1], half = (before.x + p.x) / 2;

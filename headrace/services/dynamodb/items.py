@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage.changes import CHANGES
 from headrace.services.dynamodb import legacy_conditions as legacy
 from headrace.services.dynamodb.kinesis_destinations import destinations_of, tell
@@ -65,7 +66,8 @@ def _note(table: Any, hash_key: Any, range_key: Any) -> None:
 
 
 def _tell(table: Any, old: Any, new: Any) -> None:
-    """Send a change to the table's Kinesis streams, once it is certain."""
+    """Count a change, and send it to the table's Kinesis streams, once it is certain."""
+    UNDO.after(lambda: CURRENT.handled.add(table.table_arn))
     if destinations_of(table):
         UNDO.after(lambda: tell(table, old, new))
 

@@ -72,8 +72,14 @@ def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = Tru
     except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
         _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")
         return
+    send_to_targets(rule, original_event, transform_input=transform_input)
+
+
+def send_to_targets(rule: Any, event: Any, *, transform_input: bool = True) -> None:
+    """Send an event that a rule takes to its targets. Never raises; the caller holds moto's lock."""
+    CURRENT.handled.add(rule.arn)
     for target in list(rule.targets):
-        send_to_target(rule, target, original_event, transform_input=transform_input)
+        send_to_target(rule, target, event, transform_input=transform_input)
 
 
 def send_to_target(
@@ -101,6 +107,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
         body=compact(whole_event(event)).encode(),
         dead_letter_arn=dead_letter_arn(target),
         attributes={"RULE_ARN": rule.arn, "TARGET_ARN": arn},
+        source_arn=rule.arn,
     )
 
     def say(delivery: Delivery, why: AwsError, what_now: str) -> None:

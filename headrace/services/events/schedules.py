@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.moto.storage.changes import CHANGES
-from headrace.services.events.patches import send_to_target
+from headrace.services.events.patches import send_to_targets
 
 
 def scheduled_rules() -> Iterator[ScheduleEntry]:
@@ -30,8 +30,7 @@ def _entry_of_rule(rule: Any) -> ScheduleEntry:
 
     def fire(moment: datetime) -> None:
         event = build_scheduled_event("aws.events", rule.arn, moment)
-        for target in list(rule.targets):
-            send_to_target(rule, target, event)
+        send_to_targets(rule, event)
 
     return ScheduleEntry(
         key=str(rule.arn),

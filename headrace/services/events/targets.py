@@ -169,6 +169,7 @@ def _queue(
             most_retries=int(retry.get("MaximumRetryAttempts", MOST_RETRIES)),
             dead_letter_arn=dead_letter_arn(target),
             attributes={"RULE_ARN": rule.arn, "TARGET_ARN": str(target["Arn"])},
+            source_arn=rule.arn,
             # AWS refuses a rule without a role for such a target.
             acting_arn=str(target.get("RoleArn") or ""),
             acting_session=f"AWSEvents_{rule.name}"[:64],

@@ -58,7 +58,7 @@ def patch() -> None:
     responses.publish_batch = _with_sequence_numbers(SNSResponse.publish_batch)
     topic: Any = Topic
     topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
-    topic.publish = queues.publish_once(Topic.publish)
+    topic.publish = queues.publish_once(_counted(Topic.publish))
     backend: Any = SNSBackend
     backend.get_subscription_attributes = _with_principal(SNSBackend.get_subscription_attributes)
     backend.__init__ = _with_nothing(SNSBackend.__init__, "sms_messages", "sms_message_objects")
@@ -123,6 +123,15 @@ def _with_sequence_numbers(publish: Any) -> Any:
         return answer
 
     return publish_and_tell
+
+
+def _counted(publish: Any) -> Any:
+    @functools.wraps(publish)
+    def publish_and_count(self: Any, *args: Any, **named: Any) -> Any:
+        CURRENT.handled.add(self.arn)
+        return publish(self, *args, **named)
+
+    return publish_and_count
 
 
 def _with_principal(get_subscription_attributes: Any) -> Any:
@@ -209,6 +218,7 @@ def _publish(
 
 
 def _log_failure(subscription: Any, error: Exception, kept_in: str) -> None:
+    CURRENT.handled.fail(subscription.topic.arn)
     reason = str(getattr(error, "message", "") or error or type(error).__name__)
     arn = subscription.arn
     if (arn, reason) not in _Logged.subscriptions and len(_Logged.subscriptions) < MOST_LOGGED:
@@ -256,6 +266,7 @@ def _to_address(
             most_age_s=HTTP_AGE_S,
             most_retries=HTTP_RETRIES,
             dead_letter_arn=queues.dead_letter_arn(subscription),
+            source_arn=subscription.topic.arn,
         )
     )
 
@@ -293,6 +304,7 @@ def _to_delivery_stream(
             account=parts[4],
             region=parts[3],
             dead_letter_arn=queues.dead_letter_arn(subscription),
+            source_arn=subscription.topic.arn,
             acting_arn=str(subscription.attributes.get("SubscriptionRoleArn") or ""),
             acting_session=_FIREHOSE_SESSION,
         )

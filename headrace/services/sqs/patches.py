@@ -151,6 +151,7 @@ def _add_message(queue: Any, message: Any) -> None:
         store.add_once(message, _now_ms(), a_group=queue.deduplication_scope == "messageGroup")
     else:
         store.add(message, _now_ms())
+    CURRENT.handled.add(queue.queue_arn)
     CURRENT.message_arrived()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import down_status, running_cloud
+from headrace.cli import down_status, lag, running_cloud
 from headrace.store.data_dir import lock as hold_data_dir
 
 PAGE = {
@@ -38,10 +39,50 @@ def test_status_fits_the_terminal(
     lines = done.output.splitlines()
     assert f"data dir      {data_dir}" in lines
     assert "endpoint url  http://127.0.0.1:7300" in lines
+    # Nothing answers there: the rest is shown all the same.
+    assert "pipeline" in done.output
     assert all(len(line) <= max(columns, 36) for line in lines if str(data_dir) not in line)
     words = done.output.split()
     assert all(f"{service}," in words for service in PAGE["services"][:-1])
     assert not any(line.endswith(" ") for line in lines)
+
+
+def test_the_pipeline_is_in_words_by_the_page_s_api(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(url: str, path: str) -> dict[str, Any]:
+        asked.append((url, path))
+        rows: list[dict[str, Any]] = [
+            {"kind": "function", "name": "f", "facts": {}, "problem": "2.0 errors a second"},
+            {
+                "kind": "mapping",
+                "name": "u",
+                "facts": {"source": "stream:orders", "function": "function:g"},
+                "reading": [1.0, None, 0, 9, 61_500, ""],
+            },
+            *({"kind": "delivery", "name": name, "facts": {}} for name in "ab"),
+        ]
+        refusal = {"service": "sqs", "operation": "ListQueues", "code": "Starting", "message": ""}
+        rows = [{"problem": "", "reading": None, **row} for row in rows]
+        return {"resources": rows, "refused": [refusal]}
+
+    page = {**PAGE, "data_dir": str(tmp_path)}
+    monkeypatch.setattr(down_status, "health", lambda _: page)
+    monkeypatch.setattr(lag, "fetch_page", answer)
+    monkeypatch.setenv("COLUMNS", "200")
+    done = CliRunner().invoke(down_status.status, ["--data-dir", str(tmp_path)])
+    for line in (
+        "pipeline      1 function, 1 mapping, 2 deliveries",
+        "failing       function f: 2.0 errors a second",
+        "late          mapping stream:orders → function:g: 61.5 s",
+        "not read      sqs:ListQueues: Starting",
+    ):
+        assert line in done.output.splitlines()
+    assert asked == [(PAGE["endpoint_url"], "api/resources")]
+    written = CliRunner().invoke(down_status.status, ["--json", "--data-dir", str(tmp_path)])
+    assert [row["name"] for row in json.loads(written.output)["pipeline"]["resources"]] == [*"fuab"]
 
 
 def test_all_clouds_that_hold_a_lock_are_listed(

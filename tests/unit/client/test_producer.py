@@ -221,11 +221,98 @@ def test_a_merge_needs_no_second_put():
     assert len(stream.data()) == 2
 
 
+# Many at once.
+
+MIXED = [
+    (b"%d" % i, [f"key-{i % 7}", None, "schlüssel", f"other-{i}"][i % 4 if i % 3 else 0])
+    for i in range(1200)
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"aggregate": True}, {"ordered": True}, {"max_records": 3}, {"max_buffered_records": 10}],
+)
+@pytest.mark.parametrize(
+    "rows", [MIXED, [(data, key) for data, key in MIXED if key != "schlüssel" and key]]
+)
+def test_put_many_puts_what_put_does(options: dict[str, Any], rows: list[tuple[bytes, str | None]]):
+    stream = FakeStream(3)
+    with producer_of(stream, **options) as producer:
+        receipts = producer.put_many(iter(rows))
+        producer.put_many([])
+        assert receipts.result(10) is receipts
+        assert receipts.done()
+    assert [(receipt.data, receipt.key) for receipt in receipts] == rows
+    assert receipts[1:3] == [receipts[1], receipts[2]]
+    assert {receipt.shard_id for receipt in receipts} <= set(stream.open)
+    seen = [data for users in users_of(stream).values() for data in users]
+    assert sorted(seen) == sorted(data for data, _ in rows)
+
+
+def test_put_many_with_a_spool_keeps_every_record(tmp_path: Path):
+    stream = FakeStream()
+    stream.faults = [WireError("no")] * 1000
+    producer = producer_of(stream, spool=tmp_path)
+    producer.put_many([(b"a", "k"), (b"b", None)])
+    with pytest.raises(TimeoutError):
+        producer.close(0.0)
+    stream.faults = []
+    producer_of(stream, spool=tmp_path).close(5)
+    assert sorted(stream.data()) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    "bad", [(b"b", ""), (b"b", "x" * 257), (b"b", "\ud800"), (bytes(11 << 20), "k")]
+)
+def test_put_many_takes_none_when_one_is_not_valid(bad: tuple[bytes, str]):
+    stream = FakeStream()
+    with producer_of(stream) as producer, pytest.raises(ValueError, match=r"record has|key"):
+        producer.put_many([(b"a", "k"), bad])
+    assert stream.data() == []
+
+
+def test_put_many_says_what_a_full_buffer_took():
+    stream = FakeStream()
+    producer, go = stuck(stream, when_full="raise")
+    with pytest.raises(BufferFull) as full:
+        producer.put_many([(b"%d" % i, "k") for i in range(100)])
+    taken = [receipt.data for receipt in full.value.taken]
+    assert taken == [b"%d" % i for i in range(len(taken))]
+    assert 0 < len(taken) < 100
+    go.set()
+    producer.close(5)
+    assert stream.data() == taken
+
+
+def test_put_many_counts_what_a_full_buffer_drops():
+    stream = FakeStream()
+    producer, go = stuck(stream, when_full="drop")
+    receipts = producer.put_many([(b"a", "k")] * 100)
+    go.set()
+    with pytest.raises(PutError, match="Dropped"):
+        receipts.result(5)
+    producer.close(5)
+    dropped = sum(receipt.exception() is not None for receipt in receipts)
+    assert 0 < dropped == producer.metrics().dropped == 100 - len(stream.data())
+
+
+def test_waiting_for_many_receipts_ends():
+    producer, go = stuck(FakeStream())
+    receipts = producer.put_many([(b"a", "k"), (b"b", "k")])
+    with pytest.raises(TimeoutError):
+        receipts.result(0.0)
+    go.set()
+    producer.close(5)
+    assert receipts.done()
+
+
 # Order.
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 150])
 @pytest.mark.parametrize("aggregate", [False, True])
-def test_the_order_of_each_key_survives_failures_and_reshards(aggregate: bool):
+def test_the_order_of_each_key_survives_failures_and_reshards(aggregate: bool, at_once: int):
     stream = FakeStream(2)
     stream.faults = [
         [None, THROTTLED, None, THROTTLED, THROTTLED] * 3 if i % 2 else [] for i in range(20)
@@ -233,9 +320,13 @@ def test_the_order_of_each_key_survives_failures_and_reshards(aggregate: bool):
     with producer_of(
         stream, ordered=True, aggregate=aggregate, connections=3, aggregate_records=7
     ) as producer:
-        for i in range(300):
-            producer.put(b"%d" % i, f"key-{i % 10}")
-            if i == 150:
+        for start in range(0, 300, at_once):
+            rows_of_call = [(b"%d" % i, f"key-{i % 10}") for i in range(start, start + at_once)]
+            if at_once == 1:
+                producer.put(*rows_of_call[0])
+            else:
+                producer.put_many(rows_of_call[: 300 - start])
+            if start <= 150 < start + at_once:
                 stream.split("shardId-000000000000")
     rows: list[tuple[str, int]] = []
     for shard in stream.all:
@@ -418,10 +509,11 @@ def test_the_asyncio_face_awaits_receipts_and_room():
             "s", streams=stream, make_wire=lambda: stream, linger_ms=1.0, max_buffered_records=10
         ) as producer:
             receipts = [await producer.put(b"%d" % i, "k") for i in range(1000)]
+            receipts += await producer.put_many([(b"%d" % i, "k") for i in range(1000, 2000)])
             return [(await receipt).shard_id for receipt in receipts]
 
     assert set(asyncio.run(main())) == {"shardId-000000000000"}
-    assert len(stream.data()) == 1000
+    assert sorted(map(int, stream.data())) == list(range(2000))
 
 
 def test_an_answer_in_json_is_read_as_one_in_cbor():

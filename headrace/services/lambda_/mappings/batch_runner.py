@@ -322,6 +322,7 @@ class BatchRunner:
         if role != self._events.role_arn:
             self._events = self._build_writer(role)
         event = self._build_event(records, final=final)
+        mapping.handed += len(records)
         if records:
             self._counts.iterator_age(records[-1].approximate_arrival_ms)
             if self._settings.counts_events:

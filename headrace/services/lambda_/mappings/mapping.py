@@ -98,6 +98,7 @@ class Mapping:
         expired: how many records the stream lost before the function was done with them; a restart resets it.
         noted_losses: of each shard, where the records of `expired` end that its checkpoint may not have passed yet: the
             last sequence number and the count of each loss; a restart resets it.
+        handed: how many records the function got, each attempt counts; a restart resets it.
         dropped: how many given-up records (by retries or age) reached no failure destination; a restart resets it.
     """
 
@@ -118,6 +119,7 @@ class Mapping:
     noted_losses: dict[str, list[tuple[int, int]]] = field(
         default_factory=dict[str, list[tuple[int, int]]]
     )
+    handed: int = 0
     dropped: int = 0
 
     def note_expired(self, shard_id: str, count: int, last_number: int) -> None:

@@ -184,6 +184,7 @@ class QueuePoller:
         mapping, ports = self._mapping, self._ports
         event = {"Records": [self._record(message) for message in batch]}
         self._count(counts.INVOKED, len(batch))
+        mapping.handed += len(batch)
         try:
             result = ports.invoker.invoke(mapping.function_arn, msgspec.json.encode(event))
         except (FunctionThrottled, FunctionNotFound) as error:

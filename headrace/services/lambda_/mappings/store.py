@@ -33,7 +33,7 @@ class MappingStore:
     def put(self, mapping: Mapping, pinned: dict[str, Pinned] | None = None) -> None:
         """Store a mapping, and for a new mapping the starting positions of its shards."""
         value = {**asdict(mapping), "last_result": NOTHING_YET, "last_failure": ""}
-        del value["noted_losses"]
+        del value["noted_losses"], value["handed"]
         with self._database.transaction():
             self._mappings.put(mapping.uuid, value)
             for shard_id, position in (pinned or {}).items():
