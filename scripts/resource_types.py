@@ -13,6 +13,7 @@ from pathlib import Path
 from headrace.services.cloudformation.changes.imports import is_importable
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
+from headrace.services.cloudformation.resources.declared_calls import list_ignored_inside
 from headrace.services.cloudformation.resources.types import DECLARED
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +24,8 @@ Written by `python -m scripts.resource_types` from the types; do not edit. A tem
 before anything is created, with all of its unknown types in one sentence. Custom resources (`Custom::*`) run.
 
 *Stored* properties have no effect, but the service's API shows them; *ignored* ones are dropped, and
-`headrace up --strict` refuses them. `/_headrace/fidelity` shows both for the deployed stacks.
+`headrace up --strict` refuses them, also inside a property (`Rules.Action`). `/_headrace/fidelity` shows both for the
+deployed stacks.
 
 *Drift*: headrace reads back the current properties of these types and compares them. A property that the service does
 not show counts as in the template (for declared types also a part of a property). A resource without any comparable
@@ -31,12 +33,12 @@ property, and every resource of another type, is NOT_CHECKED. *Imported*: headra
 """
 
 
-def _row(kind: ResourceType) -> str:
+def _row(kind: ResourceType, ignored_inside: Sequence[str] = ()) -> str:
     levels = {
         level: sorted(name for name, found in kind.properties.items() if found == level)
         for level in ("enforced", "stored", "ignored")
     }
-    ignored = ", ".join(f"`{name}`" for name in levels["ignored"]) or "-"
+    ignored = ", ".join(f"`{name}`" for name in (*levels["ignored"], *ignored_inside)) or "-"
     counts = " | ".join(str(len(levels[level])) for level in ("enforced", "stored"))
     drift = "checked" if kind.reading is not None else "-"
     imported = "yes" if is_importable(kind.name) else "-"
@@ -44,10 +46,14 @@ def _row(kind: ResourceType) -> str:
 
 
 def _table(kinds: Sequence[ResourceType]) -> list[str]:
+    inside = {declared.type: list_ignored_inside(declared) for declared in DECLARED}
     return [
         "| type | enforced | stored | drift | imported | ignored |",
         "|---|---|---|---|---|---|",
-        *(_row(kind) for kind in sorted(kinds, key=lambda kind: kind.name)),
+        *(
+            _row(kind, inside.get(kind.name, ()))
+            for kind in sorted(kinds, key=lambda kind: kind.name)
+        ),
     ]
 
 

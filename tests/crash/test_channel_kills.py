@@ -14,7 +14,7 @@ import pytest
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import AT, BUCKET, TABLES_ARN, TablesLab
 from tests.support.cloud import InProcessCloud
-from tests.support.tables import read_rows, read_table
+from tests.support.tables import read_rows, read_table, scan_with_duckdb
 
 pytestmark = pytest.mark.crash
 
@@ -85,7 +85,11 @@ def test_each_acknowledged_record_is_delivered_once(tmp_path: Path, seed: int):
         lab.deliver()
         assert len(lab.keys(BUCKET)) > 1
         counts = Counter(int(n) for n in re.findall(rb'"id": (\d+)', b"".join(lab.bodies(BUCKET))))
-        rows = read_rows(read_table(cloud, TABLES_ARN, "air", "flights"))
+        table = read_table(cloud, TABLES_ARN, "air", "flights")
+        rows = read_rows(table)
+        tables_bucket = table.location().removeprefix("s3://")
+        scanned = scan_with_duckdb(tmp_path, folder / "s3" / tables_bucket, table)
+    assert scanned is None or Counter(row["id"] for row in scanned) == counts
     assert Counter(row["id"] for row in rows) == counts
     assert not [number for number, count in counts.items() if count > 1]
     expected = {one for batch in acknowledged for one in range(batch, batch + _BATCH)}

@@ -56,9 +56,14 @@ class Consumer:
         return bool(records)
 
 
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 4))]
+)
 @pytest.mark.parametrize("durability", ["os", "fsync"])
-def test_acknowledged_records_stay_away_and_the_others_come(tmp_path: Path, durability: str):
-    chosen = random.Random(durability)
+def test_acknowledged_records_stay_away_and_the_others_come(
+    tmp_path: Path, durability: str, seed: int
+):
+    chosen = random.Random(f"{durability} {seed}")
     texts = {str(number) for number in range(RECORDS)}
     acknowledged: set[str] = set()
     asked: set[str] = set()

@@ -133,7 +133,7 @@ def differences(
     seen: list[tuple[str, Any]] = [pair for answer in answers for pair in _pairs(answer)]
     levels = table.get(case.operation, {})
     lines: list[str] = []
-    for path, value in _leaves(params):
+    for path, value in leaves_of(params):
         name = case.named.get(path, path.rpartition(".")[2]).lower()
         is_seen = any(name == other and _same(value, shown) for other, shown in seen)
         level = _of_path(levels, path)
@@ -158,14 +158,14 @@ def _of_path(table: Mapping[str, Any], path: str) -> Any:
     return None
 
 
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield paths and values; lists of structures are gone into, and tags are one value."""
     if isinstance(value, dict) and path.rpartition(".")[2] not in _WHOLE:
         for name, member in value.items():
-            yield from _leaves(member, f"{path}.{name}" if path else name)
+            yield from leaves_of(member, f"{path}.{name}" if path else name)
     elif isinstance(value, list) and value and isinstance(value[0], dict) and not _is_tags(value):
         for item in value:
-            yield from _leaves(item, path)
+            yield from leaves_of(item, path)
     else:
         yield path, value
 

@@ -7,8 +7,9 @@ a call (`CreateVpc`, `DescribeVpcs`) and whose required members are known from t
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from botocore.model import ListShape, StructureShape
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.model import operation_model, service_model
 from headrace.aws.gateway.dispatch import Gateway
-from tests.support.read_back import Case, differences
+from tests.support.read_back import Case, differences, leaves_of
 
 _READS = ("Describe", "Get", "List", "BatchGet")
 _VERBS = re.compile(
@@ -71,26 +72,45 @@ def unread(
     calls: list[Recorded],
     tables: Mapping[str, Any],
     others: list[Recorded] | None = None,
+    unique: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """Return the members of the calls that no read shows, by `service Operation`, sorted.
 
-    `others` are the calls whose parameters and answers fill the reads' members; None for the same calls.
+    `others` are the calls whose parameters and answers fill the reads' members; None for the same calls. Values of
+    `unique` are nowhere but in these calls: an answer that has one shows it, by whatever name.
     """
     missing: dict[str, set[str]] = {}
     for call in filter(is_write, calls):
-        answers = [
-            _without_own_tags(one) for one in (call.answer, *_reads(gateway, call, others or calls))
-        ]
+        reads = list(_reads(gateway, call, others or calls))
+        answers = [_without_own_tags(one) for one in (call.answer, *reads)]
         params = _without_own_tags(call.params)
         lines = differences(Case(call.operation, []), params, answers, tables.get(call.service, {}))
+        paths = {line.partition(" = ")[0] for line in lines if " = " in line}
+        texts = json.dumps([call.answer, *(one["answer"] for one in reads)], default=str)
+        paths -= {
+            path
+            for path, value in leaves_of(params)
+            if path in paths and _values_in(value) <= set(unique) and _are_in(value, texts)
+        }
         name = f"{call.service} {call.operation}"
         missing.setdefault(name, set()).update(
-            line.partition(" = ")[0]
-            for line in lines
+            path
+            for path in paths
             # The kind of what is tagged is that of what is made.
-            if " = " in line and not line.startswith("TagSpecifications.ResourceType")
+            if not path.startswith("TagSpecifications.ResourceType")
         )
     return {name: sorted(paths) for name, paths in sorted(missing.items()) if paths}
+
+
+def _values_in(value: Any) -> set[str]:
+    return {str(one) for one in value} if isinstance(value, list) else {str(value)}
+
+
+def _are_in(value: Any, texts: str) -> bool:
+    return all(
+        re.search(rf"(?<![\w-]){re.escape(json.dumps(text)[1:-1])}(?![\w-])", texts)
+        for text in _values_in(value)
+    )
 
 
 def _reads(gateway: Any, call: Recorded, calls: list[Recorded]) -> Iterator[Any]:

@@ -1,8 +1,9 @@
-"""Reads a table of S3 Tables as a stranger's pyiceberg does: by S3 Tables' calls, and its files by S3's."""
+"""Reads Iceberg tables as strangers do: pyiceberg by S3 Tables' and S3's calls, DuckDB by the plain files."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog.noop import NoopCatalog
@@ -55,3 +56,32 @@ def read_table(cloud: Any, bucket_arn: str, namespace: str, name: str) -> Static
 def read_rows(table: StaticTable) -> list[dict[str, Any]]:
     """Return all rows."""
     return table.scan().to_arrow().to_pylist()
+
+
+def scan_with_duckdb(extensions: Path, folder: Path, table: Any) -> list[dict[str, Any]] | None:
+    """Return all rows by DuckDB's own reader; None where its extensions are not installed (`headrace[interop]`).
+
+    `extensions` is a folder to install them in; `folder` has the table's `data` and `metadata`.
+    """
+    try:
+        import duckdb
+        import duckdb_extension_avro
+        import duckdb_extension_iceberg
+    except ImportError:
+        return None
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    connection.execute(f"SET extension_directory = '{extensions}'")
+    for module in (duckdb_extension_avro, duckdb_extension_iceberg):
+        (file,) = Path(module.__file__).parent.glob("extensions/*/*.duckdb_extension")
+        connection.execute(f"INSTALL '{file}'")
+        connection.execute(f"LOAD {file.name.partition('.')[0]}")
+    version = table.metadata_location.rpartition("/")[2].removesuffix(".metadata.json")
+    return (
+        connection.execute(
+            "SELECT * FROM iceberg_scan(?, allow_moved_paths = true, version = ?,"
+            " version_name_format = '%s%s.metadata.json')",
+            [str(folder), version],
+        )
+        .to_arrow_table()
+        .to_pylist()
+    )

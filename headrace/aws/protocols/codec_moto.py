@@ -85,7 +85,8 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
         try:
             operation, url_params = _router(service).match(moto_request)
         except (HTTPException, NotImplementedError) as error:
-            where = f"{request.method} {request.path}"
+            action = moto_request.values.get("Action", "")
+            where = action or f"{request.method} {request.path}"
             raise unknown_operation(where, service) from error
     if model.protocol != "rest-json":
         return operation.name, _parse(operation, moto_request, url_params, moto_request.data)

@@ -26,6 +26,8 @@ from headrace.aws.protocols.strictness import Strictness
 from headrace.aws.protocols.validate import validate
 
 log = logging.getLogger(__name__)
+# Longer than any operation's name.
+_NAME_LENGTH = 128
 
 
 # Runs the operations of an owned service: checks the caller's permission, validates the input, calls the action.
@@ -151,12 +153,13 @@ class OwnedService:
             try:
                 operation_model(self.api.name, operation)
             except OperationNotFoundError:
-                log.warning(
-                    "%s:%s is refused: botocore %s, which is installed, does not know it",
-                    self.api.name, operation, botocore.__version__,
-                )  # fmt: skip
-                # AWS says nothing more (kinesalite, observed).
-                raise AwsError("UnknownOperationException", "") from None
+                sentence = (
+                    f"headrace does not implement {self.api.name}:{operation[:_NAME_LENGTH]}:"
+                    f" botocore {botocore.__version__}, which is installed, does not know it"
+                )
+                log.warning("%s", sentence)
+                # AWS says nothing more (kinesalite, observed); here it is what a newer client's user needs.
+                raise AwsError("UnknownOperationException", sentence) from None
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             params = codec_json.decode_input(self.api.name, operation, request.body, content_type)

@@ -65,7 +65,7 @@ def _as_json(request: HttpRequest, service: str) -> tuple[str, HttpRequest]:
     metadata: Mapping[str, Any] = model.metadata
     if "jsonVersion" not in metadata or operation not in model.operation_names:
         raise AwsError(
-            "UnknownOperationException", f"There is no operation {operation or request.path}."
+            "UnknownOperationException", f"{service} has no operation {operation or request.path}."
         )
     try:
         value: Any = cbor2.loads(request.body, semantic_decoders=_TAGS) if request.body else {}

@@ -130,6 +130,13 @@ def method_for(url: str) -> tuple[str, Any] | None:
     return None
 
 
+def has_service(url: str) -> bool:
+    """Return whether moto has a service for an AWS URL's host, whatever its path."""
+    from moto import backend_index
+
+    return any(pattern.match(url) for _, pattern in backend_index.backend_url_patterns)
+
+
 def moto_request(
     method: str, netloc: str, path: str, query: str, headers: dict[str, str], body: bytes
 ) -> Any:

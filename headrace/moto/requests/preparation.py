@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.operation import Call
 from headrace.aws.protocols import codec_json, codec_moto, operation_parser
@@ -20,7 +20,13 @@ from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.arn import partition_of
 from headrace.core.ids import Ids
 from headrace.moto.memory import iam, principals
-from headrace.moto.requests.conversion import entry_of, host_of, method_for, operation_of
+from headrace.moto.requests.conversion import (
+    entry_of,
+    has_service,
+    host_of,
+    method_for,
+    operation_of,
+)
 from headrace.moto.requests.kinds import Kind, changes_rows_only, kind_of
 from headrace.moto.storage.journal import Entry
 from headrace.permissions.policies.document import UnreadableDocument, parse_document
@@ -288,7 +294,10 @@ class Preparation:
         if self._check_strictly is not None:
             self._check_strictly(service, request)
         host = host_of(service, call.region)
-        method = method_for(f"https://{host}{request.path}")
+        url = f"https://{host}{request.path}"
+        method = method_for(url)
+        if method is None and has_service(url):
+            raise unknown_operation(f"{request.method} {request.path}", service)
         if method is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         package, operation = method[0], operation_of(request)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from json import JSONDecodeError
 from typing import Any, cast
 
-from botocore.model import ListShape, StructureShape
+from botocore.model import ListShape, OperationNotFoundError, StructureShape
 
-from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.errors import AwsError, unknown_operation
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.calls.model import operation_model
 from headrace.aws.gateway.refusals import error_answer
@@ -264,6 +264,8 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
 
     Usually AWS refuses such a request, and moto has not checked it; then the answer has AWS's sentence.
     """
+    if isinstance(error, OperationNotFoundError):
+        return unknown_operation(operation, service)
     try:
         operation, params = _read_request(service, operation, request, error)
     except AwsError as fault:

@@ -13,10 +13,6 @@ _IDENTITY_OF_OTHERS = (
     "The signature is not verified. The provider, the audience, the time and the trust policy are,"
     " with --iam enforce."
 )
-
-_ACCESS_CONTROL = (
-    "DistributionConfigWithTags.DistributionConfig.Origins.Items.OriginAccessControlId"
-)
 FIDELITY: dict[str, dict[str, dict[str, FidelityLevel]]] = {
     "sts": {
         "AssumeRole": {**_SIZE, "ProvidedContexts": "ignored"},
@@ -34,9 +30,6 @@ FIDELITY: dict[str, dict[str, dict[str, FidelityLevel]]] = {
         "SimulatePrincipalPolicy": {"ResourceHandlingOption": "ignored"},
         "SimulateCustomPolicy": {"ResourceHandlingOption": "ignored"},
     },
-    # Seen by tests/api/moto/test_stacks_read_back.py: moto takes these, and no read shows them.
-    "glue": {"CreateConnection": {"ConnectionInput.ConnectionType": "ignored"}},
-    "cloudfront": {"CreateDistributionWithTags": {_ACCESS_CONTROL: "ignored"}},
 }  # fmt: skip
 NOTES: dict[str, str] = {
     "AssumeRoleWithWebIdentity.WebIdentityToken": _IDENTITY_OF_OTHERS,

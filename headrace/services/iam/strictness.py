@@ -13,7 +13,9 @@ _SCOPES = {
     "cloudwatch": "monitoring",
     "efs": "elasticfilesystem",
     "elbv2": "elasticloadbalancing",
+    "kinesisanalyticsv2": "kinesisanalytics",
     "opensearch": "es",
+    "opensearchserverless": "aoss",
 }
 # Of services that share their scope's protocol with an older one: what the bodies of their requests have.
 _VERSIONS = {"elbv2": b"Version=2015-12-01"}

@@ -16,9 +16,12 @@ from headrace.services.firehose.destinations.iceberg_glue import Glue
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.iam import allow, make_role
 from tests.support.server import wait_until
+from tests.support.tables import read_rows, read_table
 
 ROLE = "arn:aws:iam::000000000000:role/r"
 CATALOG = "arn:aws:glue:us-east-1:000000000000:catalog"
+OF_TABLES = f"{CATALOG}/s3tablescatalog/lake-tables"
+TABLES_ARN = "arn:aws:s3tables:us-east-1:000000000000:bucket/lake-tables"
 S3 = {
     "RoleARN": ROLE,
     "BucketARN": "arn:aws:s3:::lake",
@@ -58,7 +61,18 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
                 },
                 OpenTableFormatInput={"IcebergInput": {"MetadataOperation": "CREATE"}},
             )
-        everything = allow(["s3:*", "glue:*"], "*")
+        tables = cloud.client("s3tables")
+        tables.create_table_bucket(name="lake-tables")
+        tables.create_namespace(tableBucketARN=TABLES_ARN, namespace=["air"])
+        fields = [{"name": "id", "type": "long"}, {"name": "v", "type": "string"}]
+        tables.create_table(
+            tableBucketARN=TABLES_ARN,
+            namespace="air",
+            name="t",
+            format="ICEBERG",
+            metadata={"iceberg": {"schema": {"fields": fields}}},
+        )
+        everything = allow(["s3:*", "glue:*", "s3tables:*"], "*")
         make_role(cloud, "r", everything, trusts="firehose.amazonaws.com")
         yield cloud
 
@@ -101,6 +115,49 @@ def test_records_become_rows_of_the_table(cloud: InProcessCloud, firehose: Any):
     s3 = cloud.cloud.objects
     keys = [item.key for item in s3.list("lake", "t/data/")]
     assert any(pq.read_table(s3.file("lake", key)).num_rows == 2 for key in keys)
+
+
+def test_records_become_rows_of_a_table_in_s3_tables(cloud: InProcessCloud, firehose: Any):
+    to_t = {"DestinationDatabaseName": "air", "DestinationTableName": "t", "UniqueKeys": ["id"]}
+    of_bucket = {
+        "CatalogConfiguration": {"CatalogARN": OF_TABLES},
+        "DestinationTableConfigurationList": [to_t],
+    }
+    allowed = [
+        "GetTable",
+        "GetTableData",
+        "GetTableMetadataLocation",
+        "UpdateTableMetadataLocation",
+    ]
+    role = make_role(
+        cloud,
+        "reads",
+        allow([*(f"s3tables:{name}" for name in allowed), "s3:*"], "*"),
+        trusts="firehose.amazonaws.com",
+    )
+    make(firehose, **of_bucket)
+    shown = firehose.describe_delivery_stream(DeliveryStreamName="d")
+    assert OF_TABLES in str(shown["DeliveryStreamDescription"]["Destinations"])
+    put(firehose, {"id": 1, "v": "a"}, {"id": "x"}, {"id": 2, "v": "b"})
+    wait_until(lambda: read_rows(read_table(cloud, TABLES_ARN, "air", "t")))
+    stored = read_rows(read_table(cloud, TABLES_ARN, "air", "t"))
+    assert sorted(row["id"] for row in stored) == [1, 2]
+    firehose.delete_delivery_stream(DeliveryStreamName="d")
+    wait_until(lambda: not firehose.list_delivery_streams()["DeliveryStreamNames"])
+
+    to_errors = {**S3, "ErrorOutputPrefix": "tables/!{firehose:error-output-type}/"}
+    make(firehose, **of_bucket, RoleARN=role, S3Configuration=to_errors)
+    put(firehose, {"id": 3, "v": "c"})
+    (line,) = wait_until(lambda: errors(cloud, "tables/iceberg-failed/"))
+    assert line["errorCode"] == "Iceberg.AccessDenied"
+    assert "s3tables:PutTableData" in line["errorMessage"]
+    assert read_rows(read_table(cloud, TABLES_ARN, "air", "t")) == stored
+
+    cloud.client("s3tables").delete_table(tableBucketARN=TABLES_ARN, namespace="air", name="t")
+    put(firehose, {"id": 4, "v": "d"})
+    wait_until(lambda: len(errors(cloud, "tables/iceberg-failed/")) == 2)
+    codes = {line["errorCode"] for line in errors(cloud, "tables/iceberg-failed/")}
+    assert codes == {"Iceberg.AccessDenied", "Iceberg.GlueTableNotFound"}
 
 
 def test_a_template_makes_table_and_delivery_stream(cloud: InProcessCloud, firehose: Any):
@@ -161,9 +218,10 @@ def status(cloudformation: Any) -> str:
         ({"S3BackupMode": "AllData"}, "supports only FailedDataOnly"),
         ({"CatalogConfiguration": {}}, "CatalogARN is required"),
         (
-            {"CatalogConfiguration": {"CatalogARN": f"{CATALOG}/s3tablescatalog/b"}},
-            "does not support delivery to S3 Tables",
+            {"CatalogConfiguration": {"CatalogARN": f"{CATALOG}/other"}},
+            "does not support delivery to catalogs within the Glue Data Catalog",
         ),
+        ({"CatalogConfiguration": {"CatalogARN": OF_TABLES}}, "or the table does not exist"),
         ({"SchemaEvolutionConfiguration": {"Enabled": True}}, "SchemaEvolutionConfiguration"),
         ({"TableCreationConfiguration": {"Enabled": True}}, "TableCreationConfiguration"),
         (

@@ -1,8 +1,9 @@
 """The calls of the stacks of all declared types take every member of the API's model, and reads show it, or it is said.
 
-Each call is tried with all members, with values made up from the model, and taken back; see `tests.support.made_up`.
+Types by hand that call moto are tried too. Each call gets all members, with values made up from the model, and is taken
+back; see `tests.support.made_up`.
 What a service refuses of these values is in `made_up_refused.json`; what moto drops is *ignored* in its fidelity table
-(`headrace/moto/tried_members.json`); what it keeps and no fitting read shows is in `not_shown.json`.
+(`headrace/moto/tried_members.json`), by its path; what it keeps and no fitting read shows is in `not_shown.json`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headrace.services.iam.fidelity import moto_tables
 from tests.api.cloudformation.test_declared import EXAMPLES, NAMED
 from tests.api.cloudformation.test_stacks import create
 from tests.support.cloud import InProcessCloud
-from tests.support.made_up import REFUSED_FILE, Trials
+from tests.support.made_up import CODED, REFUSED_FILE, Trials
 
 NOT_SHOWN: dict[str, dict[str, str]] = json.loads(
     Path(__file__).with_name("not_shown.json").read_text()
@@ -35,7 +36,10 @@ QUICK = (
 
 @pytest.mark.parametrize(
     "group",
-    [pytest.param(one, marks=[] if one in QUICK else [pytest.mark.slow]) for one in EXAMPLES],
+    [
+        pytest.param(one, marks=[] if one in QUICK else [pytest.mark.slow])
+        for one in ("coded", *EXAMPLES)
+    ],
 )
 def test_every_member_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str
@@ -43,7 +47,9 @@ def test_every_member_is_read_back(
     trials = Trials(json.loads(REFUSED_FILE.read_text()), moto_tables())
     with InProcessCloud(tmp_path / "data") as cloud:
         trials.watch(monkeypatch, cloud)
-        body: dict[str, Any] = {"Resources": EXAMPLES[group]["resources"]}
+        body: dict[str, Any] = {
+            "Resources": CODED if group == "coded" else EXAMPLES[group]["resources"]
+        }
         cfn = cloud.client("cloudformation")
         assert create(cfn, body, name=group, **NAMED) == "CREATE_COMPLETE"
     assert trials.failed == {}

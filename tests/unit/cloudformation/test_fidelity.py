@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from headrace.aws.calls.model import service_model
+from typing import Any
+
+import pytest
+
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import operation_model, service_model
 from headrace.aws.calls.operation import operation_name
+from headrace.moto.dropped_members import dropped_members
 from headrace.services.cloudformation.actions import ACTIONS
-from headrace.services.cloudformation.fidelity import FIDELITY
+from headrace.services.cloudformation.fidelity import FIDELITY, fidelity_of
+from headrace.services.cloudformation.requests.type_checks import check_types
+from headrace.services.cloudformation.resources.declared_calls import list_ignored_inside
+from headrace.services.cloudformation.resources.types import DECLARED
+from headrace.services.cloudformation.template.template import Template, template_of
 
 
 def test_the_table_names_parameters_of_operations_that_headrace_has():
@@ -17,3 +27,50 @@ def test_the_table_names_parameters_of_operations_that_headrace_has():
         assert shape is not None
         tops = {name.partition(".")[0] for name in levels}
         assert tops <= set(shape.members), operation
+
+
+def template(kind: str, properties: dict[str, Any]) -> Template:
+    return template_of("", {"Resources": {"C": {"Type": kind, "Properties": properties}}})
+
+
+def connection(**more: object) -> Template:
+    properties = {"CatalogId": "000000000000", "ConnectionInput": {"Name": "c", **more}}
+    return template("AWS::Glue::Connection", properties)
+
+
+def test_what_moto_drops_inside_a_property_is_told_with_its_path():
+    rows = fidelity_of(connection(ConnectionType="JDBC"))
+    assert [row["property"] for row in rows if row["level"] == "ignored"] == [
+        "ConnectionInput.ConnectionType"
+    ]
+    assert not [row for row in fidelity_of(connection()) if row["level"] == "ignored"]
+    with pytest.raises(AwsError, match=r"would ignore: C\.ConnectionInput\.ConnectionType"):
+        check_types(connection(ConnectionType="JDBC"), strict=True)
+
+
+def test_what_moto_drops_inside_lists_is_told_with_its_place():
+    origins = [{"Id": "a"}, {"Id": "b", "OriginAccessControlId": "o"}]
+    properties = {"DistributionConfig": {"Enabled": True, "Origins": origins}}
+    rows = fidelity_of(template("AWS::CloudFront::Distribution", properties))
+    told = {row["property"] for row in rows}
+    assert "DistributionConfig.Origins[1].OriginAccessControlId" in told
+
+
+def test_each_dropped_path_is_one_of_its_operation():
+    for service, operations in dropped_members().items():
+        for operation, paths in operations.items():
+            for path in paths:
+                shape = operation_model(service, operation).input_shape
+                for name in path.split("."):
+                    while shape.type_name == "list":
+                        shape = shape.member
+                    shape = shape.members[name]
+
+
+def test_a_type_that_has_what_moto_drops_says_so():
+    inside = {one.type: list_ignored_inside(one) for one in DECLARED}
+    assert inside["AWS::Glue::Connection"][0].startswith("ConnectionInput.")
+    # moto takes the rules of the older form, where the newer one is missing.
+    for way in ("Ingress", "Egress"):
+        ignored = dropped_members()["ec2"].get(f"AuthorizeSecurityGroup{way}", {})
+        assert not {"CidrIp", "FromPort", "IpProtocol", "ToPort"} & set(ignored)

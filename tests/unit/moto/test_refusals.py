@@ -111,6 +111,17 @@ def test_an_operation_that_moto_has_not_is_refused(lab: MotoLab):
     assert (status, answer["__type"]) == (501, "UnknownOperationException")
 
 
+def test_what_botocore_does_not_know_is_named(lab: MotoLab):
+    status, answer = ask(lab, "dynamodb", "DynamoDB_20120810.MakeCoffee", b"{}")
+    assert (status, answer["__type"]) == (400, "UnknownOperationException")
+    assert answer["message"] == "headrace does not implement dynamodb:MakeCoffee"
+    for service in ("ec2", "sqs", "monitoring"):
+        status, text = form(lab, service, Action="MakeCoffee")
+        assert status in (400, 501)
+        assert "MakeCoffee" in text
+        assert "POST" not in text
+
+
 def test_a_service_that_nobody_has_is_refused(lab: MotoLab):
     status, answer = ask(lab, "nonsense", "Nonsense_1.Do", b"{}")
     assert (status, answer["__type"]) == (400, "UnknownOperationException")

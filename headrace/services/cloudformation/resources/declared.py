@@ -36,6 +36,7 @@ from headrace.services.cloudformation.resources.declared_answers import (
 )
 from headrace.services.cloudformation.resources.declared_calls import (
     TAGS,
+    find_ignored,
     input_of,
     list_itemized,
     list_kept,
@@ -257,7 +258,7 @@ class _Maker:
         return str(value_from(self._declared.id, values))
 
     def dropped(self, properties: Properties) -> list[str]:
-        """Return the paths in `properties` that no call passes on."""
+        """Return the paths in `properties` that no call passes on, and those that moto drops."""
         declared = self._declared
         nowhere: set[str] | None = None
         for call in declared.create:
@@ -265,7 +266,7 @@ class _Maker:
             self._build_params(call, Values(cast("Any", None), properties), converter)
             paths = set(converter.dropped)
             nowhere = paths if nowhere is None else nowhere | paths
-        return sorted(nowhere or ())
+        return sorted({*(nowhere or ()), *find_ignored(declared, properties)})
 
     # --- calls --------------------------------------------------------------------------------
 

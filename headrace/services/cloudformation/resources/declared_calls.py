@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from headrace.aws.calls.model import service_model
@@ -16,6 +18,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Source,
     Values,
 )
+from headrace.services.cloudformation.resources.property_types import object_types
 
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
@@ -46,8 +49,71 @@ def list_kept(declared: DeclaredType) -> set[str]:
         name
         for call in declared.calls()
         for name, member in list_passed(declared, call).items()
-        if call.into or member not in dropped.get(call.operation, ())
+        if (f"{call.into}.{member}" if call.into else member) not in dropped.get(call.operation, ())
     }
+
+
+def list_ignored_inside(kind: DeclaredType) -> list[str]:
+    """Return the paths inside properties that moto drops of each call that takes the property; lists have no index."""
+    dropping, taking = Counter[str](), Counter[str]()
+    for call in kind.create:
+        taking.update(list(list_passed(kind, call)))
+        dropping.update(set(_list_ignored(kind, call)))
+    return sorted(path for path, count in dropping.items() if count == taking[path.split(".")[0]])
+
+
+def _list_ignored(kind: DeclaredType, call: Call) -> Iterator[str]:
+    members = {member: name for name, member in list_passed(kind, call).items() if member}
+    for path in dropped_members().get(kind.service, {}).get(call.operation, ()):
+        outer, _, inner = path.removeprefix(f"{call.into}.").partition(".")
+        source = call.members.get(outer, members.get(outer, ""))
+        paths: list[str] = []
+        if isinstance(source, str) and not source.startswith("@"):
+            paths = [f"{source}.{inner}"]
+        elif isinstance(source, ComputedProperty):
+            # A computed member is the property's own, or has it inside.
+            paths = [inner, *(f"{name}.{inner}" for name in source.properties)]
+        known = (_find_property(kind, path.split(".")) for path in paths if inner)
+        yield from (one for one in known if one)
+
+
+def _find_property(kind: DeclaredType, keys: list[str]) -> str:
+    """Return an API's path in a template's names; "" when no property is there."""
+    objects, current = object_types(kind.type), ""
+    path: list[str] = []
+    for key in keys:
+        types: Mapping[str, Any] = objects[current][0] if current in objects else {}
+        name = next((n for n in types if kind.names.get(n, n).lower() == key.lower()), "")
+        if not name and key == "Items":
+            continue  # CloudFront's lists have counts beside them, in its API alone
+        if not name:
+            return ""
+        path.append(name)
+        inner = cast("Any", types[name])
+        while isinstance(inner, list):
+            inner = next(iter(cast("list[Any]", inner)), "")
+        current = str(inner).removeprefix("#") if str(inner).startswith("#") else "-"
+    return ".".join(path)
+
+
+def find_ignored(kind: DeclaredType, properties: Mapping[str, Any]) -> list[str]:
+    """Return where `properties` have what moto drops inside a property, with list indexes."""
+    return [
+        place
+        for path in list_ignored_inside(kind)
+        for place in _list_places(properties, path.split("."), "")
+    ]
+
+
+def _list_places(value: Any, keys: list[str], place: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for at, item in enumerate(cast("list[Any]", value)):
+            yield from _list_places(item, keys, f"{place}[{at}]")
+    elif not keys:
+        yield place
+    elif isinstance(value, Mapping) and keys[0] in value:
+        inner = cast("Mapping[str, Any]", value)[keys[0]]
+        yield from _list_places(inner, keys[1:], f"{place}.{keys[0]}" if place else keys[0])
 
 
 def shape_of(declared: DeclaredType, call: Call) -> Any:

@@ -1,8 +1,9 @@
-"""The destination Iceberg: records insert, update and delete rows of tables in the Glue catalogue."""
+"""The destination Iceberg: records insert, update and delete rows of tables in Glue's catalogue or in S3 Tables."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from headrace.services.firehose.state import ICEBERG_FAILED
 RULES = common.KindRules(most_mib=128, backup_modes=("FailedDataOnly", "AllData"))
 # AWS's API model calls these members a preview (2026).
 _PREVIEWS = ("SchemaEvolutionConfiguration", "TableCreationConfiguration")
-_S3_TABLES = "/s3tablescatalog"
+_TABLE_BUCKET = re.compile(":catalog/s3tablescatalog/[^/]+$")
 
 
 class IcebergDestination:
@@ -107,9 +108,7 @@ def _check_catalog(catalog: Mapping[str, Any]) -> None:
         raise not_built("WarehouseLocation of Iceberg destinations, which is a preview on AWS,")
     if not arn:
         raise invalid("CatalogARN is required for Iceberg destinations.")
-    if _S3_TABLES in arn:
-        raise not_built("delivery to S3 Tables")
-    if not arn.endswith(":catalog"):
+    if not arn.endswith(":catalog") and not _TABLE_BUCKET.search(arn):
         raise not_built("delivery to catalogs within the Glue Data Catalog")
 
 

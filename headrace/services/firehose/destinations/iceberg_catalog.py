@@ -97,7 +97,7 @@ class CloudCatalog(GlueCatalog):
         return self._files
 
     def _is_s3tables_database(self, database_name: str) -> bool:
-        return False  # CreateDeliveryStream refuses catalogues of S3 Tables.
+        return False  # Those have another catalogue: TablesCatalog.
 
     def commit_table(
         self,
@@ -116,7 +116,7 @@ class TablesCatalog(NoopCatalog, MetastoreCatalog):
     """One table of S3 Tables. Used by one thread at a time."""
 
     def __init__(self, call: Callable[..., dict[str, Any]], files: TableFiles) -> None:
-        """Take what calls an operation of S3 Tables on the table, see `OrderedTable.call_table`."""
+        """Take what calls an operation of S3 Tables on the table."""
         super().__init__("s3tables")
         self._call = call
         self._files = files

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg import exceptions
+from pyiceberg.catalog import Catalog
 
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import BucketNotFound, ObjectNotFound
@@ -22,8 +24,15 @@ from headrace.services.firehose.destinations.iceberg_catalog import (
     ACCESS_DENIED,
     CloudCatalog,
     LostCommit,
+    TableFiles,
+    TablesCatalog,
 )
-from headrace.services.firehose.destinations.iceberg_glue import DENIED, find_glue
+from headrace.services.firehose.destinations.iceberg_glue import (
+    DENIED,
+    TABLE_NOT_FOUND,
+    find_glue,
+    find_table_bucket,
+)
 from headrace.services.firehose.destinations.iceberg_routing import Change, Name
 from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.failures import FailedRecord
@@ -52,10 +61,7 @@ _OF_TABLES = (
 
 def deliver(attempt: Attempt) -> Outcome:
     """See `IcebergDestination.deliver`. Tables are independent: if one fails, its records are tried again."""
-    stream, ports, outcome = attempt.stream, attempt.ports, Outcome()
-    assert ports.control is not None
-    configuration = stream.destination
-    catalog = CloudCatalog(find_glue(ports.control, configuration), ports.objects, ports.guard)
+    outcome, configuration, ports = Outcome(), attempt.stream.destination, attempt.ports
     by_table, unrouted = iceberg_routing.route_records(
         attempt.records, configuration, ports.queries
     )
@@ -63,8 +69,25 @@ def deliver(attempt: Attempt) -> Outcome:
     tables = iceberg_routing.list_tables(configuration)
     for name, changes in by_table.items():
         settings = tables.get(name, {})
-        _deliver_to(catalog, name, changes, settings, attempt, outcome)
+        _deliver_to(name, changes, settings, attempt, outcome)
     return outcome
+
+
+def _open_catalog(name: Name, attempt: Attempt) -> Catalog:
+    """Return the catalogue that has a table. Raises NoSuchTableError, AwsError."""
+    configuration, ports = attempt.stream.destination, attempt.ports
+    assert ports.control is not None
+    bucket = find_table_bucket(ports.control, configuration)
+    if bucket is None:
+        return CloudCatalog(find_glue(ports.control, configuration), ports.objects, ports.guard)
+    call = functools.partial(bucket.call, name)
+    try:
+        arn = str(call("GetTable")["tableARN"])
+    except AwsError as error:
+        if error.code != TABLE_NOT_FOUND:
+            raise
+        raise exceptions.NoSuchTableError(error.message) from error
+    return TablesCatalog(call, TableFiles(ports.objects, ports.guard, bucket.role, arn, ""))
 
 
 def _build_delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
@@ -76,7 +99,6 @@ def _build_delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
 
 
 def _deliver_to(
-    catalog: CloudCatalog,
     name: Name,
     changes: Sequence[Change],
     settings: Mapping[str, Any],
@@ -87,6 +109,7 @@ def _deliver_to(
     error_type = errors if errors in attempt.intent.keys else ""
     keys, delivery_id = get_list(settings, "UniqueKeys"), _build_delivery_id(attempt, changes)
     try:
+        catalog = _open_catalog(name, attempt)
         refused = iceberg_commit.commit(catalog, name, changes, keys, delivery_id)
     except (*_OF_TABLES, *_OF_LOOKING, *_OF_WRITING) as error:
         why = _explain_refusal(name, error)

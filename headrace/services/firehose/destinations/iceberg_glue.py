@@ -1,7 +1,11 @@
-"""Calls the Glue catalogue with Firehose's role, to look up and commit the metadata of Iceberg tables."""
+"""Calls the catalogue of Iceberg tables with Firehose's role: Glue's, or S3 Tables behind Glue's `s3tablescatalog`.
+
+That the table bucket is integrated with Glue, and the role's access is IAM's and not Lake Formation's, is assumed.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +20,11 @@ from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.state import DeliveryStream
 
 NOT_FOUND = "EntityNotFoundException"
+TABLE_NOT_FOUND = "NotFoundException"
 CONCURRENT = "ConcurrentModificationException"
 DENIED = ("AccessDenied", "AccessDeniedException")
+# Documented: glue-federation-s3tables.html; what follows it is the table bucket's name.
+_S3_TABLES = "catalog/s3tablescatalog/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,43 @@ class Glue:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TableBucket:
+    """S3 Tables' operations on the tables of a destination's table bucket, with its role. Thread-safe."""
+
+    control: ControlPlane
+    arn: Arn
+    role: str
+
+    def call(self, name: iceberg_routing.Name, operation: str, **params: Any) -> dict[str, Any]:
+        """Call an operation on a table. Raises AwsError."""
+        return self.control.call(
+            "s3tables",
+            operation,
+            {
+                "tableBucketARN": str(self.arn),
+                "namespace": name.database,
+                "name": name.table,
+                **params,
+            },
+            account=self.arn.account,
+            region=self.arn.region,
+            acting=CallerIdentity(self.role, SESSION),
+        )
+
+
+def find_table_bucket(
+    control: ControlPlane, configuration: Mapping[str, Any]
+) -> TableBucket | None:
+    """Return the table bucket that a destination's catalogue is; None when it is Glue's own."""
+    arn = Arn.parse(str(section(configuration, "CatalogConfiguration")["CatalogARN"]))
+    if not arn.resource.startswith(_S3_TABLES):
+        return None
+    resource = f"bucket/{arn.resource.removeprefix(_S3_TABLES)}"
+    bucket = dataclasses.replace(arn, service="s3tables", resource=resource)
+    return TableBucket(control, bucket, str(configuration["RoleARN"]))
+
+
 def find_glue(control: ControlPlane, configuration: Mapping[str, Any]) -> Glue:
     """Return the catalogue that a destination names."""
     arn = Arn.parse(str(section(configuration, "CatalogConfiguration")["CatalogARN"]))
@@ -55,11 +99,15 @@ def check_tables(control: ControlPlane | None, stream: DeliveryStream) -> None:
     if stream.destination_kind != "Iceberg" or control is None:
         return
     glue = find_glue(control, stream.destination)
-    for database, table in iceberg_routing.list_tables(stream.destination):
+    bucket = find_table_bucket(control, stream.destination)
+    for name in iceberg_routing.list_tables(stream.destination):
         try:
-            glue.call("GetTable", {"DatabaseName": database, "Name": table})
+            if bucket is None:
+                glue.call("GetTable", {"DatabaseName": name.database, "Name": name.table})
+            else:
+                bucket.call(name, "GetTable")
         except AwsError as error:
-            if error.code != NOT_FOUND and error.code not in DENIED:
+            if error.code not in (NOT_FOUND, TABLE_NOT_FOUND, *DENIED):
                 raise
             raise invalid(
                 f"Role {glue.role} is not authorized to perform: glue:GetTable for the given table or the table does"

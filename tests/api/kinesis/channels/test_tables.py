@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import uuid
 import zlib
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.testing.clock import MovableClock
+from tests.api.cloudformation.test_stacks import create
 from tests.api.kinesis.channels.lab import (
     AT,
     SCHEMA,
@@ -83,6 +85,24 @@ def test_records_become_rows_of_a_table_that_the_channel_makes(lab: TablesLab):
         "Iceberg.SchemaValidationFailed",
     ]
     assert all(letter["sequenceNumber"] for letter in letters)
+
+
+def test_what_the_cdks_l1_synthesises_delivers(data_dir: Path):
+    """aws-cdk-lib 2.275's CfnChannel, to a table and to a bucket: channels_of_cdk.json is its output."""
+    clock = MovableClock()
+    with InProcessCloud(data_dir, clock=clock) as cloud:
+        cfn, lab = cloud.client("cloudformation"), TablesLab(cloud, clock)
+        body = Path(__file__).with_name("channels_of_cdk.json").read_text()
+        assert create(cfn, json.loads(body), Capabilities=["CAPABILITY_IAM"]) == "CREATE_COMPLETE"
+        record = f'{{"id": 1, "at": "{AT}"}}'.encode()
+        lab.put(record)
+        lab.deliver()
+        rows = read_rows(read_table(cloud, TABLES_ARN, "air", "flights"))
+        assert [row["id"] for row in rows] == [1]
+        lake = next(
+            one["Name"] for one in lab.s3.list_buckets()["Buckets"] if "lake" in one["Name"]
+        )
+        assert [gzip.decompress(one) for one in lab.bodies(lake)] == [record]
 
 
 def test_records_with_the_registrys_header(lab: TablesLab):
