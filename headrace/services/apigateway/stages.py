@@ -20,6 +20,13 @@ def refuse_duplicates(module: Any) -> None:
     api, backend = module.Api, module.ApiGatewayV2Backend
     create_stage, create_route = api.create_stage, api.create_route
     create_mapping, delete_domain = backend.create_api_mapping, backend.delete_domain_name
+    delete_response = api.delete_integration_response
+
+    @functools.wraps(delete_response)
+    def delete_known_response(self: Any, integration_id: str, integration_response_id: str) -> None:
+        # moto fails at one that does not exist.
+        self.get_integration_response(integration_id, integration_response_id)
+        delete_response(self, integration_id, integration_response_id)
 
     @functools.wraps(create_stage)
     def create_new_stage(self: Any, config: dict[str, Any]) -> Any:
@@ -58,6 +65,7 @@ def refuse_duplicates(module: Any) -> None:
         delete_domain(self, domain_name)
 
     api.create_stage, api.create_route = create_new_stage, create_new_route
+    api.delete_integration_response = delete_known_response
     backend.create_api_mapping, backend.delete_domain_name = (
         create_new_mapping,
         delete_domain_with_mappings,
