@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common import batches, options
+from spark_jobs.common.files import Files
 from spark_jobs.common.job import Job
 
 NEEDS_SPARK = "3.5"
@@ -63,7 +63,7 @@ class Board:
     """The table's files under `folder`. Only one query writes at a time."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        self._spark, self._folder = spark, folder
+        self._spark, self._folder, self._files = spark, folder, Files(spark)
 
     def base(self) -> int:
         """Return the last micro-batch of the newest complete base; -1 without one."""
@@ -102,39 +102,21 @@ class Board:
         base = self.base()
         for number in self._numbers(f"{self._folder}deltas/", "batch="):
             if number <= base:
-                self._delete(f"{self._folder}deltas/batch={number}/")
+                self._files.delete(f"{self._folder}deltas/batch={number}/")
         for number in self._numbers(f"{self._folder}base/", "upto="):
             if number < base:
-                self._delete(f"{self._folder}base/upto={number}/")
+                self._files.delete(f"{self._folder}base/upto={number}/")
 
     def _whole(self, folder: str, prefix: str) -> list[int]:
         return [
             number
             for number in self._numbers(folder, prefix)
-            if self._exists(f"{folder}{prefix}{number}/_SUCCESS")
+            if self._files.exists(f"{folder}{prefix}{number}/_SUCCESS")
         ]
 
     def _numbers(self, folder: str, prefix: str) -> list[int]:
-        if not self._exists(folder):
-            return []
-        system, path = self._file(folder)
-        names = [status.getPath().getName() for status in system.listStatus(path)]
+        names = self._files.names(folder)
         return [int(name[len(prefix) :]) for name in names if name.startswith(prefix)]
-
-    def _exists(self, uri: str) -> bool:
-        system, path = self._file(uri)
-        return bool(system.exists(path))
-
-    def _delete(self, uri: str) -> None:
-        system, path = self._file(uri)
-        system.delete(path, True)
-
-    def _file(self, uri: str) -> tuple[Any, Any]:
-        """Return Hadoop's file system and path of `uri`; Spark itself writes with that file system."""
-        # pyspark has no types for its gateway to the JVM.
-        context: Any = self._spark.sparkContext
-        path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - there is no public way
-        return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001
 
 
 def upsert(spark: SparkSession, arguments: argparse.Namespace) -> batches.Sink:

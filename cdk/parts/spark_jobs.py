@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -189,6 +190,12 @@ class SparkJobs(Construct):
             )
         )
 
+    def command(self, name: str, words: Sequence[str]) -> list[str]:
+        """Return the arguments of `command-runner.jar` that run a job with its options; raises as `script` does."""
+        # First, since it refuses a release before packages are fetched for it.
+        script = self.script(name).s3_object_url
+        return ["spark-submit", *self.submit_options, script, *words]
+
     def add_step(
         self, step: Step, *, cluster_id: str, stream: str, region: str, bucket: str
     ) -> emr.CfnStep:
@@ -197,7 +204,6 @@ class SparkJobs(Construct):
         The role may use the resources that the options name: another stream to read or write, a table in S3.
         """
         name = step.name
-        script = self.script(name)
         folders = JOBS[name].folders
         if folders is None:
             given = [
@@ -215,11 +221,8 @@ class SparkJobs(Construct):
             job_flow_id=cluster_id,
             hadoop_jar_step=emr.CfnStep.HadoopJarStepConfigProperty(
                 jar="command-runner.jar",
-                args=[
-                    *("spark-submit", *self.submit_options),
-                    # If an option is given twice, the last one counts.
-                    *(script.s3_object_url, *given, *step.options),
-                ],
+                # If an option is given twice, the last one counts.
+                args=self.command(name, [*given, *step.options]),
             ),
         )
 

@@ -163,6 +163,10 @@ def read_queries(path: Path, dialect: str) -> Script:
             raise ValueError(f"{file}: {error.strerror}") from None
     if not analysis.queries:
         raise ValueError(f"{path} has no query: CREATE STREAM .. AS SELECT makes one")
+    if any(query.match is not None for query in analysis.queries):
+        raise ValueError(
+            f"{path}: MATCH_RECOGNIZE needs pandas and PyArrow, which EMR's images lack: `headrace sql run --packages`"
+        )
     return analysis.script()
 
 

@@ -80,7 +80,9 @@ class FlowRunner:
             convert = self.flow.convert
             records = [made for record in records if (made := convert(record)) is not None]
         if records:
-            self._send(records)
+            self._send(
+                _joined(records, self.flow.joined_bytes) if self.flow.joined_bytes else records
+            )
         positions += [piece.position for piece in pieces]
         if positions or self._store.positions(self.flow.id) is None:
             self._store.commit(self.flow.id, positions, self._clock.now_ms())
@@ -123,6 +125,19 @@ class FlowRunner:
         finally:
             self._tailer.close()
             self._sender.close()
+
+
+def _joined(records: list[bytes], most_bytes: int) -> list[bytes]:
+    """Return neighbours as one record each; a record that is larger alone stays as it is."""
+    parts: list[list[bytes]] = []
+    size = 0
+    for record in records:
+        size += len(record)
+        if not parts or size > most_bytes:
+            parts.append([])
+            size = len(record)
+        parts[-1].append(record)
+    return [b"".join(part) for part in parts]
 
 
 class Agent:

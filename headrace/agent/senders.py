@@ -71,15 +71,21 @@ class KinesisSender:
 class FirehoseSender:
     """A delivery stream, by PutRecordBatch; entries that fail are sent again."""
 
-    def __init__(self, client: Any, name: str, clock: Clock, stop: threading.Event) -> None:
+    def __init__(
+        self, client: Any, name: str, clock: Clock, stop: threading.Event,
+        *, most_records: int = _FIREHOSE_RECORDS, most_bytes: int = _FIREHOSE_BYTES,
+    ) -> None:  # fmt: skip
+        """Take the client; the bounds are those of a request."""
         self._client, self._name, self._clock, self._stop = client, name, clock, stop
+        self._most_records, self._most_bytes = most_records, most_bytes
 
     def send(self, records: Sequence[bytes]) -> None:
         """See `Sender.send`. Raises botocore's errors."""
         batch: list[bytes] = []
         size = 0
         for record in records:
-            if batch and (len(batch) == _FIREHOSE_RECORDS or size + len(record) > _FIREHOSE_BYTES):
+            is_full = len(batch) == self._most_records or size + len(record) > self._most_bytes
+            if batch and is_full:
                 self._put(batch)
                 batch, size = [], 0
             batch.append(record)

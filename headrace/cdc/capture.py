@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import psycopg
 
-from headrace.cdc.changes import CaptureError, Change, Row, Table, format_lsn
+from headrace.cdc.changes import Change, Row, Table
+from headrace.cdc.events import CaptureError, format_lsn
 from headrace.cdc.pgoutput import Commit, Decoder
 from headrace.cdc.progress import Progress, ProgressFile, check
 from headrace.cdc.server import Identity, Replication, Server

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-
-class CaptureError(Exception):
-    """The capture cannot go on. The message is one sentence."""
+from headrace.cdc.events import format_lsn
 
 
 class Unchanged:
@@ -88,14 +86,3 @@ class Change:
         if self.op == "schema":
             return f"{format_lsn(self.commit_lsn)}/{self.place}/schema/{self.table.full_name}"
         return f"{format_lsn(self.commit_lsn)}/{self.place}"
-
-
-def format_lsn(lsn: int) -> str:
-    """Return an LSN as PostgreSQL writes it: `16/B374D848`."""
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-
-
-def parse_lsn(text: str) -> int:
-    """Return the number of an LSN that PostgreSQL wrote."""
-    high, _, low = text.partition("/")
-    return (int(high, 16) << 32) | int(low, 16)

@@ -6,92 +6,23 @@ The fold goes by each event's place in the database's log, not by its arrival: r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Optional, cast
 
-from headrace.cdc.changes import CaptureError, parse_lsn
-from headrace.cdc.envelopes import UNAVAILABLE
+from headrace.cdc.events import CaptureError, Document, Event, Position, read_event
 
-Document = dict[str, Any]
-Position = tuple[int, int]
-_DMS = {"load": "r", "insert": "c", "update": "u", "delete": "d", "truncate-table": "t"}
+# A key's table, key, row as JSON, whether it is deleted, LSN, place, and the time of folding in milliseconds.
+Line = tuple[str, str, Optional[str], bool, int, int, int]  # noqa: UP045 - Python 3.9 evaluates it
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What any of the three envelopes says; `unchanged` names the columns that did not come."""
-
-    op: str
-    table: str
-    position: Position
-    before: Document | None
-    after: Document | None
-    unchanged: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
+@dataclass
 class Latest:
     """The latest of a key: its row, or None for a tombstone; `time_ms`: when it was folded."""
 
     position: Position
     row: Document | None
     time_ms: int
-
-
-def read_event(data: bytes) -> Event | None:
-    """Return an event of `headrace cdc`, None for one that changes no row. Raises CaptureError for another record."""
-    try:
-        document = cast("Document", json.loads(data))
-        if "metadata" in document:
-            return _read_dms(document)
-        if "source" in document:
-            source = document["source"]
-            after = cast("Document | None", document["after"])
-            unchanged = tuple(name for name, value in (after or {}).items() if value == UNAVAILABLE)
-            table = f"{source['schema']}.{source['table']}"
-            return Event(
-                document["op"],
-                table,
-                _position(source["event_id"]),
-                document["before"],
-                after,
-                unchanged,
-            )
-        if document["op"] == "schema":
-            return None
-        return Event(
-            document["op"],
-            document["table"],
-            _position(document["id"]),
-            document.get("before"),
-            document.get("after"),
-            tuple(document.get("unchanged", ())),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise CaptureError(
-            f"A record is no event of headrace cdc ({type(error).__name__}: {error}): {data[:80]!r}."
-        ) from error
-
-
-def _read_dms(document: Document) -> Event | None:
-    metadata = document["metadata"]
-    op = _DMS.get(metadata["operation"])
-    if op is None:
-        return None
-    data = document.get("data")
-    table = f"{metadata['schema-name']}.{metadata['table-name']}"
-    before, after = (data, None) if op == "d" else (None, data)
-    # A large value that an update left alone is absent: what the key had stays.
-    return Event(
-        op, table, _position(metadata["event-id"]), before, after, ("*",) if op == "u" else ()
-    )
-
-
-def _position(event_id: str) -> Position:
-    """Return commit's LSN and the place there; a row of the snapshot comes before what its LSN begins."""
-    high, low, place, *_ = event_id.split("/")
-    return parse_lsn(f"{high}/{low}"), -1 if place == "snapshot" else int(place)
 
 
 class Compaction:
@@ -116,24 +47,29 @@ class Compaction:
         event = read_event(data)
         if event is None:
             return
-        rows = self.tables.setdefault(event.table, {})
         if event.op == "t":
-            self.truncated[event.table] = max(
-                event.position, self.truncated.get(event.table, (0, 0))
-            )
-            for latest in rows.values():
-                if latest.position < event.position:
-                    latest.position, latest.row, latest.time_ms = event.position, None, now_ms
-            return
+            self.truncate(event.table, event.position, now_ms)
+        else:
+            self.fold(event, self.key_of(event, partition_key), now_ms)
+
+    def fold(self, event: Event, key: str, now_ms: int) -> None:
+        """Fold the change of one row, whose key `key_of` returns."""
         if event.position < self.truncated.get(event.table, (0, 0)):
             return
-        key = self._key(event, partition_key)
+        rows = self.tables.setdefault(event.table, {})
         known = rows.get(key)
-        if known is not None and known.position >= event.position:
-            return
-        rows[key] = Latest(event.position, _merge(event, known), now_ms)
+        if known is None or known.position < event.position:
+            rows[key] = Latest(event.position, _merge(event, known), now_ms)
 
-    def _key(self, event: Event, partition_key: str) -> str:
+    def truncate(self, table: str, position: Position, now_ms: int) -> None:
+        """Make tombstones of a table's rows that are older than its truncation."""
+        self.truncated[table] = max(position, self.truncated.get(table, (0, 0)))
+        for latest in self.tables.setdefault(table, {}).values():
+            if latest.position < position:
+                latest.position, latest.row, latest.time_ms = position, None, now_ms
+
+    def key_of(self, event: Event, partition_key: str) -> str:
+        """Return the key of an event's row. Raises CaptureError when it lacks a column of `keys`."""
         names = self._keys.get(event.table)
         if names is None:
             return partition_key
@@ -156,25 +92,19 @@ class Compaction:
             for key in [k for k, v in rows.items() if v.row is None and v.time_ms < before_ms]:
                 del rows[key]
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Return everything as columns, a line for each key: what a snapshot stores."""
-        lines = [
-            (table, key, json.dumps(v.row, ensure_ascii=False) if v.row is not None else None, v.row is None,
-             v.position[0], v.position[1], v.time_ms)
-            for table, rows in sorted(self.tables.items())
-            for key, v in sorted(rows.items())
-        ]  # fmt: skip
-        return {name: [line[i] for line in lines] for i, name in enumerate(self.COLUMNS)}
+    def lines(self) -> Iterator[Line]:
+        """Return everything, a line for each key with the values of COLUMNS: what a snapshot stores."""
+        for table, rows in sorted(self.tables.items()):
+            for key, v in sorted(rows.items()):
+                row = json.dumps(v.row, ensure_ascii=False) if v.row is not None else None
+                yield table, key, row, v.row is None, v.position[0], v.position[1], v.time_ms
 
-    def restore(
-        self, lines: Iterable[Mapping[str, Any]], truncated: Mapping[str, Sequence[int]]
-    ) -> None:
-        """Take what `columns` returned, line by line, and `truncated`."""
+    def restore(self, lines: Iterable[Line], truncated: Mapping[str, Sequence[int]]) -> None:
+        """Take what `lines` returned, and `truncated`."""
         self.truncated = {table: (lsn, place) for table, (lsn, place) in truncated.items()}
-        for line in lines:
-            row = None if line["is_deleted"] else cast("Document", json.loads(line["row"]))
-            latest = Latest((line["lsn"], line["place"]), row, line["time_ms"])
-            self.tables.setdefault(line["table"], {})[line["key"]] = latest
+        for table, key, text, is_deleted, lsn, place, time_ms in lines:
+            row = None if is_deleted else cast("Document", json.loads(text or ""))
+            self.tables.setdefault(table, {})[key] = Latest((lsn, place), row, time_ms)
 
 
 def _merge(event: Event, known: Latest | None) -> Document | None:

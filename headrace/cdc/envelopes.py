@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from headrace.cdc.changes import Change, Row, Table, Unchanged, format_lsn
+from headrace.cdc.changes import Change, Row, Table, Unchanged
+from headrace.cdc.events import UNAVAILABLE, format_lsn
 from headrace.cdc.values import Convert, converters
 
-# Debezium's own word for a large value that the server did not send.
-UNAVAILABLE = "__debezium_unavailable_value"
 _OPERATIONS = {
     "r": "load", "c": "insert", "u": "update", "d": "delete", "t": "truncate-table", "schema": "change-columns",
 }  # fmt: skip

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from headrace.cdc.changes import CaptureError, Change, Table
+from headrace.cdc.changes import Change, Table
+from headrace.cdc.events import CaptureError
 
 MOST_CHARS = 256
 

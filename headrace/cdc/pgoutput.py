@@ -8,7 +8,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from headrace.cdc.changes import UNCHANGED, CaptureError, Change, Column, Op, Row, Table
+from headrace.cdc.changes import UNCHANGED, Change, Column, Op, Row, Table
+from headrace.cdc.events import CaptureError
 
 _BEGIN = struct.Struct(">qqi")  # commit's LSN, its time, xid
 _COMMIT = struct.Struct(">Bqqq")  # flags, LSN, end of the transaction, time

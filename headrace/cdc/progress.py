@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.cdc.changes import CaptureError, format_lsn
+from headrace.cdc.events import CaptureError, format_lsn
 from headrace.cdc.server import Identity, Slot
 
 

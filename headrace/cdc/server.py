@@ -12,7 +12,8 @@ import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
-from headrace.cdc.changes import CaptureError, Column, Row, Table, format_lsn, parse_lsn
+from headrace.cdc.changes import Column, Row, Table
+from headrace.cdc.events import CaptureError, format_lsn, parse_lsn
 from headrace.cdc.pgoutput import EPOCH_US
 
 # Texts that do not depend on the server's settings.

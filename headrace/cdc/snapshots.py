@@ -1,8 +1,8 @@
-"""Keeps a stream compacted in S3: a Parquet file with the latest of each key, and where in the stream to go on.
+"""Keeps a stream compacted in S3: Parquet files with the latest of each key, and where in the stream to go on.
 
-`manifest.json` names the file and each shard's last sequence number; it is replaced last, in one request, on the
+`manifest.json` names the files and each shard's last sequence number; it is replaced last, in one request, on the
 condition that it is still the one that was read. So a kill leaves the old snapshot or the new one, and of two writers
-one is refused. Needs the extra `parquet`.
+one is refused. spark_jobs/compact.py writes the same files, which `rebuild` reads. Needs the extra `parquet`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import importlib
 import io
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.cdc.changes import CaptureError
-from headrace.cdc.compaction import Compaction
+from headrace.cdc.compaction import Compaction, Line
+from headrace.cdc.events import CaptureError
 from headrace.client.aggregation import disaggregate
 from headrace.client.clock import Clock
 from headrace.client.streams import list_all_shards
@@ -62,10 +62,18 @@ class Snapshots:
             return compaction, {}
         self._etag = answer["ETag"]
         manifest: dict[str, Any] = json.loads(answer["Body"].read())
-        content = self._s3.get_object(Bucket=self._bucket, Key=manifest["file"])["Body"].read()
-        table: Any = parquet.read_table(io.BytesIO(content))
-        compaction.restore(table.to_pylist(), manifest["truncated"])
+        compaction.restore((), manifest["truncated"])
+        for key in self._files(manifest):
+            content = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+            table: Any = parquet.read_table(io.BytesIO(content))
+            compaction.restore(lines_of(table), manifest["truncated"])
         return compaction, manifest
+
+    def _files(self, manifest: Mapping[str, Any]) -> list[str]:
+        """Return the keys of a manifest's files; before 2026-12 it named one, by its whole key."""
+        if "file" in manifest:
+            return [manifest["file"]]
+        return [self._prefix + name for name in manifest.get("files", ())]
 
     def advance(
         self, kinesis: Any, stream: str, keys: Mapping[str, tuple[str, ...]] | None = None
@@ -77,6 +85,10 @@ class Snapshots:
         """
         now_ms = self._clock.now_ms()
         current = self._fold(kinesis, stream, keys, now_ms)
+        if "batch" in current.manifest:
+            raise CaptureError(
+                f"s3://{self._bucket}/{self._prefix} is the output of the Spark job compact: give another folder."
+            )
         compaction = current.compaction
         compaction.forget_tombstones(now_ms - 2 * current.retention_ms)
         self._store(compaction, current.manifest, current.offsets, current.stream_arn, now_ms)
@@ -103,25 +115,15 @@ class Snapshots:
         """Fold what the stream has after the snapshot into it, in memory. Raises CaptureError."""
         compaction, manifest = self.load(keys)
         summary = kinesis.describe_stream_summary(StreamName=stream)["StreamDescriptionSummary"]
-        if manifest and manifest["stream"] != summary["StreamARN"]:
-            raise CaptureError(
-                f"s3://{self._bucket}/{self._prefix} has the snapshot of {manifest['stream']}, not of {stream}."
-            )
-        retention_ms = summary["RetentionPeriodHours"] * _HOUR_MS
-        if manifest and now_ms - manifest["time_ms"] > retention_ms:
-            raise CaptureError(
-                f"The snapshot is older than the {summary['RetentionPeriodHours']} hours that {stream} keeps its"
-                " records: some have expired unread; capture the database with --snapshot, and begin in an empty"
-                " folder."
-            )
+        check_resume(f"s3://{self._bucket}/{self._prefix}", manifest, summary, stream, now_ms)
         offsets: dict[str, str] = dict(manifest.get("offsets", {}))
         count = 0
-        for shard_id, number, key, data in _records(kinesis, stream, offsets):
+        for shard_id, number, key, data in records_after(kinesis, stream, offsets):
             compaction.take(data, key, now_ms)
             offsets[shard_id] = number
             count += 1
         arn = summary["StreamARN"]
-        return _Current(compaction, manifest, offsets, count, arn, retention_ms)
+        return _Current(compaction, manifest, offsets, count, arn, retention_ms(summary))
 
     def _store(
         self,
@@ -133,19 +135,13 @@ class Snapshots:
     ) -> None:
         from botocore.exceptions import ClientError
 
-        buffer, file = io.BytesIO(), f"{self._prefix}{now_ms}-{uuid.uuid4().hex}.parquet"
-        arrow: Any = importlib.import_module("pyarrow")
+        buffer, name = io.BytesIO(), f"{now_ms}-{uuid.uuid4().hex}.parquet"
         parquet: Any = importlib.import_module("pyarrow.parquet")
-        types = zip(
-            Compaction.COLUMNS,
-            ("string", "string", "string", "bool_", "uint64", "int64", "int64"),
-            strict=True,
-        )
-        schema = arrow.schema([(name, getattr(arrow, type_)()) for name, type_ in types])
-        parquet.write_table(arrow.table(compaction.columns(), schema=schema), buffer)
+        parquet.write_table(table_of(compaction.lines()), buffer)
+        file = self._prefix + name
         self._s3.put_object(Bucket=self._bucket, Key=file, Body=buffer.getvalue())
         manifest = {
-            "file": file, "stream": stream, "offsets": offsets, "time_ms": now_ms, "truncated": compaction.truncated,
+            "files": [name], "stream": stream, "offsets": offsets, "time_ms": now_ms, "truncated": compaction.truncated,
         }  # fmt: skip
         condition = {"IfMatch": self._etag} if self._etag else {"IfNoneMatch": "*"}
         try:
@@ -163,11 +159,54 @@ class Snapshots:
                 f"Another process has stored a snapshot in s3://{self._bucket}/{self._prefix} meanwhile; it counts."
             ) from error
         self._etag = answer["ETag"]
-        if old:
-            self._s3.delete_object(Bucket=self._bucket, Key=old["file"])
+        for key in self._files(old):
+            self._s3.delete_object(Bucket=self._bucket, Key=key)
 
 
-def _records(
+def retention_ms(summary: Mapping[str, Any]) -> int:
+    """Return how long a stream keeps its records, from its description."""
+    return int(summary["RetentionPeriodHours"]) * _HOUR_MS
+
+
+def check_resume(
+    where: str, state: Mapping[str, Any], summary: Mapping[str, Any], stream: str, now_ms: int
+) -> None:
+    """Raise CaptureError when what is stored cannot go on with this stream: another's, or records are gone.
+
+    `state` has stream and time_ms; it is empty when nothing is stored yet.
+    """
+    if not state:
+        return
+    # The Spark job knows the stream by the name that it was given.
+    if state["stream"] not in (summary["StreamARN"], stream):
+        raise CaptureError(f"{where} has the snapshot of {state['stream']}, not of {stream}.")
+    if not state["offsets"] and state.get("batch") is not None:
+        raise CaptureError(
+            f"{where} does not say where in {stream} to go on: EMR's own connector names no shards."
+        )
+    if now_ms - state["time_ms"] > retention_ms(summary):
+        raise CaptureError(
+            f"The snapshot is older than the {summary['RetentionPeriodHours']} hours that {stream} keeps its"
+            " records: some have expired unread; capture the database with --snapshot, and begin in an empty"
+            " folder or table."
+        )
+
+
+def table_of(lines: Iterable[Line]) -> Any:
+    """Return a compaction's lines as Arrow's table."""
+    arrow: Any = importlib.import_module("pyarrow")
+    types = ("string", "string", "string", "bool_", "int64", "int64", "int64")
+    columns = list(zip(*lines, strict=True)) or [()] * len(types)
+    arrays = [arrow.array(c, getattr(arrow, t)()) for c, t in zip(columns, types, strict=True)]
+    return arrow.table(arrays, names=Compaction.COLUMNS)
+
+
+def lines_of(table: Any) -> Iterator[Line]:
+    """Return the lines of Arrow's table."""
+    return zip(*(table[name].to_pylist() for name in Compaction.COLUMNS), strict=True)
+
+
+def records_after(
     kinesis: Any, stream: str, offsets: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str, bytes]]:
     """Read every shard from its offset to its end of now; yield its id, sequence number, partition key and data."""

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cdc.changes import CaptureError, Change
+from headrace.cdc.changes import Change
 from headrace.cdc.envelopes import Document, Envelope, encode
+from headrace.cdc.events import CaptureError
 from headrace.cdc.keys import PartitionKeys
 from headrace.client.producer import Producer
 from headrace.client.producer_metrics import PutsFailed

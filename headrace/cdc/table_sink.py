@@ -12,7 +12,8 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from headrace.cdc.changes import CaptureError, Change, Row, Table, Unchanged, parse_lsn
+from headrace.cdc.changes import Change, Row, Table, Unchanged
+from headrace.cdc.events import CaptureError, parse_lsn
 
 # How many changes a transaction of the target takes at least before it is committed.
 _BATCH = 2_000

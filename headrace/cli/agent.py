@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.client import Producer
 
 _GIVE_UP_S = 30.0
+# The Java agent's name of its session (observed in its source).
+_ROLE_SESSION = "AWSKinesisAgent"
 
 
 @click.command()
@@ -74,6 +76,10 @@ def agent(
         settings = read_agent_json(configuration)
     except ConfigurationError as error:
         raise fail(f"{error}.") from error
+    log = logging.getLogger("headrace.agent")
+    log.setLevel(settings.log_level)
+    for warning in settings.warnings:
+        log.warning("%s", warning)
     if state is not None:
         settings = replace(settings, positions=state)
     if only_checks:
@@ -105,24 +111,43 @@ def _target(
     """Return what reaches the cloud; on AWS, by the keys, the region and the endpoint that the file has, if any."""
     if not aws:
         return client_options(endpoint_url=endpoint_url, region=region, aws=False)
-    import boto3  # pyright: ignore[reportMissingTypeStubs]
-
-    keys: dict[str, str] = {}
-    if settings.access_key:
-        keys = {
-            "aws_access_key_id": settings.access_key,
-            "aws_secret_access_key": settings.secret_key,
-        }
     named = settings.firehose_region if flow.is_firehose else settings.kinesis_region
     endpoint = settings.firehose_endpoint if flow.is_firehose else settings.kinesis_endpoint
-    if endpoint and "//" not in endpoint:
-        endpoint = f"https://{endpoint}"
-    session: Any = boto3.Session(region_name=named or _region_in(endpoint) or region, **keys)
+    target = _reach_aws(
+        endpoint, named, region, access_key=settings.access_key, secret_key=settings.secret_key
+    )
+    if settings.role_arn:
+        from headrace.client.access import assume_role
+
+        target["session"] = assume_role(
+            target["session"], settings.role_arn, _ROLE_SESSION, external_id=settings.external_id,
+            endpoint_url=_url(settings.sts_endpoint),
+        )  # fmt: skip
+    return target
+
+
+def _reach_aws(
+    endpoint: str, named_region: str, region: str, *, access_key: str, secret_key: str
+) -> dict[str, Any]:
+    """Return what reaches AWS: by keys if there are any, and by an endpoint, with or without its scheme."""
+    from botocore.session import Session
+
+    url = _url(endpoint)
+    session: Any = Session()
+    session.set_config_variable("region", named_region or _region_in(url or "") or region)
+    if access_key:
+        session.set_credentials(access_key, secret_key)
     return {
         "session": session,
-        "region": session.region_name,
-        "endpoint_url": endpoint or None,
+        "region": session.get_config_variable("region"),
+        "endpoint_url": url,
     }
+
+
+def _url(endpoint: str) -> str | None:
+    if not endpoint:
+        return None
+    return endpoint if "//" in endpoint else f"https://{endpoint}"
 
 
 def _region_in(endpoint: str) -> str:
@@ -138,12 +163,12 @@ def _sender(
     from headrace.core.clock import SystemClock
 
     if flow.is_firehose:
-        session = options["session"]
-        client = session.create_client if hasattr(session, "create_client") else session.client
-        made = client(
-            "firehose", region_name=options["region"], endpoint_url=options["endpoint_url"]
-        )
-        return FirehoseSender(made, flow.target, SystemClock(), stop)
+        from headrace.client.access import AwsAccess
+
+        return FirehoseSender(
+            AwsAccess(**options).client("firehose"), flow.target, SystemClock(), stop,
+            most_records=flow.most_records, most_bytes=flow.most_bytes,
+        )  # fmt: skip
     from headrace.client import Producer
 
     producer = Producer(
@@ -175,20 +200,10 @@ class _FlumeReach:
     def _reach(self, options: CloudOptions) -> dict[str, Any]:
         if not self._aws:
             return client_options(endpoint_url=self._endpoint_url, region=self._region, aws=False)
-        import boto3  # pyright: ignore[reportMissingTypeStubs]
-
-        keys: dict[str, str] = {}
-        if options.access_key:
-            keys = {
-                "aws_access_key_id": options.access_key,
-                "aws_secret_access_key": options.secret_key,
-            }
-        endpoint = options.endpoint
-        if endpoint and "//" not in endpoint:
-            endpoint = f"https://{endpoint}"
-        region = options.region or _region_in(endpoint) or self._region
-        session: Any = boto3.Session(region_name=region, **keys)
-        return {"session": session, "region": session.region_name, "endpoint_url": endpoint or None}
+        return _reach_aws(
+            options.endpoint, options.region, self._region,
+            access_key=options.access_key, secret_key=options.secret_key,
+        )  # fmt: skip
 
     def producer(self, stream: str, options: CloudOptions) -> Producer:
         """See `Reach.producer`. It gives up, so that a group can turn to another sink."""

@@ -135,7 +135,7 @@ def cdc(
 
     from headrace.cdc.capture import Capture, Settings
     from headrace.cdc.capture import explain as explain_postgres
-    from headrace.cdc.changes import CaptureError
+    from headrace.cdc.events import CaptureError
     from headrace.cdc.progress import ProgressFile
     from headrace.client.clock import SystemClock
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+from collections import Counter
 from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,12 +30,12 @@ if TYPE_CHECKING:
     "--rate",
     "rate",
     type=click.FloatRange(0, min_open=True),
-    help="Records a second on average; of a FILE: needed.",
+    help="Records a second on average; needed for a FILE without times.",
 )
 @click.option(
     "--peak",
     type=click.FloatRange(0, min_open=True),
-    help="Records in the busiest second. Default: twice the average.",
+    help="Records in the busiest second. Default: the FILE's, by its times; else twice the average.",
 )
 @click.option(
     "--times",
@@ -58,21 +62,22 @@ def plan(
     source: str, *, rate: float | None, peak: float | None, times: float, readers: int, price_file: Path | None,
     endpoint_url: str, region: str, aws: bool,
 ) -> None:  # fmt: skip
-    """Plan for the records of a capture, FILE of lines, or of the last seconds of a live STREAM."""
+    """Plan for the records of a capture, FILE of lines, or of the last seconds of a live STREAM.
+
+    A FILE of `headrace tail STREAM --json` has its rate, its busiest second and its hottest key in it. It may be gzip.
+    """
     from headrace.shards.planning import plan as make_plan
     from headrace.shards.prices import US_EAST_1
 
     prices = US_EAST_1 if price_file is None else _read_prices(price_file, US_EAST_1)
     path = Path(source)
     if path.is_file():
-        if rate is None:
-            raise fail("A file has no rate: give --rate, records a second.")
         load = _of_file(path, rate, readers)
     else:
         load = _of_stream(
             source, rate, readers, {"endpoint_url": endpoint_url, "region": region, "aws": aws}
         )
-    load = replace(load, peak_records_per_s=peak or 2 * load.records_per_s)
+    load = replace(load, peak_records_per_s=peak or load.peak_records_per_s)
     if load.peak_records_per_s < load.records_per_s:
         raise fail("--peak is less than the average.")
     for factor in dict.fromkeys((1.0, times)):
@@ -106,13 +111,50 @@ def _read_prices(path: Path, default: Prices) -> Prices:
         raise fail(f"{path} is no JSON object of prices: {error}") from error
 
 
-def _of_file(path: Path, rate: float, readers: int) -> Load:
+def _of_file(path: Path, rate: float | None, readers: int) -> Load:
     from headrace.shards.planning import Load
 
-    sizes = [len(line.rstrip(b"\n")) for line in path.read_bytes().splitlines() if line.strip()]
-    if not sizes:
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        content = gzip.decompress(content)
+    lines = [line for line in content.splitlines() if line.strip()]
+    if not lines:
         raise fail(f"{path} has no records.")
-    return Load(sizes, rate, rate, readers=readers)
+    if b'"approximateArrivalTimestamp"' in lines[0]:
+        return _of_tail(path, lines, rate, readers)
+    if rate is None:
+        raise fail("A file of bare records has no rate: give --rate, records a second.")
+    return Load([len(line) for line in lines], rate, 2 * rate, readers=readers)
+
+
+def _of_tail(path: Path, lines: list[bytes], rate: float | None, readers: int) -> Load:
+    """Return the load of what `headrace tail --json` printed: each record's own size, key and time."""
+    from headrace.shards.planning import Load
+
+    sizes: list[int] = []
+    keys: Counter[str] = Counter()
+    seconds: Counter[int] = Counter()
+    times: list[float] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record: Any = json.loads(line)
+            data = record.get("data")
+            bare = base64.b64decode(record["dataBase64"]) if data is None else data.encode()
+            at = datetime.fromisoformat(record["approximateArrivalTimestamp"]).timestamp()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise fail(
+                f"{path}: line {number} is no record of headrace tail --json: {error}"
+            ) from error
+        key = str(record.get("partitionKey", ""))
+        sizes.append(len(bare) + len(key.encode()))
+        keys[key] += 1
+        seconds[int(at)] += 1
+        times.append(at)
+    average = len(lines) / max(1.0, max(times) - min(times))
+    burst = max(seconds.values()) / average
+    share = max(keys.values()) / len(lines)
+    average = rate or average
+    return Load(sizes, average, max(1.0, burst) * average, share, readers=readers)
 
 
 def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, Any]) -> Load:
@@ -129,9 +171,8 @@ def _of_stream(stream: str, rate: float | None, readers: int, reach: dict[str, A
             f"{stream} had no records in the last 10 seconds: put load on it, or give a FILE and --rate."
         )
     average = rate or seen.records_per_s
-    mean = round(seen.bytes_per_s / seen.records_per_s)
     sketches = cast("Mapping[str, KeySketch]", seen.keys).values()
     total = sum(sketch.total for sketch in sketches)
     tops = [(key.share * s.total / total) for s in sketches for key in s.hottest(1)]
     hottest = max(tops, default=0.0)
-    return Load([mean], average, average, hottest, readers=readers)
+    return Load(seen.record_bytes, average, 2 * average, hottest, readers=readers)

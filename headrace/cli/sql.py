@@ -241,6 +241,12 @@ def query(
     "--cluster", "cluster_id", help="The EMR cluster; default: a running one, else a new one."
 )
 @click.option("--bucket", help="The bucket for the job; AWS's must be yours.")
+@click.option(
+    "--packages",
+    type=_PATH,
+    metavar="ZIP",
+    help="A zip of Python packages for the job: pandas and PyArrow, for MATCH_RECOGNIZE.",
+)
 @endpoint_option
 @click.pass_context
 def run(
@@ -252,6 +258,7 @@ def run(
     checkpoint: str | None,
     cluster_id: str | None,
     bucket: str | None,
+    packages: Path | None,
     endpoint_url: str,
     region: str,
     aws: bool,
@@ -263,6 +270,11 @@ def run(
     script = _read(queries, dialect)
     _warn(script)
     source = _compile(script, queries)
+    if packages is None and any(query.match is not None for query in script.queries):
+        raise fail(
+            "MATCH_RECOGNIZE needs pandas and PyArrow in the job, which EMR's images lack: --packages packages.zip, of "
+            "`pip install --target packages pandas pyarrow && cd packages && zip -r ../packages.zip .` for EMR's Python"
+        )
     if checkpoint is None and aws:
         raise fail(
             "--aws needs --checkpoint: a folder in your bucket, such as s3://BUCKET/checkpoints/delays/"
@@ -290,10 +302,20 @@ def run(
             arguments=(*arguments, *(["--once"] if once else [])),
             cluster_id=cluster_id,
             bucket=bucket,
+            **({} if packages is None else _brought(packages)),
             endpoint_url=endpoint_url,
             region=region,
             aws=aws,
         )
+
+
+def _brought(packages: Path) -> dict[str, Any]:
+    """Return the options of `submit` that unpack a zip where the driver and its executors import from."""
+    names = ("spark.yarn.appMasterEnv.PYTHONPATH", "spark.executorEnv.PYTHONPATH")
+    return {
+        "archives": (f"{packages}#packages",),
+        "conf": tuple(f"{name}=./packages" for name in names),
+    }
 
 
 def _check_progress(script: Script, checkpoint: str, s3: Any) -> None:

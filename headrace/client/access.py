@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from botocore.config import Config
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import NoCredentialsError
 from botocore.session import Session
 
@@ -75,3 +77,47 @@ class AwsAccess:
                 return
             providers: Any = self._session.get_component("credential_provider")
             self._credentials = providers.load_credentials() or self._credentials
+
+
+class _RoleProvider:
+    """Gives the keys of a role, as botocore's own providers do."""
+
+    def __init__(self, fetch: Callable[[], Any]) -> None:
+        self._fetch = fetch
+
+    def load_credentials(self) -> Any:
+        """Return keys that botocore asks for when they are needed first, and again before they expire."""
+        return DeferredRefreshableCredentials(self._fetch, "assume-role")
+
+
+def assume_role(
+    source: Session, role_arn: str, session_name: str, *, external_id: str = "",
+    endpoint_url: str | None = None,
+) -> Session:  # fmt: skip
+    """Return a session with the keys of a role, which the keys of another session assume. This sends nothing.
+
+    Args:
+        source: the session whose keys assume the role, and whose region the result has.
+        role_arn: the role.
+        session_name: of the role's session.
+        external_id: what the role's policy may ask for, or empty.
+        endpoint_url: of STS; None for AWS's own.
+    """
+    extra = {
+        "RoleSessionName": session_name,
+        **({"ExternalId": external_id} if external_id else {}),
+    }
+
+    def create_client(service: str, **options: Any) -> Any:
+        return source.create_client(service, endpoint_url=endpoint_url, **options)
+
+    def fetch() -> Any:
+        fetcher = AssumeRoleCredentialFetcher(
+            create_client, source.get_credentials(), role_arn, extra_args=extra
+        )
+        return fetcher.fetch_credentials()
+
+    session = Session()
+    session.set_config_variable("region", source.get_config_variable("region"))
+    session.register_component("credential_provider", _RoleProvider(fetch))
+    return session

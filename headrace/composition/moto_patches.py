@@ -141,6 +141,7 @@ PATCHES = Patches(
             iot_bounds.match_by_wildcards,
             iot_bounds.check_statements,
             iot_patches.name_endpoint,
+            iot_patches.refuse_unknown_names,
         ],
         "moto.iotdata.models": [iot_shadows.announce_changes],
         "moto.iotdata.responses": [iot_patches.patch_data_plane],

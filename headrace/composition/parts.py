@@ -101,7 +101,10 @@ def build_parts(
     apis = ExecuteApi(
         engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
     )
-    mqtt = Mqtt(config, database=database, clock=clock, ids=ids, engine=engine, tls=tls)
+    mqtt = Mqtt(
+        config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,
+        note=decisions.note_decided,
+    )  # fmt: skip
     handled = Handled()
     engine.connect(
         Connections(
@@ -121,6 +124,17 @@ def build_parts(
     )
     history = HistoryOnDemand(clock, config.data_dir)
     dashboard = build_dashboard(base, services, decisions, handled)
+    entrance = _build_entrance(
+        base,
+        services,
+        apis,
+        decisions=decisions,
+        history=history,
+        is_started=is_started,
+        mqtt=mqtt.ports,
+        dashboard=dashboard,
+    )
+    mqtt.admit_by(entrance.admit)
     return Parts(
         moto=base.moto,
         gateway=gateway,
@@ -134,16 +148,7 @@ def build_parts(
         history=history,
         mqtt=mqtt,
         dashboard=dashboard,
-        entrance=_build_entrance(
-            base,
-            services,
-            apis,
-            decisions=decisions,
-            history=history,
-            is_started=is_started,
-            mqtt=mqtt.ports,
-            dashboard=dashboard,
-        ),
+        entrance=entrance,
     )
 
 

@@ -46,6 +46,7 @@ class StreamLoad:
         throttled: records per second that a shard refused, by its id; those without are not known to refuse any.
         iterator_age_ms: how far its slowest reader is behind, by its id, where that is known.
         bytes_per_s, records_per_s: of the whole stream.
+        record_bytes: the sizes of the records that were read, keys included.
     """
 
     shards: Sequence[ShardRange]
@@ -55,6 +56,7 @@ class StreamLoad:
     iterator_age_ms: Mapping[str, float] = field(default_factory=dict[str, float])
     bytes_per_s: float = 0.0
     records_per_s: float = 0.0
+    record_bytes: Sequence[int] = ()
 
 
 def utilisation_of(bytes_per_s: float, records_per_s: float) -> float:

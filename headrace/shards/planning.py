@@ -102,7 +102,7 @@ def plan(load: Load, prices: Prices) -> Plan:
     modes = (
         Choice(
             "provisioned",
-            f"{shards} shards",
+            _count(shards, "shard"),
             provisioned_cost_of(prices, shards * MONTH_HOURS, records, load.record_bytes),
             f"the peak of {load.peak_records_per_s:,.0f} records/s, {peak_bytes_s / 1e6:.2f} MB/s, and half of it more",
         ),
@@ -134,7 +134,7 @@ def _readers(
     return (
         Choice(
             "Lambda",
-            f"concurrency {shards * factor} ({shards} shards x ParallelizationFactor {factor})",
+            f"concurrency {shards * factor} ({_count(shards, 'shard')} x ParallelizationFactor {factor})",
             lambda_cost(prices, records / _BATCH, load.handler_ms, load.memory_mib),
             f"{busy:.1f} batches of {_BATCH} at once in the peak",
         ),
@@ -153,23 +153,27 @@ def _readers(
         ),
         Choice(
             "queue",
-            f"{max(1, math.ceil(_HEADROOM * busy))} consumers",
+            _count(max(1, math.ceil(_HEADROOM * busy)), "consumer"),
             queue_cost(prices, records, _QUEUE_BATCH),
             f"price assumed, as SQS's; receives and acknowledgements of {_QUEUE_BATCH}",
         ),
         Choice(
             "enhanced fan-out",
-            f"{load.readers} consumers x {shards} shards",
+            f"{_count(load.readers, 'consumer')} x {_count(shards, 'shard')}",
             fan_out_cost(prices, shards * MONTH_HOURS, records, load.mean_bytes, load.readers),
             f"{_SHARD_READ_BYTES_S >> 20} MiB/s for each consumer and shard; of provisioned shards",
         ),
         Choice(
             "EMR (Spark)",
-            f"{cores} cores, {max(2 * cores, shards)} partitions",
+            f"{_count(cores, 'core')}, {max(2 * cores, shards)} partitions",
             cores * MONTH_HOURS * prices.emr_core_hour,
             "assumed: 5 MiB/s and the price of a core; measure your own job",
         ),
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _warnings(load: Load, shards: int) -> list[str]:

@@ -39,6 +39,7 @@ class ShardSample:
     bytes_per_s: float = 0.0
     records_per_s: float = 0.0
     keys: KeySketch = field(default_factory=KeySketch)
+    record_bytes: list[int] = field(default_factory=list[int])
 
 
 class Sampler:
@@ -87,6 +88,7 @@ class Sampler:
             iterator_age_ms=ages,
             bytes_per_s=sum(sample.bytes_per_s for sample in samples),
             records_per_s=sum(sample.records_per_s for sample in samples),
+            record_bytes=[size for sample in samples for size in sample.record_bytes],
         )
 
     def open_shards(self) -> list[ShardRange]:
@@ -120,13 +122,11 @@ class Sampler:
             ShardIteratorType="AT_TIMESTAMP",
             Timestamp=since_ms / 1000,
         )["ShardIterator"]
-        count = bytes_ = 0
         covered_s = self._sample_s
         for _ in range(_MOST_PAGES):
             page: dict[str, Any] = kinesis.get_records(ShardIterator=iterator)
             records: list[Any] = page["Records"]
-            count += len(records)
-            bytes_ += sum(_add(sample.keys, record) for record in records)
+            sample.record_bytes += [_add(sample.keys, record) for record in records]
             iterator = page.get("NextShardIterator")
             if not page.get("MillisBehindLatest") or not iterator:
                 break
@@ -135,7 +135,8 @@ class Sampler:
                 covered_s = max(0.001, (last_ms - since_ms) / 1000)
                 if covered_s >= self._sample_s:
                     break
-        sample.bytes_per_s, sample.records_per_s = bytes_ / covered_s, count / covered_s
+        sample.bytes_per_s = sum(sample.record_bytes) / covered_s
+        sample.records_per_s = len(sample.record_bytes) / covered_s
         return sample
 
     def _metrics(self, shards: list[ShardRange]) -> tuple[dict[str, float], dict[str, float]]:

@@ -13,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 _HERE = Path(__file__).parent
+# What the job compact folds with: it has the standard library alone.
+_CDC = ("__init__", "compaction", "events")
 # A fixed time, so that the same files give the same bytes and an unchanged zip is an unchanged object.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -22,6 +24,8 @@ def build(path: Path) -> Path:
     entries = {"headrace/__init__.py": b""}
     for file in sorted(_HERE.glob("*.py")):
         entries[f"headrace/spark/{file.name}"] = file.read_bytes()
+    for name in _CDC:
+        entries[f"headrace/cdc/{name}.py"] = (_HERE.parent / "cdc" / f"{name}.py").read_bytes()
     # Without `pyspark_aws_kinesis`: EMR's image has the real connector of that name.
     for file in sorted((_HERE / "autoload" / "pyspark_headrace").rglob("*.py")):
         entries[file.relative_to(_HERE / "autoload").as_posix()] = file.read_bytes()

@@ -26,6 +26,7 @@ from headrace.sql.plan import (
 )
 from headrace.sql.query_checks import check_kind, columns_of, inherit_time, warnings_of
 from headrace.sql.query_joins import DEFAULT_GRACE_MS, join_plan
+from headrace.sql.query_matches import match_plan
 from headrace.sql.query_outputs import (
     Groups,
     has_aggregate,
@@ -305,7 +306,13 @@ class Analysis:
                 select.source.place,
             )
         joins, inputs = self._joins(select, source)
-        scope = Scope(inputs, TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT)
+        times = TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT
+        match = None
+        if select.source.match is not None:
+            _check_match(select)
+            match = match_plan(select.source.match, source, select.source.alias, times)
+            inputs = (match.relation,)
+        scope = Scope(inputs, times)
         where = None if select.where is None else condition(select.where, scope, "WHERE")
         refuse_aggregates(where, "WHERE")
         calls = [item.expression for item in select.items if item.expression is not None]
@@ -316,7 +323,9 @@ class Analysis:
             plan = self._aggregate(select, name, scope, where)
         else:
             plan = self._project(select, name, scope, where)
-        plan = replace(plan, joins=joins, limit=select.limit, place=select.place)
+        plan = replace(
+            plan, source=source, match=match, joins=joins, limit=select.limit, place=select.place
+        )
         check_kind(plan, select, is_table, self.dialect)
         return replace(plan, warnings=warnings_of(plan))
 
@@ -447,6 +456,10 @@ class Analysis:
         inputs = [source]
         joins: list[JoinPlan] = []
         for join in select.joins:
+            if join.relation.match is not None:
+                raise SqlError(
+                    "name the matches by CREATE STREAM, and join that stream", join.relation.place
+                )
             right = self._find(join.relation)
             if right.alias.lower() in (one.alias.lower() for one in inputs):
                 raise SqlError(
@@ -456,6 +469,22 @@ class Analysis:
             joins.append(join_plan(join, tuple(inputs), right, bool(joins)))
             inputs.append(right)
         return tuple(joins), tuple(inputs)
+
+
+def _check_match(select: Select) -> None:
+    """Refuse what does not go with MATCH_RECOGNIZE, whose matches are a stream of their own."""
+    calls = [item.expression for item in select.items if item.expression is not None]
+    if (
+        select.joins
+        or select.group_by
+        or select.distinct
+        or select.source.over is not None
+        or any(has_aggregate(call) for call in calls)
+    ):
+        raise SqlError(
+            "MATCH_RECOGNIZE goes without JOIN, GROUP BY and DISTINCT: name its matches by CREATE STREAM first",
+            select.source.place,
+        )
 
 
 def _check_setting(statement: SetProperty) -> None:

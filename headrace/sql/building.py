@@ -22,6 +22,7 @@ from headrace.sql.errors import Place, SqlError
 from headrace.sql.expressions import (
     Expression,
     Frame,
+    Interval,
     Literal,
     Over,
 )
@@ -35,6 +36,7 @@ from headrace.sql.statements import (
     InsertSelect,
     InsertValues,
     Join,
+    MatchRecognize,
     Property,
     Query,
     RelationName,
@@ -52,6 +54,8 @@ from headrace.sql.types import (
 )
 
 MOST_STATEMENTS = 2_000
+# A row pattern's steps, once {n,m} is written out.
+MOST_STEPS = 1_000
 _LARGEST_INT, _LARGEST_BIGINT = 2**31 - 1, 2**63 - 1
 
 
@@ -241,9 +245,98 @@ class Builder(ExpressionBuilder):
         return SelectItem(None, None, relation, place_of(meta))
 
     def build_relation(
-        self, meta: Meta, name: Name, over: Frame | None, alias: Name | None
+        self,
+        meta: Meta,
+        name: Name,
+        over: Frame | None,
+        match: MatchRecognize | None,
+        alias: Name | None,
     ) -> RelationName:
-        return RelationName(name, alias or name, place_of(meta), over)
+        return RelationName(name, alias or name, place_of(meta), over, match)
+
+    # Row patterns.
+
+    def build_match_recognize(self, meta: Meta, *parts: Any) -> MatchRecognize:
+        partition, order, measures, _rows, skip, pattern, within_ms, grace_ms, defines = parts
+        return MatchRecognize(
+            partition or (),
+            order,
+            measures,
+            skip or "PAST LAST ROW",
+            pattern,
+            within_ms,
+            grace_ms,
+            defines or (),
+            place_of(meta),
+        )
+
+    def build_match_order(self, _meta: Meta, expression: Expression) -> Expression:
+        return expression
+
+    def build_measures(self, _meta: Meta, *measures: SelectItem) -> tuple[SelectItem, ...]:
+        return measures
+
+    def build_measure(self, meta: Meta, expression: Expression, alias: Name) -> SelectItem:
+        return SelectItem(expression, alias, None, place_of(meta))
+
+    def build_rows_per_match(self, meta: Meta, *words: Token) -> None:
+        if tokens(*words) != "ONE ROW PER MATCH":
+            raise SqlError(
+                f"{tokens(*words)}: a match is one row here; COLLECT_LIST(A.x) in MEASURES has its rows' values",
+                place_of(meta),
+            )
+
+    def build_after_match(self, _meta: Meta, skip: str) -> str:
+        return skip
+
+    def build_skip_to(self, meta: Meta, *words: Token | None) -> str:
+        skip = tokens(*words)
+        if skip not in ("PAST LAST ROW", "TO NEXT ROW"):
+            raise SqlError(
+                f"AFTER MATCH SKIP {skip} could begin at the same row for ever: PAST LAST ROW, or TO NEXT ROW",
+                place_of(meta),
+            )
+        return skip
+
+    def build_match_within(self, _meta: Meta, duration: int | Interval) -> int:
+        return duration.duration_ms if isinstance(duration, Interval) else duration
+
+    def build_definitions(
+        self, _meta: Meta, *definitions: tuple[str, Expression]
+    ) -> tuple[tuple[str, Expression], ...]:
+        return definitions
+
+    def build_definition(
+        self, _meta: Meta, name: Name, condition: Expression
+    ) -> tuple[str, Expression]:
+        return name.upper(), condition
+
+    def build_row_pattern(self, _meta: Meta, *ways: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ways[0] if len(ways) == 1 else ("alt", *ways)
+
+    def build_row_sequence(self, _meta: Meta, *rows: tuple[Any, ...]) -> tuple[Any, ...]:
+        return rows[0] if len(rows) == 1 else ("seq", *rows)
+
+    def build_row_primary(self, _meta: Meta, row: Name | tuple[Any, ...]) -> tuple[Any, ...]:
+        return row if isinstance(row, tuple) else ("row", row.upper())
+
+    def build_repeated_row(
+        self, _meta: Meta, row: tuple[Any, ...], times: tuple[int, int, bool] | None
+    ) -> tuple[Any, ...]:
+        return row if times is None else ("repeat", row, *times)
+
+    def build_quantifier(self, meta: Meta, *words: Token | None) -> tuple[int, int, bool]:
+        present = [str(word) for word in words if word is not None]
+        is_greedy = len(present) == 1 or present[-1] != "?"
+        symbol, place = present[0], place_of(meta)
+        if symbol != "{":
+            return {"*": (0, -1), "+": (1, -1), "?": (0, 1)}[symbol] + (is_greedy,)
+        least, comma, most = "".join(present[1 : present.index("}")]).partition(",")
+        count = number(least or "0", "a quantifier", place, MOST_STEPS)
+        limit = number(most, "a quantifier", place, MOST_STEPS) if most else -1 if comma else count
+        if limit == 0 or 0 < limit < count:
+            raise SqlError("a quantifier {n,m} has an m of at least 1 and of at least n", place)
+        return count, limit, is_greedy
 
     def build_join(
         self,

@@ -56,7 +56,12 @@ def _parts(query: QueryPlan, script: Script, prefix: str = "") -> Iterator[tuple
         if other.target in inner:
             yield from _parts(other, script, f"{other.name}'s ")
     keeps = (
-        query.is_aggregate or query.joins or query.sliding or query.distinct or query.is_of_tables()
+        query.is_aggregate
+        or query.joins
+        or query.sliding
+        or query.match
+        or query.distinct
+        or query.is_of_tables()
     )
     reads = [source.relation for source in query.inputs()]
     yield f"{prefix}input", ", ".join(_input(one, with_time=bool(keeps)) for one in reads)
@@ -82,6 +87,14 @@ def _parts(query: QueryPlan, script: Script, prefix: str = "") -> Iterator[tuple
         yield f"{prefix}window", f"{window.kind} of {window.size_ms} ms by {window.advance_ms} ms"
     if query.sliding:
         yield f"{prefix}windows", ", ".join(_over(one.over, text) for one in query.sliding)
+    if query.match is not None:
+        match = query.match
+        columns = ", ".join(f"{text.write(one.expression)} {one.type}" for one in match.columns)
+        by = ", ".join(one.name for one in match.partition) or "all rows together"
+        yield (
+            f"{prefix}MATCH_RECOGNIZE",
+            f"{match.pattern} by {by} where {match.conditions} of {columns} within {match.within_ms} ms",
+        )
     if query.distinct:
         yield f"{prefix}DISTINCT", ", ".join(f"{one.name} {one.type}" for one in query.outputs)
     if query.target is not None and query.target.is_table:

@@ -11,9 +11,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from headrace.sql.operators import EPOCH
 from headrace.sql.types import SqlType
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRUE, _FALSE = frozenset({"t", "true", "y", "yes", "1"}), frozenset({"f", "false", "n", "no", "0"})
 _BOUNDS = {"INT": 2**31, "BIGINT": 2**63}
 
@@ -21,11 +21,6 @@ _BOUNDS = {"INT": 2**31, "BIGINT": 2**63}
 def millis(moment: datetime) -> int:
     """Return a time as milliseconds since 1970."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
-
-
-def moment(since_1970_ms: int) -> datetime:
-    """Return the time of some milliseconds since 1970."""
-    return EPOCH + timedelta(milliseconds=since_1970_ms)
 
 
 def text(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.sql.plan import JoinPlan, QueryPlan, Script
+from headrace.sql.plan import JoinPlan, MatchPlan, QueryPlan, Script
 from headrace.sql.spark_text import SparkText
 
 
@@ -34,6 +34,8 @@ def _query(query: QueryPlan, script: Script) -> Iterator[str]:
     yield f"{query.name} (line {query.place.line})"
     yield f"  reads    {', '.join(source.relation.name for source in query.inputs())}"
     yield from (f"  joins    {_join(join)}" for join in query.joins)
+    if query.match is not None:
+        yield f"  matches  {_match(query.match)}"
     if query.where is not None:
         yield f"  keeps    rows where {text.write(query.where)}"
     if query.is_aggregate:
@@ -57,6 +59,13 @@ def _join(join: JoinPlan) -> str:
         f"rows of {join.right.relation.name} from {duration(join.before_ms)} before to "
         f"{duration(join.after_ms)} after ({kind}); a row waits {duration(join.grace_ms)} longer"
     )
+
+
+def _match(match: MatchPlan) -> str:
+    by = ", ".join(one.name for one in match.partition) or "all rows together"
+    within = f", within {duration(match.within_ms)}" if match.within_ms else ""
+    after = "past its end" if match.is_past_last else "with the row after its first one"
+    return f"rows by {by}, in the order of their time{within}; the next match begins {after}"
 
 
 def _window(query: QueryPlan) -> str:
@@ -104,6 +113,11 @@ def _state(query: QueryPlan) -> str:
         parts.append(
             f"windows until a row is {duration(query.window.grace_ms)} past their end (the watermark)"
         )
+    if query.match is not None:
+        until = "their match is decided"
+        if query.match.within_ms:
+            until += f", at most {duration(query.match.within_ms)}"
+        parts.append(f"rows until {until} (at most 10,000 of each partition)")
     if query.distinct:
         parts.append("every distinct row, for ever")
     return "; ".join(parts) or "none"

@@ -15,6 +15,7 @@ from typing import Any
 from headrace.sql import conversions, values
 from headrace.sql.plan import QueryPlan, Relation, Script
 from headrace.sql.records import Record, Row, read_record
+from headrace.sql.running_matches import RunningMatches
 from headrace.sql.running_query import RunningQuery
 from headrace.sql.running_sliding import RunningSliding
 from headrace.sql.running_tables import RunningTables
@@ -119,6 +120,8 @@ class Fold:
 
 
 def _class_of(query: QueryPlan) -> type[RunningQuery]:
+    if query.match is not None:
+        return RunningMatches
     if query.sliding:
         return RunningSliding
     return RunningTables if query.is_of_tables() else RunningQuery

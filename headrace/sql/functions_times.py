@@ -11,8 +11,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.sql import java_times
-from headrace.sql.conversions import millis, moment
+from headrace.sql.conversions import millis
 from headrace.sql.function import Function
+from headrace.sql.operators import moment
 from headrace.sql.types import BIGINT, DATE, INT, STRING, TIMESTAMP
 
 _EPOCH_DAY = date(1970, 1, 1)

@@ -35,6 +35,9 @@ _WORDS = {
     "COMMA": "','",
     "SEMICOLON": "';'",
     "EQUAL": "'='",
+    "QMARK": "'?'",
+    "VBAR": "'|'",
+    "LBRACE": "'{'",
     "DOT": "'.'",
     "STREAM_WORD": "STREAM",
 }
@@ -152,7 +155,7 @@ def _tables() -> _Tables:
     patterns: list[tuple[str, str]] = []
     for terminal in sorted(lark.terminals, key=lambda one: -one.priority):
         word = terminal.pattern.value.removesuffix(r"\b")
-        if word.isalpha():
+        if word.replace("_", "").isalpha():
             words[word.upper()] = (*words.get(word.upper(), ()), terminal.name)
         elif terminal.pattern.type == "str":
             symbols[terminal.pattern.value] = terminal.name

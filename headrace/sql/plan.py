@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from headrace.sql.errors import Place
 from headrace.sql.expressions import Call, Expression, Over
@@ -134,12 +135,65 @@ class Sliding:
 
 
 @dataclass(frozen=True)
+class Navigation:
+    """A value of the rows of a match, under the name by which measures read it.
+
+    `kind` is last, first, prev, count, sum, avg, min, max, list, classifier or number; `variable` '' stands for all
+    rows; `column` is an index of the match's columns, -1 for none.
+    """
+
+    name: str
+    kind: str
+    variable: str
+    column: int
+    offset: int
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class MatchPlan:
+    """MATCH_RECOGNIZE over the query's source: its matches are rows of `relation`.
+
+    `columns` are what it needs of each row; `conditions` are by variable, and read navigations by index, as in
+    `matching.py`; each of `measures` (the partition's columns first) reads navigations by name, of which `results` are
+    the indexes of those that it needs.
+    """
+
+    relation: Input
+    partition: tuple[Named, ...]
+    columns: tuple[Named, ...]
+    pattern: tuple[Any, ...]
+    conditions: tuple[tuple[str, tuple[Any, ...]], ...]
+    navigations: tuple[Navigation, ...]
+    results: tuple[int, ...]
+    measures: tuple[Named, ...]
+    is_past_last: bool
+    within_ms: int
+    grace_ms: int
+    history: int
+
+    def spec(self) -> dict[str, Any]:
+        """Return what the matcher takes."""
+        return {
+            "pattern": self.pattern,
+            "conditions": dict(self.conditions),
+            "navigations": [
+                (one.kind, one.variable, one.column, one.offset) for one in self.navigations
+            ],
+            "measures": list(self.results),
+            "is_past_last": self.is_past_last,
+            "within": self.within_ms * 1000,
+            "history": self.history,
+        }
+
+
+@dataclass(frozen=True)
 class QueryPlan:
     """A query that never ends.
 
-    Rows go through `joins`, `where` and, if `is_aggregate`, into groups of `keys` and `window`, whose `aggregates` and
-    keys `having` and `outputs` read by their names. Of a table function in `outputs`, at most one, each element makes
-    a row. `partition` is the new partition key, if the query sets one.
+    Rows go through `match`, whose matches are then the rows, `joins`, `where` and, if `is_aggregate`, into groups of
+    `keys` and `window`, whose `aggregates` and keys `having` and `outputs` read by their names. Of a table function in
+    `outputs`, at most one, each element makes a row. `partition` is the new partition key, if the query sets one.
 
     `emit` is CHANGES (each change of a group) or FINAL (a window once, when it is closed).
     """
@@ -154,6 +208,7 @@ class QueryPlan:
     keys: tuple[Named, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     sliding: tuple[Sliding, ...] = ()
+    match: MatchPlan | None = None
     having: Expression | None = None
     partition: Expression | None = None
     emit: str = "CHANGES"
@@ -166,6 +221,11 @@ class QueryPlan:
     def is_of_tables(self) -> bool:
         """Return whether it reads tables alone, so that its result is a table with changes and tombstones."""
         return all(source.relation.is_table for source in self.inputs())
+
+    @property
+    def rows(self) -> Input:
+        """Return what WHERE and the outputs read first: the source, or its matches."""
+        return self.source if self.match is None else self.match.relation
 
     def inputs(self) -> tuple[Input, ...]:
         """Return what the query reads."""

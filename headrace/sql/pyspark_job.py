@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import keyword
 import re
 import textwrap
@@ -11,43 +10,32 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.sql import matching, operators
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, walk
 from headrace.sql.functions import FUNCTIONS
-from headrace.sql.plan import KINESIS_ANALYTICS, Input, JoinPlan, Named, QueryPlan, Relation, Script
+from headrace.sql.plan import (
+    KINESIS_ANALYTICS,
+    Input,
+    JoinPlan,
+    Named,
+    QueryPlan,
+    Relation,
+    Script,
+)
 from headrace.sql.rewriting import rewrite
-from headrace.sql.spark_text import SparkText, name, string
+from headrace.sql.spark_matches import match_lines
+from headrace.sql.spark_text import SparkText, expr, interval, literal, name, string
 
 _TABLES_MARK, _VIEWS_MARK = "# --- tables ---\n", "# --- views ---\n"
+_PATTERNS_MARK, _MATCHER_MARK = "# --- patterns ---\n", "# --- matcher ---\n"
+_OF_JOB_MARK = "# --- of the job too ---\n"
 
 
 def compile_script(script: Script, title: str) -> str:
     """Return the source of a job that runs all queries of `script`; `title` says where the script came from."""
     return _Compiler(script, title).source()
-
-
-def _literal(value: str) -> str:
-    """Return a text as Python's constant, in double quotes."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _expr(text: str) -> str:
-    return f"F.expr({_literal(text)})"
-
-
-def _interval(duration_ms: int) -> str:
-    """Return a duration as Spark reads it."""
-    for unit, size in (
-        ("day", 86_400_000),
-        ("hour", 3_600_000),
-        ("minute", 60_000),
-        ("second", 1_000),
-    ):
-        if duration_ms and duration_ms % size == 0:
-            count = duration_ms // size
-            return f"{count} {unit}{'s' * (count != 1)}"
-    return f"{duration_ms} milliseconds"
 
 
 class _Names:
@@ -85,11 +73,20 @@ class _Compiler:
         """Return the whole job."""
         frame = Path(__file__).with_name("job_frame.py.txt").read_text(encoding="utf-8")
         # Between two marks is what only joins with tables need, and what only tables' queries need.
-        for mark, is_needed in ((_TABLES_MARK, self._has_tables), (_VIEWS_MARK, self._has_views())):
+        has_patterns = any(query.match is not None for query in self._script.queries)
+        for mark, is_needed in (
+            (_TABLES_MARK, self._has_tables),
+            (_PATTERNS_MARK, has_patterns),
+            (_VIEWS_MARK, self._has_views()),
+        ):
             frame = "".join(frame.split(mark)[:: 1 if is_needed else 2])
         body = "\n\n".join(textwrap.dedent(part).strip("\n") + "\n" for part in self._functions())
         title = self._title.replace("\\", "/").replace('"""', "'''")
         frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
+        if has_patterns:
+            modules = (inspect.getsource(module) for module in (operators, matching))
+            texts = [source.partition(_OF_JOB_MARK)[2] for source in modules]
+            frame = frame.replace(_MATCHER_MARK, "".join(texts))
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -119,10 +116,14 @@ class _Compiler:
 
     def _internal(self, relation: Relation) -> str:
         for query in self._script.queries:
-            if query.target == relation and (query.sliding or _is_with_table(query)):
+            if query.target == relation and (query.sliding or query.match or _is_with_table(query)):
+                how = (
+                    "keeps a state of its own"
+                    if query.match
+                    else "writes micro-batch by micro-batch"
+                )
                 raise SqlError(
-                    f"{query.name} writes micro-batch by micro-batch: {relation.name} needs a Kinesis stream, "
-                    "WITH (stream = '..')",
+                    f"{query.name} {how}: {relation.name} needs a Kinesis stream, WITH (stream = '..')",
                     query.place,
                 )
         pumps = [
@@ -132,7 +133,7 @@ class _Compiler:
         union = parts[0] + "".join(f".unionByName({part})" for part in parts[1:]) if parts else ""
         if not parts:
             raise ValueError(f"no query writes into {relation.name}")
-        columns = ", ".join(_literal(name(column.name)) for column in relation.columns)
+        columns = ", ".join(literal(name(column.name)) for column in relation.columns)
         return (
             f"def {self._names.of('read', relation.name)}(spark, arguments):\n"
             f'    """In-application stream {relation.name}."""\n'
@@ -148,21 +149,21 @@ class _Compiler:
         lines = [
             f"def {self._names.of('read', relation.name)}(spark, arguments):",
             f'    """{kind} {relation.name}, line {relation.place.line}: the {what} {relation.stream}."""',
-            f"    records = {reader}(spark, arguments, {_literal(relation.stream)})",
+            f"    records = {reader}(spark, arguments, {literal(relation.stream)})",
             f"    rows = read_{relation.format.lower()}(",
-            f"        records, {_literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
+            f"        records, {literal(relation.name)}, {self._schema(relation)}{self._sep(relation)},",
             f"        keys={self._keys(relation)!r}, is_table={relation.is_table},",
-            f"        rowtime={_literal(self._rowtime(relation))},",
+            f"        rowtime={literal(self._rowtime(relation))},",
             "    )",
             "    return rows",
         ]
         return "\n".join(lines)
 
     def _schema(self, relation: Relation) -> str:
-        return _literal(", ".join(f"{name(c.name)} {c.type.spark()}" for c in relation.columns))
+        return literal(", ".join(f"{name(c.name)} {c.type.spark()}" for c in relation.columns))
 
     def _sep(self, relation: Relation) -> str:
-        return f", {_literal(relation.delimiter)}" if relation.format == "CSV" else ""
+        return f", {literal(relation.delimiter)}" if relation.format == "CSV" else ""
 
     def _keys(self, relation: Relation) -> dict[str, str]:
         keys = relation.key_columns()
@@ -196,6 +197,10 @@ class _Compiler:
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
         if query.sliding:
             return "\n".join([*lines, *self._sliding(query, text)])
+        if query.match is not None:
+            lines += match_lines(
+                query, query.match, SparkText(self._script.dialect, qualified=False)
+            )
         lines += self._steps(query, text)
         return "\n".join(lines)
 
@@ -203,7 +208,7 @@ class _Compiler:
         """Return the lines of a query with sliding windows, over a micro-batch and the rows before that they hold."""
         lines: list[str] = []
         if query.where is not None:
-            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
+            lines.append(f"    rows = rows.where({literal(text.write(query.where))})")
         lines += ["", "    def finish(rows):", "        rows = rows.select(", '            "*",']
         keeps: list[str] = []
         for one in query.sliding:
@@ -231,8 +236,8 @@ class _Compiler:
             call = call.removesuffix(".v").replace(
                 "AS v), _order", "AS v), struct(_rowtime, _order)"
             )
-            lines.append(f'            {_expr(f"({call} {window}){field}")}.alias("{one.name}"),')
-        lines.append(f'            {_expr(" OR ".join(keeps))}.alias("_is_kept"),')
+            lines.append(f'            {expr(f"({call} {window}){field}")}.alias("{one.name}"),')
+        lines.append(f'            {expr(" OR ".join(keeps))}.alias("_is_kept"),')
         return [*lines, "        )", "        return rows", "", *self._sliding_end(query, text)]
 
     def _sliding_end(self, query: QueryPlan, text: SparkText) -> list[str]:
@@ -253,10 +258,10 @@ class _Compiler:
             lines += (self._object_join if is_object else self._stream_join)(query, join, text)
         # Before the watermark, to which Spark moves conditions anyway, unless they name the time.
         if query.where is not None:
-            lines.append(f"    rows = rows.where({_literal(text.write(query.where))})")
+            lines.append(f"    rows = rows.where({literal(text.write(query.where))})")
         if query.window is not None and not query.joins:
             lines.append(
-                f'    rows = rows.withWatermark("_rowtime", {_literal(_interval(query.window.grace_ms))})'
+                f'    rows = rows.withWatermark("_rowtime", {literal(interval(query.window.grace_ms))})'
             )
         return lines + self._finish(query, text, "")
 
@@ -264,12 +269,12 @@ class _Compiler:
         pad = "        " if indent else "    "
         lines: list[str] = []
         if indent and query.where is not None:
-            lines.append(f"{pad}rows = rows.where({_literal(text.write(query.where))})")
+            lines.append(f"{pad}rows = rows.where({literal(text.write(query.where))})")
         if query.is_aggregate:
             lines += self._groups(query, text, pad)
             text = SparkText(self._script.dialect, qualified=False)
             if query.having is not None:
-                lines.append(f"{pad}rows = rows.where({_literal(text.write(query.having))})")
+                lines.append(f"{pad}rows = rows.where({literal(text.write(query.having))})")
         lines += self._outputs(query, text, pad)
         if indent:
             lines += ["", "    return union, finish"]
@@ -280,12 +285,12 @@ class _Compiler:
         lines = ["    union = table_rows("]
         for source in query.inputs():
             keys = ", ".join(name(key.name) for key in source.relation.key_columns())
-            lines.append(f"        ({self._read(source)}(spark, arguments), {_literal(keys)}),")
+            lines.append(f"        ({self._read(source)}(spark, arguments), {literal(keys)}),")
         lines += ["    )", "", "    def finish(rows):"]
         if query.joins:
             join = query.joins[0]
-            left, right = _literal(query.source.alias), _literal(join.right.alias)
-            on = _literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
+            left, right = literal(query.source.alias), literal(join.right.alias)
+            on = literal(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
             lines.append(
                 f'        rows = join_tables(rows, {left}, {right}, {on}, "{_JOIN_KINDS[join.kind]}")'
             )
@@ -295,23 +300,23 @@ class _Compiler:
 
     def _groups(self, query: QueryPlan, text: SparkText, pad: str) -> list[str]:
         keys = [
-            f"{_expr(text.write(key.expression))}.alias({_literal(key.name)})" for key in query.keys
+            f"{expr(text.write(key.expression))}.alias({literal(key.name)})" for key in query.keys
         ]
         window = query.window
         time = f"{name(query.source.alias)}._rowtime" if query.joins else "_rowtime"
         if window is not None:
             size, advance = (
-                _literal(_interval(window.size_ms)),
-                _literal(_interval(window.advance_ms)),
+                literal(interval(window.size_ms)),
+                literal(interval(window.advance_ms)),
             )
             call = {
-                "TUMBLING": f"F.window({_literal(time)}, {size})",
-                "HOPPING": f"F.window({_literal(time)}, {size}, {advance})",
-                "SESSION": f"F.session_window({_literal(time)}, {size})",
+                "TUMBLING": f"F.window({literal(time)}, {size})",
+                "HOPPING": f"F.window({literal(time)}, {size}, {advance})",
+                "SESSION": f"F.session_window({literal(time)}, {size})",
             }[window.kind]
             keys.insert(0, f'{call}.alias("_window")')
         sums = [
-            f"{_expr(text.write(one.call))}.alias({_literal(one.name)})" for one in query.aggregates
+            f"{expr(text.write(one.call))}.alias({literal(one.name)})" for one in query.aggregates
         ]
         sums = sums or ['F.count(F.lit(1)).alias("_count")']
         return [
@@ -334,7 +339,7 @@ class _Compiler:
         lines += [f"{pad}    {column}," for column in self._hidden(query, text)]
         lines.append(f"{pad})")
         if query.distinct:
-            values = ", ".join(_literal(output.name) for output in query.outputs)
+            values = ", ".join(literal(output.name) for output in query.outputs)
             lines.append(f"{pad}rows = rows.dropDuplicates([{values}])")
         lines.append(f"{pad}return rows")
         return lines
@@ -353,7 +358,7 @@ class _Compiler:
             return [], query.outputs
         # What the function explodes: Spark's own writes it as explode(array).
         array = text.write(calls[0]).removeprefix("explode(").removesuffix(")")
-        line = f'{pad}rows = rows.select("*", F.posexplode({_expr(array)}).alias("_position", "_element"))'
+        line = f'{pad}rows = rows.select("*", F.posexplode({expr(array)}).alias("_position", "_element"))'
         outputs = tuple(
             replace(
                 one,
@@ -368,8 +373,8 @@ class _Compiler:
     def _output(self, output: Named, text: SparkText) -> str:
         written = text.write(output.expression)
         if isinstance(output.expression, Column) and written == name(output.name):
-            return f"F.col({_literal(name(output.name))})"
-        return f"{_expr(written)}.alias({_literal(output.name)})"
+            return f"F.col({literal(name(output.name))})"
+        return f"{expr(written)}.alias({literal(output.name)})"
 
     def _hidden(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the columns that a row carries besides its own: partition key, time, order, and what it is."""
@@ -382,10 +387,10 @@ class _Compiler:
             )
             order = "struct(timestamp_millis(0L) AS arrival, '' AS number)"
             return [
-                f'{_expr(key)}.alias("_key")',
+                f'{expr(key)}.alias("_key")',
                 f'{time}.alias("_rowtime")',
-                f'{_expr(order)}.alias("_order")',
-                f'{_expr(f"to_json(struct({identity}))" if identity else _NOTHING)}.alias("_identity")',
+                f'{expr(order)}.alias("_order")',
+                f'{expr(f"to_json(struct({identity}))" if identity else _NOTHING)}.alias("_identity")',
             ]
         if query.is_of_tables():
             keys = [
@@ -393,7 +398,7 @@ class _Compiler:
                 for index in range(len(query.source.relation.key_columns()))
             ]
             text_of_key = f"concat_ws('|', {', '.join(keys)})"
-            return [f'{_expr(text_of_key)}.alias("_key")']
+            return [f'{expr(text_of_key)}.alias("_key")']
         key, time, order = (
             self._of_inputs(query, column) for column in ("_key", "_rowtime", "_order")
         )
@@ -405,12 +410,14 @@ class _Compiler:
             _is_table_function(part) for output in query.outputs for part in walk(output.expression)
         ):
             orders.append("_position")
+        if query.match is not None:
+            orders.append("_first")
         aliased = ", ".join(f"{one} AS o{index}" for index, one in enumerate(orders))
         return [
-            f'{_expr(key)}.alias("_key")',
-            f'{_expr(time)}.alias("_rowtime")',
-            f'{_expr(order)}.alias("_order")',
-            f'{_expr(f"to_json(struct({aliased}))")}.alias("_identity")',
+            f'{expr(key)}.alias("_key")',
+            f'{expr(time)}.alias("_rowtime")',
+            f'{expr(order)}.alias("_order")',
+            f'{expr(f"to_json(struct({aliased}))")}.alias("_identity")',
         ]
 
     def _of_inputs(self, query: QueryPlan, column: str) -> str:
@@ -438,7 +445,7 @@ class _Compiler:
 
     def _stream_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         left, right = name(query.source.alias), name(join.right.alias)
-        delay = _literal(_interval(join.grace_ms))
+        delay = literal(interval(join.grace_ms))
         before, after = join.before_ms, join.after_ms
         condition = (
             f"{text.write(join.left_key)} = {text.write(join.right_key)}"
@@ -447,27 +454,27 @@ class _Compiler:
         )
         kind = _JOIN_KINDS[join.kind]
         return [
-            f'    rows = waiting(rows, {delay}, "left").alias({_literal(query.source.alias)})',
+            f'    rows = waiting(rows, {delay}, "left").alias({literal(query.source.alias)})',
             f'    other = waiting({self._read(join.right)}(spark, arguments), {delay}, "right")',
-            f'    rows = rows.join(other.alias({_literal(join.right.alias)}), {_expr(condition)}, "{kind}")',
+            f'    rows = rows.join(other.alias({literal(join.right.alias)}), {expr(condition)}, "{kind}")',
         ]
 
     def _object_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
-        on = _expr(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
+        on = expr(f"{text.write(join.left_key)} = {text.write(join.right_key)}")
         return [
-            f"    rows = rows.alias({_literal(query.source.alias)})",
-            f"    other = {self._read(join.right)}(spark, arguments).alias({_literal(join.right.alias)})",
+            f"    rows = rows.alias({literal(query.source.alias)})",
+            f"    other = {self._read(join.right)}(spark, arguments).alias({literal(join.right.alias)})",
             f'    rows = rows.join(other, {on}, "{_JOIN_KINDS[join.kind]}")',
         ]
 
     def _table_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         plain = SparkText(self._script.dialect, qualified=False)
         left_key, right_key = plain.write(join.left_key), plain.write(join.right_key)
-        left, right = _literal(query.source.alias), _literal(join.right.alias)
+        left, right = literal(query.source.alias), literal(join.right.alias)
         return [
             "    union = beside(",
-            f"        {self._read(query.source)}(spark, arguments), {_literal(left_key)},",
-            f"        {self._read(join.right)}(spark, arguments), {_literal(right_key)},",
+            f"        {self._read(query.source)}(spark, arguments), {literal(left_key)},",
+            f"        {self._read(join.right)}(spark, arguments), {literal(right_key)},",
             f'        at="{"_rowtime" if join.right.relation.timestamp else "_order.arrival"}",',
             "    )",
             "",
@@ -485,7 +492,7 @@ class _Compiler:
         format_ = "JSON" if query.target is None else query.target.format
         keys = f", keys={view_keys(query)!r}" if view_keys(query) else ""
         return (
-            f"Query({_literal(query.name)}, {self._names.of('query', query.name)}, {_literal(stream)}, "
+            f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
             f"state={state_of(query, self._script)!r}{keys})"
         )

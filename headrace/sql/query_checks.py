@@ -17,6 +17,7 @@ from headrace.sql.plan import (
     RelationColumn,
 )
 from headrace.sql.query_joins import DEFAULT_GRACE_MS
+from headrace.sql.query_matches import warnings_of_match
 from headrace.sql.query_outputs import kind_of
 from headrace.sql.statements import (
     Select,
@@ -109,6 +110,8 @@ def warnings_of(plan: QueryPlan) -> tuple[str, ...]:
         )
     elif plan.is_aggregate and plan.window is None:
         warnings.append("the state holds a row for every key, for ever: a WINDOW bounds it")
+    if plan.match is not None:
+        warnings += warnings_of_match(plan.match)
     if plan.distinct:
         warnings.append("the state holds every distinct row, for ever")
     if plan.window is not None and plan.window.grace_ms == DEFAULT_GRACE_MS:
@@ -121,7 +124,7 @@ def warnings_of(plan: QueryPlan) -> tuple[str, ...]:
 def columns_of(plan: QueryPlan) -> tuple[RelationColumn, ...]:
     """Return the columns of a query's rows; a window's bounds belong to the key."""
     keys = {key.name for key in plan.keys}
-    source_keys = {column.name for column in plan.source.relation.key_columns()}
+    source_keys = {column.name for column in plan.rows.relation.key_columns()}
 
     outer = (
         plan.joins and plan.joins[0].method == "tables" and plan.joins[0].kind in ("RIGHT", "FULL")
@@ -143,8 +146,7 @@ def columns_of(plan: QueryPlan) -> tuple[RelationColumn, ...]:
         if plan.partition is not None:
             return output.expression == plan.partition
         return (
-            output.expression.name in source_keys
-            and output.expression.relation == plan.source.alias
+            output.expression.name in source_keys and output.expression.relation == plan.rows.alias
         )
 
     columns = [RelationColumn(output.name, output.type, is_key(output)) for output in plan.outputs]
@@ -167,10 +169,10 @@ def inherit_time(relation: Relation, plan: QueryPlan) -> tuple[Relation, tuple[s
             (column.name for column in relation.columns if column.name.upper() == WINDOW_START), ""
         )
         return replace(relation, timestamp=start), ()
-    source = plan.source.relation
+    source = plan.rows.relation
     for output in plan.outputs:
         expression = output.expression
-        if isinstance(expression, Column) and expression.relation == plan.source.alias:
+        if isinstance(expression, Column) and expression.relation == plan.rows.alias:
             if expression.name == ROWTIME and output.type == BIGINT:
                 return replace(relation, timestamp=output.name), ()
             if source.timestamp and expression.name == source.timestamp:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.sql import conversions, java_times
-from headrace.sql.conversions import moment
+from headrace.sql.operators import moment
 from headrace.sql.plan import (
     Relation,
 )

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.sql import conversions
-from headrace.sql.conversions import millis, moment
+from headrace.sql.conversions import millis
 from headrace.sql.expressions import Call, Column, Expression, walk
 from headrace.sql.functions import FUNCTIONS
+from headrace.sql.operators import moment
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     ROWTIME,
@@ -44,6 +45,8 @@ class RunningQuery:
     def __init__(self, query: QueryPlan, dialect: str) -> None:
         self.query = query
         self.late = 0
+        # Matches that grew longer, or in more ways, than is kept.
+        self.given_up = 0
         self._times_are_timestamps = dialect == KINESIS_ANALYTICS
         self._where = evaluator(query.where) if query.where is not None else None
         self._having = evaluator(query.having) if query.having is not None else None
@@ -234,7 +237,8 @@ class RunningQuery:
             return []
         key = (
             "|".join(conversions.text(value) for value in group.keys.values() if value is not None)
-            or "all"
+            if group.keys
+            else "all"
         )
         time = (
             group.end - timedelta(milliseconds=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from headrace.sql.expressions import (
@@ -49,6 +50,30 @@ def string(text: str) -> str:
     """Return a text as Spark SQL's constant."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
+
+
+def literal(value: str) -> str:
+    """Return a text as Python's constant, in double quotes."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def expr(text: str) -> str:
+    """Return an expression of Spark SQL as a column in Python's text."""
+    return f"F.expr({literal(text)})"
+
+
+def interval(duration_ms: int) -> str:
+    """Return a duration as Spark reads it."""
+    for unit, size in (
+        ("day", 86_400_000),
+        ("hour", 3_600_000),
+        ("minute", 60_000),
+        ("second", 1_000),
+    ):
+        if duration_ms and duration_ms % size == 0:
+            count = duration_ms // size
+            return f"{count} {unit}{'s' * (count != 1)}"
+    return f"{duration_ms} milliseconds"
 
 
 class SparkText:

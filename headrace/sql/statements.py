@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.sql.errors import Place
 from headrace.sql.expressions import Expression, Frame, Literal
@@ -41,6 +42,34 @@ class Window:
 
 
 @dataclass(frozen=True)
+class SelectItem:
+    """An expression with its alias, or all columns (of a relation): `expression` is then None."""
+
+    expression: Expression | None
+    alias: str | None
+    relation: str | None
+    place: Place
+
+
+@dataclass(frozen=True)
+class MatchRecognize:
+    """MATCH_RECOGNIZE (..): a row pattern, whose parts are nested tuples as `matching.py` reads them.
+
+    `skip` is PAST LAST ROW or TO NEXT ROW.
+    """
+
+    partition: tuple[Expression, ...]
+    order: Expression | None
+    measures: tuple[SelectItem, ...]
+    skip: str
+    pattern: tuple[Any, ...]
+    within_ms: int | None
+    grace_ms: int | None
+    defines: tuple[tuple[str, Expression], ...]
+    place: Place
+
+
+@dataclass(frozen=True)
 class RelationName:
     """A relation in FROM or JOIN, under its alias."""
 
@@ -48,6 +77,7 @@ class RelationName:
     alias: str
     place: Place
     over: Frame | None = None
+    match: MatchRecognize | None = None
 
 
 @dataclass(frozen=True)
@@ -61,16 +91,6 @@ class Join:
     after_ms: int | None = None
     grace_ms: int | None = None
     place: Place = field(default_factory=Place)
-
-
-@dataclass(frozen=True)
-class SelectItem:
-    """An expression with its alias, or all columns (of a relation): `expression` is then None."""
-
-    expression: Expression | None
-    alias: str | None
-    relation: str | None
-    place: Place
 
 
 @dataclass(frozen=True)

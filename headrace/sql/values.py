@@ -5,15 +5,14 @@
 # A value of SQL is of any type until it is computed; re2 has no types.
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import re2
 
-from headrace.sql.conversions import cast, millis, moment, text
+from headrace.sql.conversions import cast, millis, text
 from headrace.sql.expressions import (
     Array,
     Call,
@@ -32,6 +31,7 @@ from headrace.sql.expressions import (
     Tick,
 )
 from headrace.sql.functions import FUNCTIONS, MOST_CHARACTERS, MOST_ITEMS
+from headrace.sql.operators import BINARY, all_of, distinct, is_in, moment, negate
 from headrace.sql.types import NULL
 
 # A row: its values by relation ('' for a group's keys and aggregates, and for a lambda's parameters) and name.
@@ -171,17 +171,17 @@ def _operation(operation: Operation) -> Evaluator:
     parts = [evaluator(operand) for operand in operation.operands]
     match operation.operator:
         case "AND":
-            return lambda row: _all_of(part(row) for part in parts)
+            return lambda row: all_of(part(row) for part in parts)
         case "OR":
-            return lambda row: _negate(_all_of(_negate(part(row)) for part in parts))
+            return lambda row: negate(all_of(negate(part(row)) for part in parts))
         case "NOT":
-            return lambda row: _negate(parts[0](row))
+            return lambda row: negate(parts[0](row))
         case "IS NULL":
             return lambda row: parts[0](row) is None
         case "IS DISTINCT FROM":
-            return lambda row: _distinct(parts[0](row), parts[1](row))
+            return lambda row: distinct(parts[0](row), parts[1](row))
         case "IN":
-            return lambda row: _is_in(*[part(row) for part in parts])
+            return lambda row: is_in(*[part(row) for part in parts])
         case "LIKE":
             return _when_there(_like, *parts)
         case operator if len(parts) == 1:
@@ -190,112 +190,8 @@ def _operation(operation: Operation) -> Evaluator:
             return _when_there(_BINARY[operator], *parts)
 
 
-def _all_of(values: Any) -> bool | None:
-    result: bool | None = True
-    for value in values:
-        if value is False:
-            return False
-        if value is None:
-            result = None
-    return result
-
-
-def _negate(value: bool | None) -> bool | None:
-    return None if value is None else not value
-
-
-def _distinct(left: Any, right: Any) -> bool:
-    if left is None or right is None:
-        return left is not right
-    return not _equal(left, right)
-
-
-def _is_in(value: Any, *others: Any) -> bool | None:
-    if value is None:
-        return None
-    if any(other is not None and _equal(value, other) for other in others):
-        return True
-    return None if None in others else False
-
-
-def _pair(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return two values as ones that can be compared: a text with a time is a time, milliseconds with a time too."""
-    if isinstance(left, datetime) and not isinstance(right, datetime):
-        return left, _as_time(right)
-    if isinstance(right, datetime) and not isinstance(left, datetime):
-        return _as_time(left), right
-    if isinstance(left, Decimal) and isinstance(right, float):
-        return float(left), right
-    if isinstance(left, float) and isinstance(right, Decimal):
-        return left, float(right)
-    return left, right
-
-
-def _as_time(value: Any) -> datetime:
-    return (
-        moment(value) if isinstance(value, int) else datetime.fromisoformat(value).astimezone(UTC)
-    )
-
-
-def _equal(left: Any, right: Any) -> bool:
-    left, right = _pair(left, right)
-    # Spark's NaN equals itself, and is above every other number.
-    return left == right or (_is_nan(left) and _is_nan(right))
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _less(left: Any, right: Any) -> bool:
-    left, right = _pair(left, right)
-    if _is_nan(left) or _is_nan(right):
-        return not _is_nan(left)
-    return left < right
-
-
-def _quotient(left: Any, right: Any) -> Any:
-    return None if right == 0 else left / right
-
-
-def _whole_quotient(left: int, right: int) -> int | None:
-    """Return a quotient rounded towards zero, as in Java."""
-    if right == 0:
-        return None
-    quotient = abs(left) // abs(right)
-    return quotient if (left < 0) == (right < 0) else -quotient
-
-
-def _remainder(left: Any, right: Any) -> Any:
-    if right == 0:
-        return None
-    return (
-        math.fmod(left, right)
-        if isinstance(left, float) or isinstance(right, float)
-        else left - right * int(left / right)
-    )
-
-
-def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda left, right: (
-        function(*_pair(left, right)) if not isinstance(right, timedelta) else function(left, right)
-    )
-
-
 _BINARY: dict[str, Callable[..., Any]] = {
-    "=": _equal,
-    "<>": lambda left, right: not _equal(left, right),
-    "<": _less,
-    ">": lambda left, right: _less(right, left),
-    "<=": lambda left, right: not _less(right, left),
-    ">=": lambda left, right: not _less(left, right),
-    "BETWEEN": lambda value, low, high: not _less(value, low) and not _less(high, value),
-    "+": _mixed(lambda left, right: left + right),
-    "-": _mixed(lambda left, right: left - right),
-    "*": lambda left, right: left * right,
-    "/": _mixed(_quotient),
-    "DIV": _whole_quotient,
-    "%": _mixed(_remainder),
+    **BINARY,
     "||": lambda left, right: _bounded(text(left) + text(right)),
 }
 

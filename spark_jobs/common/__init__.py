@@ -14,5 +14,5 @@ app does this (its output SubmitOptions). By hand:
 - `job.py`: a job as a value, which runs itself. `queries.py`: runs a query. `totals.py`: adds up a query's counts over
   all its micro-batches.
 - `views.py`: the views of the batch, the speed and the serving layer. `heavy.py`, `quantiles.py`: frequent names and
-  quantiles in bounded memory.
+  quantiles in bounded memory. `files.py`: small files by Hadoop's file system.
 """

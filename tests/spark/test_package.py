@@ -48,7 +48,9 @@ for name in zipfile.ZipFile({path!r}).namelist():
 import headrace.spark.source
 assert headrace.spark.source.__file__.startswith({path!r}), headrace.spark.source.__file__
 theirs = [name for name in sys.modules if name.startswith("headrace.")]
-assert all(name.startswith("headrace.spark") for name in theirs), theirs
+assert all(name.startswith(("headrace.spark", "headrace.cdc")) for name in theirs), theirs
+folds = {{name for name in theirs if name.startswith("headrace.cdc.")}}
+assert folds == {{"headrace.cdc.events", "headrace.cdc.compaction"}}, folds
 """
 
 USES = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from scripts import reference_streams as reference
+from tests.spark_jobs import test_compact
 from tests.spark_jobs.feed import Event, Feed, cut, flights, late, table
 from tests.support.server import wait_until
 
@@ -99,3 +101,15 @@ def test_cascades_are_those_of_an_unbroken_run_after_kills(
     found = table(tmp_path / "output" / "cascades")
     assert len(wanted) > 20
     assert reference.differing(wanted, found, ["event_id"]).empty
+
+
+def test_the_latest_rows_are_the_integral_of_the_stream_after_kills(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    batches, feed = test_compact.history(random.Random(9), 120), Feed(spark, tmp_path / "input")
+    for batch in batches:
+        feed.put(batch)
+    for batch in (1, 3, 4):
+        kill_amid("compact", tmp_path, batch)
+    finish("compact", tmp_path)
+    assert test_compact.rows(spark, tmp_path) == test_compact.integral(batches)

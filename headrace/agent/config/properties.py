@@ -6,8 +6,11 @@ A key that stands twice is refused: Java takes the last one, and the first is wi
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+import shlex
+import subprocess
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +20,9 @@ from headrace.agent.patterns import JavaPattern, compile_java
 _BLANKS = " \t\f"
 _KEY = re.compile(r"((?:\\.|[^\\:=\s])*)[ \t\f]*[:=]?[ \t\f]*", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+# A variable, or a word for a configuration filter.
+_PLACE = re.compile(r"\$\{(\w+)(?:\[(['\"]?)([^'\"\]]+)\2\])?\}")
+_FILTER_S = 60.0
 _SIGNS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -67,6 +73,60 @@ def _unescape(path: Path, line: int, text: str) -> str:
         return chr(int(letter[1:], 16)) if len(letter) > 1 else _SIGNS.get(letter, letter)
 
     return _ESCAPE.sub(sign, text)
+
+
+def resolve(path: Path, values: dict[str, Value], agent: str) -> dict[str, Value]:
+    """Return an agent's values with environment variables and what its configuration filters say in their places.
+
+    A variable that is not set stays as it stands, as in Flume without its EnvVarResolverProperties.
+    Raises ConfigurationError.
+    """
+    own = Section(path, values, f"{agent}.", f"the agent {agent}")
+    lookups: dict[str, Callable[[str], str | None]] = {}
+    for name in own.words("configfilters", ""):
+        part = own.part(f"configfilters.{name}.", f"configuration filter {name}")
+        lookups[name] = _filter_of(part)
+        part.finish()
+
+    def resolved(key: str, value: Value) -> Value:
+        def replace(match: re.Match[str]) -> str:
+            name, _, word = match.groups()
+            if word is None:
+                return os.environ.get(name, match[0])
+            text = lookups[name](word) if name in lookups else None
+            if text is None:
+                raise ConfigurationError(f"{path}:{value.line}: {match[0]} of {key} has no value")
+            return text
+
+        return Value(_PLACE.sub(replace, value.text), value.line)
+
+    return {
+        key: resolved(key, value) if key.startswith(f"{agent}.") else value
+        for key, value in values.items()
+    }
+
+
+def _filter_of(section: Section) -> Callable[[str], str | None]:
+    """Return how a configuration filter finds the value of a word. Raises ConfigurationError."""
+    kind = section.text("type")
+    if kind.lower() == "env":
+        return os.environ.get
+    if kind.lower() != "external":
+        raise section.error("type", f"the configuration filter {kind!r} is not built")
+    command, charset = shlex.split(section.text("command")), section.charset("charset")
+
+    def run(word: str) -> str | None:
+        try:
+            ended = subprocess.run(
+                [*command, word], capture_output=True, timeout=_FILTER_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise section.error("command", f"{command[0]} {word}: {error}") from error
+        if ended.returncode:
+            raise section.error("command", f"{command[0]} {word} ended with {ended.returncode}")
+        return ended.stdout.decode(charset, "replace").rstrip("\r\n")
+
+    return run
 
 
 class Section:

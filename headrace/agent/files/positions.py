@@ -73,13 +73,14 @@ class Position:
         """Whether a file has the bytes that were read: as far as `offset`. Raises OSError."""
         return self._has_head(content) and all(_has_mark(content, mark) for mark in self.marks[-1:])
 
-    def is_like(self, content: Content) -> bool:
-        """Whether a file is a copy of what was read, perhaps a shorter one. Raises OSError."""
-        return (
-            bool(self.marks)
-            and self._has_head(content)
-            and any(_has_mark(content, mark) for mark in reversed(self.marks))
-        )
+    def shared_with(self, content: Content) -> int:
+        """Return how far a file that may be a copy has the bytes that were read; 0: it is none. Raises OSError.
+
+        Less than `offset` for a copy that is shorter, and for a file that only begins alike, such as by a header.
+        """
+        if not self._has_head(content):
+            return 0
+        return next((mark[0] for mark in reversed(self.marks) if _has_mark(content, mark)), 0)
 
     def _has_head(self, content: Content) -> bool:
         return digest(content.read_at(0, self.head_bytes)) == self.head if self.head else True

@@ -190,10 +190,14 @@ class Tailer:
             if not known.is_done:
                 # Truncated while nobody looked, or another file with its inode.
                 changed.append(self._note(replace(known, is_done=True)))
-        original = self._original_of(entry, content)
+        original, shared = self._original_of(entry, content)
         if original is not None:
             if not original.is_done and not self._is_gone(original):
-                return changed, None
+                is_copy = not self._has_diverged(original, content, shared)
+                if is_copy or self._is_twin(entry, content):
+                    return changed, None
+                # The original was truncated and begins as before, such as by its header.
+                return changed, self._begin_at(entry, content, shared)
             # What the original was not read of is in its copy.
             end = self._renamed(original, entry, content)
             if not original.is_done:
@@ -242,8 +246,33 @@ class Tailer:
         self._positions[position.key] = position
         return position
 
-    def _original_of(self, entry: Entry, content: Content) -> Position | None:
-        """Return the position of the file that this one is a copy of, by what was read of it. Raises OSError."""
+    def _begin_at(self, entry: Entry, content: Content, offset: int) -> Position:
+        """Return where to begin a file whose first bytes were read under another position. Raises OSError."""
+        first = content.read_at(0, offset)
+        position = self._new(entry, content).advanced(
+            content, first[-MARK_BYTES:], offset, self._clock.now_ms()
+        )
+        left = max(0, self._lines_to_skip - first.count(b"\n"))
+        return self._note(replace(position, lines_to_skip=left))
+
+    def _has_diverged(self, original: Position, content: Content, offset: int) -> bool:
+        """Whether a copy goes on otherwise behind an offset than its original, which is not done. Raises OSError."""
+        part = content.read_at(offset, _COMPARED_AT_ONCE_BYTES)
+        file = self._files.get(original.key)
+        if file is not None:
+            return file.content.read_at(offset, len(part)) != part
+        source = open_content(Path(original.path), is_compressed=False)
+        try:
+            return source.read_at(offset, len(part)) != part
+        finally:
+            source.close()
+
+    def _original_of(self, entry: Entry, content: Content) -> tuple[Position | None, int]:
+        """Return the position of the file that this one is a copy of, and how far it is. Raises OSError.
+
+        It is the one of which most bytes are the same: files that begin by the same header are alike so far.
+        """
+        best: tuple[Position | None, int] = None, 0
         likely = [
             p for p in self._positions.values()
             if p.id != content.id and p.marks and self._is_related(entry, Path(p.path))
@@ -251,9 +280,10 @@ class Tailer:
         for position in sorted(likely, key=lambda p: (p.is_done, -p.offset)):
             file = self._files.get(position.key)
             current = file.position if file is not None else position
-            if current.is_like(content):
-                return current
-        return None
+            shared = current.shared_with(content)
+            if shared > best[1]:
+                best = current, shared
+        return best
 
     def _is_related(self, entry: Entry, path: Path) -> bool:
         """Whether rotation may have made one of another: their names have the same base."""

@@ -18,7 +18,8 @@ from headrace.agent.config.properties import Section
 from headrace.agent.flume.channels import MemoryChannel
 from headrace.agent.flume.events import ChannelFull, Event, SinkFailed
 from headrace.agent.flume.intake import Counts, Intake
-from headrace.agent.flume.sources.sockets import TcpServer, receive, refuse_tls
+from headrace.agent.flume.sources.sockets import TcpServer, receive
+from headrace.agent.flume.tls import client_tls, server_tls
 from headrace.client.aggregation import varint
 from headrace.core.clock import Clock
 
@@ -166,12 +167,12 @@ class AvroSource:
         del clock
         self._intake = intake
         _refuse_compression(section)
-        refuse_tls(section)
+        tls = server_tls(section)
         if section.flag("ipFilter", default=False):
             raise section.error("ipFilter", f"ipFilter of {section.owner} is not built")
         section.ignore("threads", "ipFilterRules")
         self.server = TcpServer(
-            section.text("bind"), [section.number("port", most=65_535)], self._serve
+            section.text("bind"), [section.number("port", most=65_535)], self._serve, tls
         )
 
     def run(self, *, once: bool) -> None:
@@ -242,10 +243,8 @@ class AvroSink:
         self._connect_s = section.number("connect-timeout", 20_000, least=1) / 1000
         self._request_s = section.number("request-timeout", 20_000, least=1) / 1000
         _refuse_compression(section)
-        if section.flag("ssl", default=False):
-            raise section.error("ssl", f"ssl of {section.owner} is not built")
-        section.ignore("reset-connection-interval", "maxIoWorkers", "maxConnections", "trust-all-certs", "truststore",
-                       "truststore-password", "truststore-type", "exclude-protocols", "backoff")  # fmt: skip
+        self._tls = client_tls(section)
+        section.ignore("reset-connection-interval", "maxIoWorkers", "maxConnections", "backoff")
         self._socket: socket.socket | None = None
         self._connection: _Connection | None = None
         self._serial = 0
@@ -271,6 +270,8 @@ class AvroSink:
         handshake = b""
         if self._socket is None:
             self._socket = client = socket.create_connection(self._address, self._connect_s)
+            if self._tls is not None:
+                self._socket = client = self._tls.wrap_socket(client)
             client.settimeout(self._request_s)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._connection = _Connection(lambda: client.recv(1 << 16))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.config.properties import Section, Value, parse_properties
+from headrace.agent.config.properties import Section, Value, parse_properties, resolve
 from headrace.agent.files.positions import PositionsDamaged
 from headrace.agent.flume.avro import AvroSink, AvroSource
 from headrace.agent.flume.channels import ChannelDamaged, FileChannel, MemoryChannel
@@ -90,7 +90,7 @@ class _Builder:
     def __init__(
         self, path: Path, name: str, reach: Reach, clock: Clock, stop: threading.Event, hdfs: str
     ) -> None:
-        self._path, self._values = path, parse_properties(path)
+        self._path, self._values = path, resolve(path, parse_properties(path), name)
         self._reach, self._clock, self._stop, self._hdfs = reach, clock, stop, hdfs
         self._agent = FlumeAgent(name, {}, {}, {}, {}, {})
         self._whole = Section(path, self._values, f"{name}.", f"the agent {name}")
@@ -98,7 +98,7 @@ class _Builder:
     def build(self) -> FlumeAgent:
         whole, agent = self._whole, self._agent
         for key in whole.names:
-            if key not in _KINDS:
+            if key not in (*_KINDS, "configfilters"):
                 raise whole.error(
                     _first_key(self._values, f"{agent.name}.{key}", agent.name),
                     f"{whole.owner} has no key {key!r}",

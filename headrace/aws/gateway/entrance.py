@@ -171,6 +171,10 @@ class Entrance:
             return early or self._pages(request)
         return _refuse_websocket(request) or self._gateway.handle(request)
 
+    def admit(self, request: HttpRequest, service: str) -> HttpResponse | None:
+        """Note who signed a request to a port of the cloud's own; return the refusal of a foreign or wrong one."""
+        return self._door.refusal_of(request) or self._gateway.admit(request, service)
+
     def _caller_refusal(self, request: HttpRequest, service: str) -> HttpResponse | None:
         """Refuse a wrongly signed request to a resource's endpoint, which itself decides about unsigned requests."""
         if self._page_guard is not None:
@@ -183,8 +187,8 @@ def _refuse_websocket(request: HttpRequest) -> HttpResponse | None:
     if request.path != _MQTT_PATH or "sec-websocket-key" not in request.headers:
         return None
     sentence = (
-        "headrace does not speak MQTT over WebSocket: start it with --mqtt, and connect with MQTT to port 1883, or with"
-        " a certificate over TLS to port 8883."
+        "MQTT over WebSocket has ports of its own: start headrace with --mqtt, and connect to wss://HOST:8883/mqtt, or"
+        " to ws://HOST:1883/mqtt."
     )
     return refuse(request, 501, "NotImplemented", sentence)
 

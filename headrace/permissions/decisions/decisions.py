@@ -20,7 +20,7 @@ from headrace.core.clock import Clock
 from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
 from headrace.core.ports import CallerIdentity
-from headrace.permissions.decisions.caller import Caller, Entries, Entry
+from headrace.permissions.decisions.caller import Caller, Entries, Entry, key_of
 from headrace.permissions.decisions.condition_values import at, with_tags
 from headrace.permissions.decisions.identity import Identity, identity_of, identity_of_session
 from headrace.permissions.decisions.key_uses import (
@@ -217,6 +217,22 @@ class Decisions:
         """See `Guard.note`."""
         if self.mode != "off" and acting.arn:
             self._as(acting).note(action, resource)
+
+    def note_decided(self, principal: str, access: Access, sentence: str) -> None:
+        """Note what another part has decided, such as IoT for a certificate: AWS's sentence of refusal, or ""."""
+        caller, now_ms = self._caller(Identity("provider", principal)), self.clock.now_ms()
+        with self.lock:
+            entry = caller.entries.entry_of(key_of(access), access, now_ms)
+            if entry.samples is not None:
+                # It is decided: nothing is left to be judged.
+                entry.samples.clear()
+            entry.last_ms = now_ms
+            if sentence:
+                entry.denied += 1
+                entry.denied_ms, entry.reason = now_ms, sentence
+            else:
+                entry.allowed += 1
+            self.changes += 1
 
     def user_of(self, access_key: str) -> Identity | None:
         """See `UsersAndRoles.user_of`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import ssl
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,72 @@ def name_endpoint(module: ModuleType) -> None:
         return describe(self)
 
     endpoint.to_dict = describe_own
+
+
+def refuse_unknown_names(module: ModuleType) -> None:
+    """Refuse what moto fails at: parents, executions of jobs and certificates that are not there or are none."""
+    backend: Any = module.IoTBackend
+    create_group = backend.create_thing_group
+
+    @functools.wraps(create_group)
+    def create_below(
+        self: Any, thing_group_name: str, parent_group_name: Any, thing_group_properties: Any
+    ) -> Any:
+        names = {group.thing_group_name for group in self.thing_groups.values()}
+        if parent_group_name and parent_group_name not in names:
+            # The sentence is assumed.
+            raise AwsError(
+                "ResourceNotFoundException", f"Thing group {parent_group_name} not found", 404
+            )
+        return create_group(self, thing_group_name, parent_group_name, thing_group_properties)
+
+    backend.create_thing_group = create_below
+    for name in ("cancel_job_execution", "delete_job_execution"):
+        setattr(backend, name, _of_known_execution(getattr(backend, name)))
+    for name in ("register_certificate", "register_certificate_without_ca"):
+        setattr(backend, name, _of_certificate(getattr(backend, name)))
+    backend.create_certificate_from_csr = _of_request(backend.create_certificate_from_csr)
+
+
+def _of_known_execution(change: Any) -> Any:
+    @functools.wraps(change)
+    def check_and_change(self: Any, job_id: str, thing_name: str, *rest: Any, **named: Any) -> Any:
+        if (job_id, thing_name) not in self.job_executions:
+            raise AwsError(
+                "ResourceNotFoundException", "The specified resource does not exist", 404
+            )
+        return change(self, job_id, thing_name, *rest, **named)
+
+    return check_and_change
+
+
+def _of_certificate(register: Any) -> Any:
+    @functools.wraps(register)
+    def check_and_register(self: Any, certificate_pem: str, *values: Any, **named: Any) -> Any:
+        try:
+            ssl.PEM_cert_to_DER_cert(certificate_pem.strip())
+        except ValueError as error:
+            # Documented: API_RegisterCertificate; the sentence is assumed.
+            raise AwsError(
+                "CertificateValidationException", "The certificate is not valid", 400
+            ) from error
+        return register(self, certificate_pem, *values, **named)
+
+    return check_and_register
+
+
+def _of_request(create: Any) -> Any:
+    @functools.wraps(create)
+    def check_and_create(self: Any, *values: Any, **named: Any) -> Any:
+        try:
+            return create(self, *values, **named)
+        except ValueError as error:
+            # Documented: API_CreateCertificateFromCsr; the sentence is assumed.
+            raise AwsError(
+                "InvalidRequestException", "The certificate signing request is not valid", 400
+            ) from error
+
+    return check_and_create
 
 
 def patch_data_plane(module: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
@@ -40,6 +40,9 @@ class TestDevice:
         expiry_s: int = 0,
         is_refused: bool = False,
         keep_alive_s: int = 60,
+        largest_packet: int = 0,
+        transport: Literal["tcp", "websockets"] = "tcp",
+        target: str = "/mqtt",
     ) -> None:
         self.messages: list[tuple[str, bytes, bool]] = []
         self.ends: list[int] = []
@@ -53,8 +56,11 @@ class TestDevice:
             client_id=client_id,
             protocol=paho.MQTTProtocolVersion(version),
             reconnect_on_failure=False,
+            transport=transport,
             **kept,
         )
+        if transport == "websockets":
+            self.paho.ws_set_options(path=target)
         self.paho.on_message = lambda _, __, m: self.messages.append((m.topic, m.payload, m.retain))
         self.paho.on_disconnect = lambda *a: self.ends.append(a[3].value)
         self.paho.on_connect = lambda *a: self.answers.append(a)
@@ -71,6 +77,8 @@ class TestDevice:
         if version == 5:
             properties = Properties(PacketTypes.CONNECT)
             properties.SessionExpiryInterval = expiry_s
+            if largest_packet:
+                properties.MaximumPacketSize = largest_packet
             more = {"clean_start": is_clean, "properties": properties}
         self.paho.connect(
             "localhost" if tls is not None else "127.0.0.1",

@@ -5,6 +5,7 @@ What AWS does is documented in docs.aws.amazon.com/iot/latest/developerguide/mqt
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from collections.abc import Iterator
@@ -301,13 +302,79 @@ def test_a_wrong_filter_disconnects(cloud: InProcessCloud, filters: str):
     assert device.wait_for_end() == 0x8F
 
 
-def test_websockets_are_refused_by_name(cloud: InProcessCloud):
-    assert cloud.cloud.mqtt.listener is not None
-    with socket.create_connection(("127.0.0.1", cloud.cloud.mqtt.listener.port)) as plain:
-        plain.sendall(b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n")
-        answer = b"".join(iter(lambda: plain.recv(4096), b""))
-    assert answer.startswith(b"HTTP/1.1 501 ")
-    assert b"does not speak MQTT over WebSocket" in answer
+def handshake(target: str = "/mqtt", *lines: str) -> bytes:
+    """Return the request that opens a WebSocket."""
+    head = [
+        f"GET {target} HTTP/1.1", "Host: localhost", "Connection: Upgrade", "Upgrade: websocket",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
+        *(lines or ["Sec-WebSocket-Protocol: mqtt"]),
+    ]  # fmt: skip
+    return "\r\n".join([*head, "", ""]).encode()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_mqtt_over_websocket(cloud: InProcessCloud, version: int):
+    with (
+        TestDevice(cloud, "socket", version=version, transport="websockets") as device,
+        TestDevice(cloud, "plain") as plain,
+    ):
+        assert device.subscribe("ws/#") == 1
+        for size in (0, 1, 125, 126, 70_000, 128 * 1024):
+            assert plain.publish("ws/in", b"x" * size) == 0
+        assert [len(payload) for _, payload, _ in device.wait_for(6)] == [
+            0,
+            1,
+            125,
+            126,
+            70_000,
+            131_072,
+        ]
+        assert device.publish("ws/out", b"y" * 100_000) == 0
+        assert len(device.wait_for(7)[6][1]) == 100_000
+        # A topic too deep ends it, as without WebSocket.
+        device.paho.publish("a/b/c/d/e/f/g/h/i", "x")
+        device.wait_for_end()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "sentence"),
+    [
+        (handshake("/other"), b"404", b"has the path /mqtt"),
+        (handshake("/mqtt", "Sec-WebSocket-Protocol: wamp"), b"400", b"the subprotocol mqtt"),
+        (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: https://evil.example"), b"403", b""),
+        # A page whose name an attacker has let point here.
+        (handshake("/mqtt", "Sec-WebSocket-Protocol: mqtt", "Origin: http://evil.example").replace(b"localhost", b"evil.example"), b"4", b""),
+        (b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", b"4", b""),
+        (b"GET " + b"/" * 100_000, b"4", b""),
+    ],
+)  # fmt: skip
+def test_a_websocket_that_is_none_or_foreign_is_refused(
+    cloud: InProcessCloud, request_: bytes, status: bytes, sentence: bytes
+):
+    listener = cloud.cloud.mqtt.listener
+    assert listener is not None
+    with socket.create_connection(("127.0.0.1", listener.port)) as plain:
+        plain.sendall(request_)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := plain.recv(4096):
+                answer += part
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert sentence in answer
+
+
+def test_what_is_no_mqtt_in_a_websocket_ends_it(cloud: InProcessCloud):
+    listener = cloud.cloud.mqtt.listener
+    assert listener is not None
+    # A text; a frame without a mask; a packet before CONNECT.
+    for frame in (b"\x81\x81\0\0\0\0a", b"\x82\x01a", b"\x82\x82\0\0\0\0\xc0\x00"):
+        with socket.create_connection(("127.0.0.1", listener.port)) as plain:
+            plain.sendall(handshake())
+            assert b"101" in plain.recv(4096)
+            plain.sendall(frame)
+            rest = b"".join(iter(lambda: plain.recv(4096), b""))
+            # A frame that closes.
+            assert b"\x88" in rest
 
 
 @pytest.mark.parametrize("options", [{}, {"auth": True}])
@@ -329,7 +396,7 @@ def test_websockets_to_the_port_of_aws_are_refused_by_name(tmp_path: Path, optio
         ):
             plain.sendall(head.encode())
             answer = plain.recv(4096)
-            while b"port 8883" not in answer:
+            while b":8883/mqtt" not in answer:
                 piece = plain.recv(4096)
                 assert piece, answer
                 answer += piece
@@ -346,3 +413,22 @@ def test_the_endpoint_is_this_cloud(cloud: InProcessCloud):
         "credentials"
         in iot.describe_endpoint(endpointType="iot:CredentialProvider")["endpointAddress"]
     )
+
+
+@pytest.mark.parametrize(
+    ("operation", "params", "code"),
+    [
+        ("create_thing_group", {"thingGroupName": "below", "parentGroupName": "absent"}, "ResourceNotFoundException"),
+        ("cancel_job_execution", {"jobId": "absent", "thingName": "absent"}, "ResourceNotFoundException"),
+        ("delete_job_execution", {"jobId": "a", "thingName": "a", "executionNumber": 1}, "ResourceNotFoundException"),
+        ("create_certificate_from_csr", {"certificateSigningRequest": "none"}, "InvalidRequestException"),
+        ("register_certificate", {"certificatePem": "none"}, "CertificateValidationException"),
+        ("register_certificate_without_ca", {"certificatePem": "none"}, "CertificateValidationException"),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_has_aws_s_error(
+    cloud: InProcessCloud, operation: str, params: Any, code: str
+):
+    with pytest.raises(ClientError) as refusal:
+        getattr(cloud.client("iot"), operation)(**params)
+    assert refusal.value.response["Error"]["Code"] == code

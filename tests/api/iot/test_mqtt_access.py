@@ -12,13 +12,19 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from botocore.auth import SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from paho.mqtt.client import WebsocketConnectionError
 
+from headrace.permissions.decisions.report import report_of
 from tests.api.iot.devices import WITHIN_S, TestDevice, tls_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
@@ -164,6 +170,109 @@ def test_a_change_of_a_policy_counts_at_once(cloud: InProcessCloud, tmp_path: Pa
         assert device.publish("a", "x") == 0
         iot.detach_policy(policyName="changes", target=keys["certificateArn"])
         wait_until(lambda: device.publish("a", "x") == 0x87, within_s=WITHIN_S, what="a refusal")
+
+
+def target_of(
+    access_key: str, secret: str, *, token: str = "", signs_token: bool = False, service: str = "iotdevicegateway"
+) -> str:  # fmt: skip
+    """Return the path and query of a signed WebSocket's request, as AWS's SDKs make them."""
+    keys = Credentials(access_key, secret, token if signs_token else None)
+    request = AWSRequest("GET", "https://localhost/mqtt")
+    SigV4QueryAuth(keys, service, REGION, expires=300).add_auth(request)
+    target = "/mqtt" + request.url.partition("/mqtt")[2]
+    return (
+        f"{target}&X-Amz-Security-Token={quote(token, safe='')}"
+        if token and not signs_token
+        else target
+    )
+
+
+@pytest.fixture(scope="module")
+def user(cloud: InProcessCloud) -> tuple[str, str]:
+    iam = cloud.client("iam")
+    iam.create_user(UserName="dash")
+    statements = [
+        {"Effect": "Allow", "Action": "iot:Connect", "Resource": f"{ARN}:client/browser"},
+        {"Effect": "Allow", "Action": ["iot:Publish", "iot:Receive"], "Resource": f"{ARN}:topic/board/*"},
+        {"Effect": "Allow", "Action": "iot:Subscribe", "Resource": f"{ARN}:topicfilter/board/*"},
+    ]  # fmt: skip
+    document = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    iam.put_user_policy(UserName="dash", PolicyName="p", PolicyDocument=document)
+    keys = iam.create_access_key(UserName="dash")["AccessKey"]
+    return keys["AccessKeyId"], keys["SecretAccessKey"]
+
+
+def test_who_signs_a_websocket_is_asked_about_in_iam(
+    cloud: InProcessCloud, user: tuple[str, str], tmp_path: Path
+):
+    def device(client_id: str, **more: Any) -> TestDevice:
+        return TestDevice(
+            cloud, client_id, version=5, transport="websockets", target=target_of(*user),
+            tls=tls(cloud, tmp_path, None), **more,
+        )  # fmt: skip
+
+    assert device("other", is_refused=True).refusal == 0x87
+    with device("browser") as browser:
+        assert browser.subscribe("board/#") == 1
+        assert browser.subscribe("#") == 0x87
+        assert browser.publish("board/a", "x") == 0
+        assert browser.publish("elsewhere", "x") == 0x87
+        assert browser.wait_for(1) == [("board/a", b"x", False)]
+
+
+@pytest.mark.parametrize("signs_token", [False, True])
+def test_a_session_s_token_is_signed_or_not(
+    cloud: InProcessCloud, user: tuple[str, str], tmp_path: Path, signs_token: bool
+):
+    iam, sts = cloud.client("iam"), cloud.client("sts")
+    name = f"board-{signs_token}"
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": "*"}],
+    }
+    arn = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
+    document = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "iot:*", "Resource": "*"}],
+    }
+    iam.put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=json.dumps(document))
+    keys = sts.assume_role(RoleArn=arn, RoleSessionName="board")["Credentials"]
+    target = target_of(
+        keys["AccessKeyId"],
+        keys["SecretAccessKey"],
+        token=keys["SessionToken"],
+        signs_token=signs_token,
+    )
+    with TestDevice(
+        cloud, "role", transport="websockets", target=target, tls=tls(cloud, tmp_path, None)
+    ) as device:
+        device.publish("anything", "x")
+
+
+def test_who_signs_nothing_opens_no_websocket(cloud: InProcessCloud, tmp_path: Path):
+    with pytest.raises(WebsocketConnectionError):
+        TestDevice(cloud, "x", transport="websockets", tls=tls(cloud, tmp_path, None))
+
+
+def test_a_report_names_what_policies_of_devices_would_deny(tmp_path: Path):
+    options = {"mqtt": True, "mqtt_port": 0, "mqtt_tls_port": 0, "iam": "report"}
+    with InProcessCloud(tmp_path / "data", **options) as cloud:
+        cloud.cloud.start_devices()
+        iot = cloud.client("iot")
+        keys = iot.create_keys_and_certificate(setAsActive=True)
+        policy(cloud, "own", [{"Action": "iot:Connect", "Resource": "*"}])
+        iot.attach_policy(policyName="own", target=keys["certificateArn"])
+        with TestDevice(cloud, "d", tls=tls(cloud, tmp_path, keys), version=5) as device:
+            assert device.publish("t", "x") == 0
+            assert device.publish("t", "x") == 0
+        rows = report_of(cloud.cloud.decisions)["denied"]
+        (row,) = [row for row in rows if row["principal"] == keys["certificateArn"]]
+        assert (row["action"], row["resource"], row["count"]) == (
+            "iot:Publish",
+            f"{ARN}:topic/t",
+            2,
+        )
+        assert "is not authorized to perform: iot:Publish" in row["reason"]
 
 
 def self_signed() -> dict[str, Any]:

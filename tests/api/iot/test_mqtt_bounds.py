@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +12,8 @@ import pytest
 from headrace.services.iot import rules
 from headrace.services.iot.mqtt import broker as broker_module
 from headrace.services.iot.mqtt import listener as listener_module
-from headrace.services.iot.mqtt import sessions, store
+from headrace.services.iot.mqtt import packets, sessions, store
+from headrace.services.iot.mqtt.broker import Broker
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
 from headrace.services.iot.mqtt.store import Retained, SessionStore
@@ -242,6 +245,89 @@ def test_a_session_is_taken_up_again_when_there_may_be_no_more(
         assert other.refusal == 0x89
         with TestDevice(cloud, "first", version=5, is_clean=False, expiry_s=600) as again:
             assert again.is_present
+
+
+def test_what_one_round_has_of_best_effort_messages_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(broker_module, "_MOST_BEST_EFFORT_BYTES", 100)
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        broker = cloud.cloud.mqtt.broker
+        with TestDevice(cloud, "reader") as reader, TestDevice(cloud, "writer") as writer:
+            reader.subscribe("t/+", qos=0)
+            has_room, broker._has_room = broker._has_room, lambda: False
+            for number in range(9):
+                writer.paho.publish(f"t/{number}", b"x" * 40, 0)
+            wait_until(lambda: len(broker._work) == 9, within_s=WITHIN_S, what="one round")
+            broker._has_room = has_room
+            assert len(reader.wait_for(2)) == 2
+            # The next round has its own.
+            writer.publish("t/last", b"x" * 40)
+            assert [topic for topic, _, _ in reader.wait_for(3)] == ["t/0", "t/1", "t/last"]
+    assert caplog.text.count("are dropped: too many come at once") == 1
+
+
+def test_a_flood_by_one_client_starves_nobody(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        listener = cloud.cloud.mqtt.listener
+        assert listener is not None
+        stop = threading.Event()
+        packet = packets.publish(4, Publish("flood", b"x" * 1000, 0)) * 500
+        with (
+            TestDevice(cloud, "good") as good,
+            TestDevice(cloud, "flood") as bad,
+            socket.create_connection(("127.0.0.1", listener.port)) as flood,
+        ):
+            flood.sendall(bytes([0x10, 14]) + b"\0\4MQTT\4\2\0\0\0\2ff")
+            assert flood.recv(4) == b"\x20\2\0\0"
+
+            def send() -> None:
+                while not stop.is_set():
+                    flood.sendall(packet)
+
+            sending = threading.Thread(target=send)
+            sending.start()
+            try:
+                # What waits of one client is at most what it may have in flight: the others come in between.
+                for number in range(30):
+                    assert good.publish("calm", str(number)) == 0
+                assert not good.ends
+                assert not bad.ends
+            finally:
+                stop.set()
+                sending.join()
+
+
+def test_a_client_gets_nothing_larger_than_it_takes(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        with TestDevice(cloud, "small", version=5, largest_packet=100) as device:
+            device.subscribe("t")
+            for qos in (0, 1):
+                for payload in (b"x" * 100, b"small%d" % qos):
+                    cloud.client("iot-data").publish(topic="t", payload=payload, qos=qos)
+            assert [payload for _, payload, _ in device.wait_for(2)] == [b"small0", b"small1"]
+            session = next(iter(cloud.cloud.mqtt.broker._sessions.values()))
+            wait_until(lambda: session.waiting_bytes == 0, within_s=WITHIN_S, what="no debt")
+
+
+def test_a_shadow_reviews_no_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    reviews: list[int] = []
+    monkeypatch.setattr(Broker, "_review", lambda _: reviews.append(1))
+    with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
+        cloud.cloud.start_devices()
+        cloud.client("iot").create_thing(thingName="t")
+        with TestDevice(cloud, "t") as device:
+            wait_until(lambda: bool(reviews), within_s=WITHIN_S, what="the review of the new thing")
+            count = len(reviews)
+            device.publish("$aws/things/t/shadow/update", {"state": {"reported": {"a": 1}}})
+            cloud.client("iot-data").update_thing_shadow(
+                thingName="t", payload='{"state": {"desired": {"a": 2}}}'
+            )
+            device.publish("t", "x")
+            assert len(reviews) == count
 
 
 def test_filters_match_as_mqtt_says():

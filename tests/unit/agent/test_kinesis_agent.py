@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from botocore.session import Session
 
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.kinesis_agent import AgentSettings, read_agent_json
 from headrace.agent.running import Agent
+from headrace.agent.senders import FirehoseSender
 from headrace.client import PutError, PutsFailed
+from headrace.client.access import AwsAccess, assume_role
+from headrace.client.signing import Keys
 from tests.support.clock import FakeClock
+from tests.support.endpoint import Request, answer, endpoint
 
 
 class Sent:
@@ -153,8 +159,18 @@ def test_options_convert(tmp_path: Path, option: Any, line: str, record: Any) ->
          "agent.json:2: maxBufferAgeMillis is a number from 1000 to 900000"),
         ('{"flows": [{"filePattern": "/a", "kinesisStream": "s","dataProcessingOptions":\n[{"optionName": "GZIP"}]}]}',
          "agent.json:2: the option GZIP is not built"),
-        ('{"flows": [],\n"assumeRoleARN": "arn"}', "agent.json:2: assumeRoleARN is not built"),
-        ('{"flows": [{"filePattern": "/a",\n"filePattern": "/b", "kinesisStream": "s"}]}', "agent.json:2: "),
+        ('{"flows": [],\n"userDefinedCredentialsProvider.location": "/x.jar"}',
+         "agent.json:2: userDefinedCredentialsProvider.location is not built"),
+        ('{"assumeRoleExternalId": "x",\n"flows": [{"filePattern": "/a", "kinesisStream": "s"}]}',
+         "agent.json:1: assumeRoleExternalId needs assumeRoleARN"),
+        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"}],\n"awsAccessKeyId": "k"}',
+         "agent.json:2: awsAccessKeyId and awsSecretAccessKey stand together"),
+        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"}],\n"log.level": "LOUD"}',
+         "agent.json:2: log.level is ALL or TRACE or"),
+        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s",\n"aggregatedRecordSizeBytes": 9}]}',
+         "agent.json:2: aggregatedRecordSizeBytes is for a deliveryStream"),
+        ('{"flows": [{"filePattern": "/a",\n"filePattern": "/b", "kinesisStream": "s"}]}',
+         "agent.json:2: filePattern stands twice"),
         ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"},\n{"filePattern": "/a", "kinesisStream": "s"}]}',
          "agent.json:2: two flows send kinesis:s:/a"),
     ],
@@ -166,3 +182,99 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence_with_its_line(
         settings_of(tmp_path, text)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_line_is_the_flow_s_own(tmp_path: Path) -> None:
+    others = [{"filePattern": f"/{n}", "kinesisStream": "s", "skipHeaderLines": 1} for n in "bc"]
+    others[0]["skipHeaderLines"] = -1
+    content = {"flows": [{"filePattern": "/a", "kinesisStream": "s"}, *others]}
+    with pytest.raises(ConfigurationError, match=r"agent\.json:10: skipHeaderLines is a number"):
+        settings_of(tmp_path, content)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[" * 100_000], ids=["binary", "deep"])
+def test_what_is_no_json_at_all_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "agent.json").write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"agent.json:1: it is not JSON"):
+        read_agent_json(tmp_path / "agent.json")
+
+
+def test_comments_are_allowed_as_java_s_parser_does(tmp_path: Path) -> None:
+    text = '// ours\n{"flows": [ /* "x": 1,\n*/ {"filePattern": "/a//b", "kinesisStream": "s",\n"x": 1}]}'
+    with pytest.raises(ConfigurationError, match=r"agent\.json:4: a flow has no key 'x'"):
+        settings_of(tmp_path, text)
+    settings = settings_of(tmp_path, text.replace(',\n"x": 1', ""))
+    assert settings.flows[0].id == "kinesis:s:/a//b"
+
+
+def test_every_documented_key_is_taken(tmp_path: Path) -> None:
+    # Documented: writing-with-agents.html and firehose's agent-config-settings.html, the tables of settings.
+    content = {
+        "assumeRoleARN": "arn:aws:iam::123456789012:role/r", "assumeRoleExternalId": "x", "awsAccessKeyId": "k",
+        "awsSecretAccessKey": "s", "cloudwatch.emitMetrics": True, "cloudwatch.endpoint": "", "sts.endpoint": "",
+        "firehose.endpoint": "", "kinesis.endpoint": "", "log.level": "debug",
+        "flows": [
+            {"filePattern": "/a", "deliveryStream": "d", "aggregatedRecordSizeBytes": 0, "dataProcessingOptions": [],
+             "initialPosition": "START_OF_FILE", "maxBufferAgeMillis": 60000, "maxBufferSizeBytes": 4194304,
+             "maxBufferSizeRecords": 500, "minTimeBetweenFilePollsMillis": 100, "multiLineStartPattern": "x",
+             "skipHeaderLines": 0, "truncatedRecordTerminator": "\n"},
+            {"filePattern": "/a", "kinesisStream": "k", "partitionKeyOption": "DETERMINISTIC"},
+        ],
+    }  # fmt: skip
+    settings = settings_of(tmp_path, content)
+    assert len(settings.flows) == 2
+    assert settings.log_level == logging.DEBUG
+    assert settings.role_arn.endswith("role/r")
+    # Metrics are not sent, which is said.
+    assert [w.split("agent.json:")[1] for w in settings.warnings] == [
+        "6: cloudwatch.emitMetrics has no effect: no metrics are sent"
+    ]
+
+
+def test_neighbours_are_joined_for_firehose(tmp_path: Path) -> None:
+    (tmp_path / "app.log").write_bytes(b"aa\nbb\ncccccccccc\ndd\n")
+    content = flow(tmp_path, aggregatedRecordSizeBytes=6)
+    content["flows"][0]["deliveryStream"] = content["flows"][0].pop("kinesisStream")
+    assert run(settings_of(tmp_path, content), Sent()) == [b"aa\nbb\n", b"cccccccccc\n", b"dd\n"]
+
+
+def test_firehose_s_requests_are_as_large_as_the_file_says() -> None:
+    client = FakeFirehose()
+    sender = FirehoseSender(client, "d", FakeClock(), Event(), most_records=2, most_bytes=5)
+    sender.send([b"1\n", b"2\n", b"3\n", b"four\n", b"5\n"])
+    assert client.requests == [[b"1\n", b"2\n"], [b"3\n"], [b"four\n"], [b"5\n"]]
+
+
+class FakeFirehose:
+    def __init__(self) -> None:
+        self.requests: list[list[bytes]] = []
+
+    def put_record_batch(self, *, DeliveryStreamName: str, Records: list[Any]) -> Any:
+        del DeliveryStreamName
+        self.requests.append([record["Data"] for record in Records])
+        return {"RequestResponses": [{} for _ in Records]}
+
+
+def test_a_role_s_keys_are_asked_for_when_they_are_needed() -> None:
+    def answers(_: Request) -> bytes:
+        keys = "<AccessKeyId>ASIAROLE</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>"
+        result = f"<Credentials>{keys}<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials>"
+        return answer(
+            200, f"<AssumeRoleResponse><AssumeRoleResult>{result}</AssumeRoleResult></AssumeRoleResponse>"
+        )  # fmt: skip
+
+    source = Session()
+    source.set_credentials("AKIAFILE", "s")
+    source.set_config_variable("region", "eu-west-1")
+    with endpoint(answers) as sts:
+        arn = "arn:aws:iam::123456789012:role/r"
+        session = assume_role(source, arn, "agent", external_id="other", endpoint_url=sts.url)
+        assert sts.requests == []
+        access = AwsAccess(session=session)
+        assert access.keys() == Keys("ASIAROLE", "s", "t")
+        access.drop_keys()
+        assert access.keys().access_key == "ASIAROLE"
+        assert len(sts.requests) == 2
+        assert b"ExternalId=other" in sts.requests[0].body
+        assert "AKIAFILE" in sts.requests[0].headers["authorization"]
+        assert "/eu-west-1/" in sts.requests[0].headers["authorization"]

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from headrace.cdc.capture import Capture
-from headrace.cdc.changes import CaptureError
+from headrace.cdc.events import CaptureError
 from headrace.cdc.large_values import LargeValues
 from headrace.cdc.server import Replication
 from headrace.client.wire import ServiceError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cdc.changes import CaptureError
 from headrace.cdc.compaction import Compaction
+from headrace.cdc.events import CaptureError
 from headrace.cdc.snapshots import Snapshots
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud
@@ -60,8 +60,8 @@ def test_what_an_update_left_alone_stays(lab: Lab):
         assert _fold(lab, lab.records()) == [{"id": 1, "big": big, "v": v}]
 
 
-def _plain(id_: int, lsn: int, op: str = "u") -> bytes:
-    row = {"before": {"id": id_}} if op == "d" else {"after": {"id": id_, "lsn": lsn}}
+def plain_event(id_: int, lsn: int, op: str = "u") -> bytes:
+    row = {"d": {"before": {"id": id_}}, "t": {}}.get(op, {"after": {"id": id_, "lsn": lsn}})
     return json.dumps({"id": f"0/{lsn:X}/0", "op": op, "table": "public.t", **row}).encode()
 
 
@@ -76,7 +76,7 @@ def cloud(tmp_path: Path) -> Any:
 def _put(cloud: InProcessCloud, *events: tuple[int, int, str]) -> None:
     for id_, lsn, op in events:
         cloud.client("kinesis").put_record(
-            StreamName="s", PartitionKey=str(id_), Data=_plain(id_, lsn, op)
+            StreamName="s", PartitionKey=str(id_), Data=plain_event(id_, lsn, op)
         )
 
 
@@ -149,7 +149,7 @@ def test_a_table_and_a_view_are_the_snapshot_and_what_came_after_it(
             history.append(chance.choice(history) if repeated else new)
             id_, lsn, op = history[-1]
             _put(cloud, history[-1])
-            whole.take(_plain(id_, lsn, op), str(id_), 0)
+            whole.take(plain_event(id_, lsn, op), str(id_), 0)
         rebuilt = snapshots.rebuild(kinesis, "s").rows("public.t")
         assert rebuilt == whole.rows("public.t")
         assert _totals(rebuilt) == _totals(whole.rows("public.t"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cdc.envelopes import UNAVAILABLE
+from headrace.cdc.events import UNAVAILABLE
 from headrace.cdc.values import converters
 from tests.unit.cdc.conftest import Lab
 

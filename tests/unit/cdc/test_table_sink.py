@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.cdc.changes import CaptureError
+from headrace.cdc.events import CaptureError
 from headrace.cdc.table_sink import TableSink
 from tests.unit.cdc.conftest import Lab
 

@@ -244,3 +244,14 @@ def test_a_file_that_describes_no_application_is_refused(tmp_path: Path, text: s
     result = run("import", tmp_path / "a.json")
     assert result.exit_code == 1
     assert "no description of an application" in result.output
+
+
+def test_a_row_pattern_is_not_run_without_the_packages_that_its_job_needs(tmp_path: Path) -> None:
+    file = tmp_path / "q.sql"
+    pattern = "MATCH_RECOGNIZE (MEASURES a.dep_delay AS d PATTERN (a)) AS m"
+    file.write_text(
+        DELAYS.partition("CREATE TABLE")[0] + f"CREATE STREAM x AS SELECT d FROM flights {pattern};"
+    )
+    result = CliRunner().invoke(headrace, ["sql", "run", str(file)])
+    assert result.exit_code == 1
+    assert "needs pandas and PyArrow in the job, which EMR's images lack" in result.output

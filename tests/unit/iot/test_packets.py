@@ -54,6 +54,18 @@ def test_no_bytes_break_the_reader(data, before):
     [
         (b"\x30\x03\x00\x01a", packets.PROTOCOL),  # before CONNECT
         (CONNECT + CONNECT, packets.PROTOCOL),
+        (
+            b"\x10\x11\x00\x04MQTT\x05\x02\x00\x3c\x03\x21\x00\x00\x00\x01a",
+            packets.PROTOCOL,
+        ),  # Receive 0
+        (
+            b"\x10\x13\x00\x04MQTT\x05\x02\x00\x3c\x05\x27\x00\x00\x00\x00\x00\x01a",
+            packets.PROTOCOL,
+        ),  # Size 0
+        (
+            b"\x10\x10\x00\x04MQTT\x05\x02\x00\x3c\x02\x17\x02\x00\x01a",
+            packets.PROTOCOL,
+        ),  # no truth
         (CONNECT + b"\x34\x05\x00\x01a\x00\x01", packets.NO_QOS),
         (CONNECT + b"\x32\x05\x00\x01a\x00\x00", packets.PROTOCOL),  # no identifier
         (CONNECT + b"\x82\x02\x00\x01", packets.PROTOCOL),  # no filter

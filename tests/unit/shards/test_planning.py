@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ from headrace.shards.prices import US_EAST_1, firehose_cost, on_demand_cost_of, 
     ],
 )
 def test_shards_are_of_the_tighter_limit(load: Load, shards: int):
-    assert plan(load, US_EAST_1).modes[0].size == f"{shards} shards"
+    size = plan(load, US_EAST_1).modes[0].size
+    assert size == ("1 shard" if shards == 1 else f"{shards} shards")
 
 
 def test_each_record_is_rounded_by_itself():
@@ -72,3 +75,29 @@ def test_the_command_plans_for_a_capture(tmp_path: Path):
     prices.write_text('{"shard_our": 1}')
     refused = CliRunner().invoke(command, [str(file), "--rate", "1", "--prices", str(prices)])
     assert "no price 'shard_our'" in refused.output
+
+
+def test_a_capture_of_tail_has_its_rate_its_peak_and_its_hottest_key(tmp_path: Path):
+    lines = [
+        json.dumps({
+            "partitionKey": "hot" if i % 4 else str(i),
+            "approximateArrivalTimestamp": f"2026-11-27T10:00:{second:02}.{i % 10}00+00:00",
+            "data": "x" * (1 if i % 2 else 1100),
+        })
+        for second, count in ((0, 10), (5, 70), (10, 20))
+        for i in range(count)
+    ]  # fmt: skip
+    file = tmp_path / "capture.jsonl.gz"
+    file.write_bytes(gzip.compress("\n".join(lines).encode()))
+    result = CliRunner().invoke(command, [str(file), "--times", "100"])
+    assert result.exit_code == 0, result.output
+    first = result.output.splitlines()[0]
+    # 100 records in the 10.9 seconds from the first to the last one.
+    assert first.startswith("9 records/s of"), first
+    assert first.endswith("peak 70"), first
+    assert "What if 100 times" in result.output
+    assert "The hottest key has 74% of the records" in result.output
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(lines[0] + "\nhello\n")
+    refused = CliRunner().invoke(command, [str(broken)])
+    assert "line 2 is no record of headrace tail --json" in refused.output

@@ -135,6 +135,8 @@ def test_a_look_measures_bytes_records_and_keys(lab: Callable[..., Lab]) -> None
     load = Sampler(one.kinesis, {"StreamName": STREAM}, one.clock).look()
     assert load.records_per_s == pytest.approx(400, rel=0.1)
     assert load.bytes_per_s == pytest.approx(40_000, rel=0.1)
+    # Each record by itself, as it is billed.
+    assert set(load.record_bytes) == {100}
     assert sum(load.utilisation) == pytest.approx(0.4, rel=0.1)
     hottest = [h for s in load.shards for h in load.keys.get(s.shard_id).hottest(2)]  # type: ignore[union-attr]
     assert {hot.key for hot in hottest} == {"UA", "DL"}

@@ -7,6 +7,7 @@ the events, 400 for what is no JSON of events, 503 while a channel is full.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +16,11 @@ from typing import Any, cast
 from headrace.agent.config.properties import Section
 from headrace.agent.flume.events import ChannelFull, Event
 from headrace.agent.flume.intake import Intake
-from headrace.agent.flume.sources.sockets import MOST_CLIENTS, refuse_tls
+from headrace.agent.flume.sources.sockets import HANDSHAKE_S, MOST_CLIENTS
+from headrace.agent.flume.tls import server_tls
 from headrace.core.clock import Clock
 
+_LOG = logging.getLogger("headrace.agent")
 MOST_BODY_BYTES = 32 << 20
 _IDLE_S = 60.0
 _LOOK_S = 0.2
@@ -77,10 +80,20 @@ class Http:
         handler = section.text("handler", _HANDLERS[0])
         if handler != _HANDLERS[0]:
             raise section.error("handler", f"the handler {handler!r} is not built")
-        refuse_tls(section)
-        section.ignore("enableSSL")
+        # Settings of Jetty's classes, which is not here.
+        for prefix in (
+            "QueuedThreadPool.",
+            "HttpConfiguration.",
+            "SslContextFactory.",
+            "ServerConnector.",
+        ):
+            for key in section.below(prefix):
+                raise section.error(prefix + key, f"{prefix}{key} of {section.owner} is not built")
+        tls = server_tls(section)
         host, port = section.text("bind", "0.0.0.0"), section.number("port", most=65_535)
         room = threading.Semaphore(MOST_CLIENTS)
+        # How many requests put their events now; none once `_is_ended`.
+        self._puts, self._is_ended, self._change = 0, False, threading.Condition()
 
         class Handler(_Handler):
             put = staticmethod(self._put)
@@ -94,7 +107,13 @@ class Http:
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
                 try:
+                    if tls is not None:
+                        request.settimeout(HANDSHAKE_S)
+                        request = tls.wrap_socket(request, server_side=True)
                     super().process_request_thread(request, client_address)
+                except OSError as error:
+                    _LOG.info("source %s: a client is gone: %s", intake.name, error)
+                    self.shutdown_request(request)
                 finally:
                     room.release()
 
@@ -105,6 +124,19 @@ class Http:
         self.port = int(self._server.server_address[1])
 
     def _put(self, body: bytes, charset: str) -> tuple[int, str]:
+        with self._change:
+            if self._is_ended:
+                # What came now would stay in a memory channel that nobody empties any more.
+                return 503, "The agent stops."
+            self._puts += 1
+        try:
+            return self._put_events(body, charset)
+        finally:
+            with self._change:
+                self._puts -= 1
+                self._change.notify_all()
+
+    def _put_events(self, body: bytes, charset: str) -> tuple[int, str]:
         try:
             self._intake.put(read_events(body, charset))
         except BadEvents as error:
@@ -125,6 +157,9 @@ class Http:
             self._intake.stop.wait()
             self._server.shutdown()
             serving.join()
+            with self._change:
+                self._is_ended = True
+                self._change.wait_for(lambda: self._puts == 0)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from headrace.agent.config.properties import Section
 from headrace.agent.flume.events import NO_HEADERS, ChannelFull, Event, Headers, Stopped
 from headrace.agent.flume.intake import Intake
 from headrace.agent.flume.sources.syslog import LEAST_SIZE, SIZE, kept_fields, read_message
+from headrace.agent.flume.tls import server_tls
 from headrace.core.clock import Clock
 
 _LOOK_S = 0.2
@@ -24,27 +26,19 @@ _CHUNK_BYTES = 1 << 16
 _DATAGRAM_BYTES = 65_536
 # A client that opens more waits in the system's queue.
 MOST_CLIENTS = 512
+HANDSHAKE_S = 10.0
 _LOG = logging.getLogger("headrace.agent")
-
-
-def refuse_tls(section: Section) -> None:
-    """Take the keys of TLS; those that ask for it are refused. Raises ConfigurationError."""
-    if section.flag("ssl", default=False):
-        raise section.error("ssl", f"ssl of {section.owner} is not built")
-    section.ignore(
-        "keystore", "keystore-password", "keystorePassword", "keystore-type", "exclude-protocols", "excludeProtocols",
-        "include-protocols", "exclude-cipher-suites", "include-cipher-suites",
-    )  # fmt: skip
 
 
 class TcpServer:
     """Listens on ports, a thread for each client. `close` ends it."""
 
     def __init__(
-        self, host: str, ports: Sequence[int], serve: Callable[[socket.socket, int], None]
-    ) -> None:
-        """Bind the ports. Raises OSError."""
-        self._serve, self._room = serve, threading.Semaphore(MOST_CLIENTS)
+        self, host: str, ports: Sequence[int], serve: Callable[[socket.socket, int], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
+        """Bind the ports; with `tls` its clients speak it. Raises OSError."""
+        self._serve, self._room, self._tls = serve, threading.Semaphore(MOST_CLIENTS), tls
         self._sockets: list[socket.socket] = []
         try:
             for port in ports:
@@ -96,8 +90,14 @@ class TcpServer:
     def _run_client(self, client: socket.socket, port: int) -> None:
         try:
             with client:
-                client.settimeout(_LOOK_S)
-                self._serve(client, port)
+                if self._tls is None:
+                    client.settimeout(_LOOK_S)
+                    self._serve(client, port)
+                    return
+                client.settimeout(HANDSHAKE_S)
+                with self._tls.wrap_socket(client, server_side=True) as secure:
+                    secure.settimeout(_LOOK_S)
+                    self._serve(secure, port)
         except Stopped:
             return
         except OSError as error:
@@ -133,7 +133,6 @@ class Netcat:
         self._longest = section.number("max-line-length", 512, least=1)
         self._answers = section.flag("ack-every-event", default=True)
         section.charset("encoding")
-        refuse_tls(section)
         self.server = TcpServer(
             section.text("bind"), [section.number("port", most=65_535)], self._serve
         )
@@ -267,7 +266,7 @@ class SyslogTcp:
         """Take the keys and bind. Raises ConfigurationError, OSError."""
         self._intake, self._syslog = intake, _Syslog.of(section, clock)
         self._size = max(section.number("eventSize", SIZE, least=1), LEAST_SIZE)
-        refuse_tls(section)
+        tls = server_tls(section)
         ports, self._port_header, self._charsets = [0], "", dict[int, str]()
         self._charset = "UTF-8"
         if is_multiport:
@@ -289,7 +288,7 @@ class SyslogTcp:
         else:
             ports = [section.number("port", most=65_535)]
         host = section.text("host", "0.0.0.0") or "0.0.0.0"
-        self.server = TcpServer(host, ports, self._serve)
+        self.server = TcpServer(host, ports, self._serve, tls)
 
     def run(self, *, once: bool) -> None:
         """See `Source.run`."""

@@ -12,17 +12,22 @@ from __future__ import annotations
 import functools
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from headrace.aws.calls.permits import Permit
+from headrace.aws.signatures.signers import Signer
 from headrace.core.arn import partition_of
+from headrace.core.config import Iam
 from headrace.moto.storage.changes import CHANGES
 from headrace.permissions.policies.document import UnreadableDocument
-from headrace.permissions.policies.evaluate import evaluate
+from headrace.permissions.policies.evaluate import denial, evaluate
 from headrace.permissions.policies.model import Access, NamedPolicy, Policies, Principal
 
+# The ARN of a certificate, what it did, and AWS's sentence when its policies do not allow it, else "".
+Note = Callable[[str, Access, str], None]
 _MOST_KEPT = 20_000
 _SUBJECT = {
     "commonName": "commonname",
@@ -36,7 +41,12 @@ _SUBJECT = {
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A client that may connect: `certificate_id` is empty for the account itself, which may do everything."""
+    """A client that may connect: by its certificate, by a signature, or as the account itself, which may everything.
+
+    Attributes:
+        certificate_id, arn: of its certificate; empty without one.
+        user_id, permit: of who signed its WebSocket's request; `permit` is None for the account itself.
+    """
 
     account: str
     region: str
@@ -44,17 +54,29 @@ class Device:
     arn: str = ""
     client_id: str = ""
     address: str = ""
+    user_id: str = ""
+    permit: Permit | None = None
+
+    @property
+    def principal(self) -> str:
+        """What AWS calls its principal in rules and events; empty for a client without certificate and signature."""
+        return self.certificate_id or self.user_id
 
 
 class DeviceAccess:
     """Finds certificates and decides by their policies; decisions are kept until IoT's state changes."""
 
-    def __init__(self, *, account: str, region: str, is_enforced: bool, needs_certificate: bool):
-        """Take the account and region of clients without a certificate, and whether there may be any."""
+    def __init__(
+        self, *, account: str, region: str, mode: Iam, needs_certificate: bool, note: Note
+    ) -> None:
+        """Take the account and region of clients without a certificate, and whether there may be any.
+
+        In mode `report` every client may do everything, and `note` gets what its policies would have decided.
+        """
         self._account, self._region = account, region
-        self._is_enforced = is_enforced
+        self._mode, self._note = mode, note
         self._needs_certificate = needs_certificate
-        self._kept: dict[tuple[Device, str, str], bool] = {}
+        self._kept: dict[tuple[Device, str, str], tuple[Access, str]] = {}
         self._by_id: dict[str, tuple[str, str, Any]] | None = None
 
     def forget(self) -> None:
@@ -67,8 +89,15 @@ class DeviceAccess:
         for _, _, certificate in self._certificates().values():
             yield str(certificate.certificate_pem)
 
-    def identify(self, der: bytes | None, client_id: str, address: str) -> Device | None:
-        """Return who presents a certificate; None when it may not connect at all."""
+    def identify(
+        self, der: bytes | None, signer: Signer | None, client_id: str, address: str
+    ) -> Device | None:
+        """Return who presents a certificate, or signed a WebSocket's request; None when it may not connect at all."""
+        if signer is not None:
+            return Device(
+                signer.account, self._region, client_id=client_id, address=address,
+                user_id=signer.user_id, permit=signer.permit,
+            )  # fmt: skip
         if der is None:
             if self._needs_certificate:
                 return None
@@ -94,7 +123,11 @@ class DeviceAccess:
 
     def may(self, device: Device, action: str, resource: str) -> bool:
         """Whether a client may do an action (`iot:Publish`) to a resource (`topic/a`)."""
-        if not self._is_enforced or not device.certificate_id:
+        if self._mode == "off":
+            return True
+        if device.permit is not None:
+            return not device.permit.denial(action, _arn(device, resource), {})
+        if not device.certificate_id:
             return True
         key = (device, action, resource)
         decision = self._kept.get(key)
@@ -102,7 +135,10 @@ class DeviceAccess:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             decision = self._kept[key] = _decide(device, action, resource)
-        return decision
+        if self._mode == "enforce":
+            return not decision[1]
+        self._note(device.arn, *decision)
+        return True
 
     def _certificates(self) -> dict[str, tuple[str, str, Any]]:
         """Return every certificate by the fingerprint of its bytes."""
@@ -130,21 +166,26 @@ def _fingerprint(pem: str) -> str:
         return ""
 
 
-def _decide(device: Device, action: str, resource: str) -> bool:
+def _arn(device: Device, resource: str) -> str:
+    return f"arn:{partition_of(device.region)}:iot:{device.region}:{device.account}:{resource}"
+
+
+def _decide(device: Device, action: str, resource: str) -> tuple[Access, str]:
+    """Return an access, and AWS's sentence when the device's policies do not allow it."""
     from moto.iot.models import iot_backends
 
     backends: Any = iot_backends
     backend = backends[device.account][device.region]
+    access = Access(action, _arn(device, resource), device.account, _context(backend, device))
+    principal = Principal("user", device.arn, device.account, device.arn)
     try:
         policies = tuple(
             NamedPolicy.of(name, text, arn) for name, text, arn in _policies(backend, device.arn)
         )
-    except UnreadableDocument:
-        return False
-    arn = f"arn:{partition_of(device.region)}:iot:{device.region}:{device.account}:{resource}"
-    access = Access(action, arn, device.account, _context(backend, device))
-    principal = Principal("user", device.arn, device.account, device.arn)
-    return evaluate(principal, access, Policies(identity=policies)).allowed
+    except UnreadableDocument as error:
+        return access, str(error)
+    decision = evaluate(principal, access, Policies(identity=policies))
+    return access, "" if decision.allowed else denial(principal, access, decision)
 
 
 def _policies(backend: Any, arn: str) -> Iterator[tuple[str, str, str]]:

@@ -51,6 +51,8 @@ _MOST_FILTERS_AT_ONCE, _MOST_FILTERS = 8, 50
 _LOOK_EVERY_MS = 1000
 # headrace's own bound, on connected clients and kept sessions.
 _MOST_SESSIONS = 50_000
+# What one round may have of messages of QoS 0 for one client, and for all of them.
+_MOST_BEST_EFFORT_BYTES, _MOST_BEST_EFFORT_BYTES_OF_ALL = 4 << 20, 128 << 20
 # How long messages wait when rules' deliveries pile up, before the broker looks again.
 _PILED_UP_S = 0.05
 _Work = Sequence[tuple[Client | None, Packet | Lost | Review]]
@@ -84,6 +86,8 @@ class Broker:
         self._retained = Retained(store)
         self._waiting = Waiting()
         self._answers: dict[Client, Answers] = {}
+        # Of this round, for all clients; and whether the log has named what was dropped.
+        self._best_effort_bytes, self._has_dropped = 0, False
         self._is_in_round = False
         self._looks_at_ms = 0
         self._post: Callable[[dict[Client, Answers]], None] = lambda _: None
@@ -202,6 +206,7 @@ class Broker:
 
     def _send(self) -> None:
         answers, self._answers = self._answers, {}
+        self._best_effort_bytes, self._has_dropped = 0, False
         if answers:
             self._post(answers)
 
@@ -216,7 +221,9 @@ class Broker:
 
     def _connect(self, client: Client, packet: packets.Connect) -> None:
         client.version = packet.version
-        device = self._access.identify(client.certificate, packet.client_id, client.address)
+        device = self._access.identify(
+            client.certificate, client.signer, packet.client_id, client.address
+        )
         assigned = ""
         if not packet.client_id:
             if not packet.is_clean:
@@ -251,6 +258,9 @@ class Broker:
         session.will = packet.will
         client.receive_maximum = min(
             MOST_IN_FLIGHT, packet.properties.get(packets.RECEIVE_MAXIMUM, MOST_IN_FLIGHT)
+        )
+        client.largest_packet = packet.properties.get(
+            packets.LARGEST_PACKET, packets.MOST_PACKET_BYTES
         )
         client.keep_alive_s = min(packet.keep_alive_s or LONGEST_KEEP_ALIVE_S, LONGEST_KEEP_ALIVE_S)
         self._keep(session)
@@ -379,7 +389,7 @@ class Broker:
                 "timestamp": self._clock.now_ms(),
                 "eventType": event,
                 "sessionIdentifier": self._ids.uuid(),
-                "principalIdentifier": device.certificate_id or device.account,
+                "principalIdentifier": device.principal or device.account,
                 "ipAddress": device.address,
                 **details,
             },
@@ -412,7 +422,7 @@ class Broker:
                 packets.puback(client.version, message.packet_id, error.code)
             )
             return
-        self._accept(session.place, session.client_id, device.certificate_id or "N/A", message)
+        self._accept(session.place, session.client_id, device.principal or "N/A", message)
         if message.qos:
             self._answer(client).parts.append(packets.puback(client.version, message.packet_id))
 
@@ -474,11 +484,8 @@ class Broker:
         ):
             return
         if message.qos == 0:
-            # Best effort: a client that does not read gets none of them.
-            if client is not None and not client.is_congested:
-                self._answer(client).parts.append(
-                    packets.publish(client.version, _for(client, message))
-                )
+            if client is not None:
+                self._give_now(client, message)
             return
         if client is None and not session.is_kept:
             return
@@ -487,15 +494,45 @@ class Broker:
             queued.number = self._store.put_message(session, message, expires_ms)
         self._pump(session)
 
+    def _give_now(self, client: Client, message: Publish) -> None:
+        """Send a message of QoS 0, which is best effort: what a client does not read, or cannot, is dropped."""
+        if client.is_congested:
+            return
+        answer, data = self._answer(client), packets.publish(client.version, _for(client, message))
+        size = len(data)
+        if size > client.largest_packet:
+            return
+        if (
+            answer.best_effort_bytes + size > _MOST_BEST_EFFORT_BYTES
+            or self._best_effort_bytes + size > _MOST_BEST_EFFORT_BYTES_OF_ALL
+        ):
+            if not self._has_dropped:
+                self._has_dropped = True
+                log.warning(
+                    "messages of QoS 0 for the MQTT client %s are dropped: too many come at once",
+                    _name(client),
+                )
+            return
+        answer.parts.append(data)
+        answer.best_effort_bytes += size
+        self._best_effort_bytes += size
+
     def _pump(self, session: Session) -> None:
         client: Any = session.receiver
-        if client is None:
-            return
-        ready, expired = session.take(self._clock.now_ms())
-        self._store.drop_messages(expired)
-        self._answer(client).parts += [
-            packets.publish(client.version, _for(client, message)) for message in ready
-        ]
+        too_large = client is not None
+        while too_large:
+            ready, gone = session.take(self._clock.now_ms())
+            too_large = False
+            for message in ready:
+                data = packets.publish(client.version, _for(client, message))
+                if len(data) <= client.largest_packet:
+                    self._answer(client).parts.append(data)
+                    continue
+                # MQTT 5: as if it had been sent and acknowledged.
+                too_large = True
+                number = session.acknowledge(message.packet_id)
+                gone += [number] if number else []
+            self._store.drop_messages(gone)
 
     def _acknowledge(self, client: Client, packet: packets.Acknowledge) -> None:
         session = client.session

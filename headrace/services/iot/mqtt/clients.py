@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.aws.signatures.signers import Signer
 from headrace.services.iot.mqtt import packets
 from headrace.services.iot.mqtt.access import Device
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Receiver, Session
@@ -34,7 +35,9 @@ class Client(Receiver, Protocol):
     session: Session | None
     address: str
     certificate: bytes | None
+    signer: Signer | None
     keep_alive_s: int
+    largest_packet: int
 
     def settle(self, answers: Answers) -> None:
         """Write answers; called on the thread of the connections' loop."""
@@ -48,6 +51,8 @@ class Answers:
     parts: list[bytes] = field(default_factory=list[bytes])
     done: int = 0
     ends: bool = False
+    # Of messages of QoS 0, which nothing else bounds.
+    best_effort_bytes: int = 0
 
 
 def connack_properties(

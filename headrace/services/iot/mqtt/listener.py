@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.server.tls import Tls
+from headrace.aws.signatures.signers import Signer
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -23,7 +25,7 @@ from headrace.deliveries.outbox import MOST_WAITING, OUTBOX
 from headrace.moto.engine import MotoEngine
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.iot.mqtt import packets
-from headrace.services.iot.mqtt.access import Device, DeviceAccess
+from headrace.services.iot.mqtt.access import Device, DeviceAccess, Note
 from headrace.services.iot.mqtt.broker import Broker
 from headrace.services.iot.mqtt.clients import (
     LARGEST_PACKET,
@@ -37,6 +39,7 @@ from headrace.services.iot.mqtt.clients import (
 from headrace.services.iot.mqtt.packets import MqttError, PacketReader, Publish
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session
 from headrace.services.iot.mqtt.store import SessionStore
+from headrace.services.iot.mqtt.websocket import Received, WebSocket, admit_signed
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -48,7 +51,7 @@ _MOST_BYTES, _MOST_BYTES_OF_ALL = 1024 * 1024, 128 * 1024 * 1024
 # Documented: publishes and bytes a second of one connection.
 _PUBLISHES_PER_S, _BYTES_PER_S = 100, 512 * 1024
 _STOPS_WITHIN_S = 10.0
-_NO_WEBSOCKET = b"headrace does not speak MQTT over WebSocket: connect with MQTT, and with a certificate over TLS.\n"
+_Admit = Callable[[HttpRequest, str], HttpResponse | None]
 
 
 class Listener:
@@ -69,15 +72,19 @@ class Listener:
         tls_context: ssl.SSLContext,
         clock: Clock,
         is_throttled: bool,
+        admit: _Admit,
     ) -> None:
-        """Take the addresses (port 0: a free one), whether clients need no TLS, and whether AWS's rates apply."""
+        """Take the addresses (port 0: a free one), whether clients need no TLS, and whether AWS's rates apply.
+
+        `admit` notes who signed a WebSocket's request, or returns its refusal; it may block.
+        """
         self.broker = broker
         self.port, self.tls_port = port, tls_port
         self._host = host
-        self._is_open = is_open
         self._tls_context = tls_context
         self.clock = clock
         self.is_throttled = is_throttled
+        self.is_open, self.admit = is_open, admit
         self.clients: set[MqttConnection] = set()
         self.waiting_bytes = 0
         # Those that are not read only because of what all together have handed over.
@@ -115,7 +122,7 @@ class Listener:
 
     async def _listen(self) -> None:
         self.tls_port = await self._listen_on(self.tls_port, self._tls_context)
-        if self._is_open:
+        if self.is_open:
             self.port = await self._listen_on(self.port, None)
 
     async def _listen_on(self, port: int, context: ssl.SSLContext | None) -> int:
@@ -185,8 +192,11 @@ class MqttConnection(asyncio.Protocol):
         self.is_congested = False
         self.receive_maximum = MOST_IN_FLIGHT
         self.keep_alive_s = 0
+        self.largest_packet = LARGEST_PACKET
         self.address = ""
         self.certificate: bytes | None = None
+        self.signer: Signer | None = None
+        self._websocket: WebSocket | None = None
 
     # --- the socket ---------------------------------------------------------------------------
 
@@ -210,13 +220,58 @@ class MqttConnection(asyncio.Protocol):
         if self._is_closing:
             return
         self._heard_s = self._listener.loop.time()
-        if not self._reader.version and data.startswith(b"GET "):
-            length = str(len(_NO_WEBSOCKET)).encode()
-            head = (
-                b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+        if self._websocket is None and not self._reader.version and data.startswith(b"GET "):
+            self._websocket = WebSocket()
+        if self._websocket is not None:
+            self._receive(self._websocket.receive(data))
+        else:
+            self._read(data)
+
+    def _receive(self, received: Received) -> None:
+        """Carry out what came by a WebSocket."""
+        if received.mqtt:
+            self._read(received.mqtt)
+        if received.reply:
+            self._transport.write(received.reply)
+        if received.is_over:
+            self.close()
+        elif received.request is not None:
+            self._transport.pause_reading()
+            admission = self._listener.loop.run_in_executor(
+                None, admit_signed, received.request, self._listener.admit
             )
-            self.close(head + b"Content-Length: " + length + b"\r\n\r\n" + _NO_WEBSOCKET)
+            request = received.request
+            admission.add_done_callback(lambda done: self._open(request, done))
+
+    def _open(self, request: HttpRequest, admission: asyncio.Future[HttpResponse | None]) -> None:
+        """Open a WebSocket, unless who signed it may not: nobody may where clients need a certificate."""
+        socket = self._websocket
+        if socket is None or self._is_closing:
             return
+        error = admission.exception()
+        refusal = None if error is not None else admission.result()
+        if error is not None:
+            log.error("whether a WebSocket may open cannot be told", exc_info=error)
+            self._transport.write(socket.refuse(500, "Internal error"))
+        elif refusal is not None:
+            body = refusal.body if isinstance(refusal.body, bytes) else b""
+            self._transport.write(socket.refuse(refusal.status, body.decode(errors="replace")))
+        elif request.signer is None and not self._listener.is_open and self.certificate is None:
+            self._transport.write(socket.refuse(403, "Missing Authentication Token"))
+        else:
+            self.signer = request.signer
+            self._transport.write(socket.accept())
+            self._transport.resume_reading()
+            return
+        log.warning("an MQTT client at %s may not open a WebSocket", self.address)
+        self.close()
+
+    def _write(self, data: bytes) -> None:
+        """Write MQTT's bytes."""
+        self._transport.write(data if self._websocket is None else self._websocket.wrap(data))
+
+    def _read(self, data: bytes) -> None:
+        """Take MQTT's bytes."""
         try:
             for packet in self._reader.feed(data):
                 self._take(packet)
@@ -226,7 +281,7 @@ class MqttConnection(asyncio.Protocol):
     def _take(self, packet: packets.Packet) -> None:
         match packet:
             case packets.Ping():
-                self._transport.write(packets.PONG)
+                self._write(packets.PONG)
                 return
             case Publish():
                 packet = self._with_topic(packet)
@@ -281,7 +336,7 @@ class MqttConnection(asyncio.Protocol):
             self._has_warned = True
             log.warning("messages of an MQTT client at %s are throttled", self.address)
         if packet.qos and self.version >= packets.V5:
-            self._transport.write(packets.puback(self.version, packet.packet_id, packets.QUOTA))
+            self._write(packets.puback(self.version, packet.packet_id, packets.QUOTA))
         return False
 
     def _refuse(self, error: MqttError) -> None:
@@ -315,7 +370,7 @@ class MqttConnection(asyncio.Protocol):
         if self._is_closing:
             return
         if answers.parts:
-            self._transport.write(b"".join(answers.parts))
+            self._write(b"".join(answers.parts))
         if answers.ends:
             self.close()
         else:
@@ -332,8 +387,11 @@ class MqttConnection(asyncio.Protocol):
         """Write the last bytes and close."""
         if not self._is_closing:
             self._is_closing = True
-            if last:
+            if self._websocket is None:
                 self._transport.write(last)
+            elif self._websocket.is_open:
+                frame = self._websocket.wrap(last) if last else b""
+                self._transport.write(frame + self._websocket.close())
             self._transport.close()
             # A client that does not read is not waited for.
             self._listener.loop.call_later(_CONNECT_WITHIN_S, self._transport.abort)
@@ -377,17 +435,19 @@ class Mqtt:
         ids: Ids,
         engine: MotoEngine,
         tls: Tls,
+        note: Note,
     ) -> None:
-        """Nothing is read or opened before `load` and `start`."""
-        is_enforced = config.iam == "enforce"
+        """Nothing is read or opened before `load` and `start`. `note` notes what policies of devices decide."""
         self._config = config
-        self._needs_certificate = is_enforced or config.auth
+        self._needs_certificate = config.iam == "enforce" or config.auth
+        self._admit: _Admit = lambda _, __: None
         self._clock, self._engine, self._tls = clock, engine, tls
         self._access = DeviceAccess(
             account=config.account_id,
             region=config.region,
-            is_enforced=is_enforced,
+            mode=config.iam,
             needs_certificate=self._needs_certificate,
+            note=note,
         )
         self.broker = Broker(
             SessionStore(database),
@@ -401,6 +461,10 @@ class Mqtt:
         self._trusted: set[str] = set()
         self._context: ssl.SSLContext | None = None
         engine.listen("iot", self._changed)
+
+    def admit_by(self, admit: _Admit) -> None:
+        """Say what checks the requests that open WebSockets; once, before `start`."""
+        self._admit = admit
 
     def start(self, supervisor: Supervisor) -> None:
         """Let devices connect, once moto's services are loaded. Raises OSError when a port is taken, AwsError."""
@@ -418,6 +482,7 @@ class Mqtt:
             tls_context=self._context,
             clock=self._clock,
             is_throttled=config.limits == "aws",
+            admit=self._admit,
         )
         is_local = config.endpoint_host in ("127.0.0.1", "::1")
         listener.start(

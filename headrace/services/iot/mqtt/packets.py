@@ -21,6 +21,11 @@ SESSION_EXPIRY_S, ASSIGNED_ID, KEEP_ALIVE_S, WILL_DELAY_S, REASON = 17, 18, 19, 
 RECEIVE_MAXIMUM, ALIAS_MAXIMUM, ALIAS, MAXIMUM_QOS, RETAIN_AVAILABLE = 33, 34, 35, 36, 37
 USER, LARGEST_PACKET, WILDCARDS, IDS_AVAILABLE, SHARED = 38, 39, 40, 41, 42
 FORMAT = 1
+# The largest packet that MQTT has.
+MOST_PACKET_BYTES = 268_435_455 + 5
+# A protocol error in each packet that has them: 0 in these, and what is neither 0 nor 1 in those.
+_NOT_ZERO = (RECEIVE_MAXIMUM, LARGEST_PACKET, SUBSCRIPTION_ID)
+_TRUTH = (FORMAT, 23, 25)
 # The properties that a message takes from its publisher to its subscribers.
 OF_MESSAGES = (FORMAT, EXPIRY_S, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION, USER)
 
@@ -225,6 +230,10 @@ class _Fields:
             if read is None:
                 raise MqttError(MALFORMED, f"MQTT has no property {number}")
             value = read(self)
+            if number in _NOT_ZERO and not value:
+                raise MqttError(PROTOCOL, f"the property {number} is 0")
+            if number in _TRUTH and value > 1:
+                raise MqttError(PROTOCOL, f"the property {number} is neither 0 nor 1")
             if number == USER:
                 values.setdefault(USER, []).append(value)
             elif number in values:

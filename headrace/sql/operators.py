@@ -1,0 +1,144 @@
+"""What SQL's operators do with values, as Spark without ANSI mode does it: NULL is None.
+
+A job with MATCH_RECOGNIZE has the text after the mark as its own, so that it runs in Python 3.9.
+"""
+
+# pyright: reportUnknownLambdaType=false
+# A value of SQL is of any type until it is computed.
+from __future__ import annotations
+
+# --- of the job too ---
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def moment(since_1970_ms: int) -> datetime:
+    """Return the time of some milliseconds since 1970."""
+    return EPOCH + timedelta(milliseconds=since_1970_ms)
+
+
+def all_of(values: Any) -> Any:
+    """Return AND of values: False if one is, else None if one is unknown."""
+    result: Any = True
+    for value in values:
+        if value is False:
+            return False
+        if value is None:
+            result = None
+    return result
+
+
+def negate(value: Any) -> Any:
+    """Return NOT of a value."""
+    return None if value is None else not value
+
+
+def distinct(left: Any, right: Any) -> bool:
+    """Return IS DISTINCT FROM of two values, for which NULL equals NULL."""
+    if left is None or right is None:
+        return left is not right
+    return not equal(left, right)
+
+
+def is_in(value: Any, *others: Any) -> Any:
+    """Return IN of a value and others."""
+    if value is None:
+        return None
+    if any(other is not None and equal(value, other) for other in others):
+        return True
+    return None if None in others else False
+
+
+def comparable_pair(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return two values as ones that can be compared: a text with a time is a time, milliseconds with a time too."""
+    if isinstance(left, datetime) and not isinstance(right, datetime):
+        return left, as_time(right)
+    if isinstance(right, datetime) and not isinstance(left, datetime):
+        return as_time(left), right
+    if isinstance(left, Decimal) and isinstance(right, float):
+        return float(left), right
+    if isinstance(left, float) and isinstance(right, Decimal):
+        return left, float(right)
+    return left, right
+
+
+def as_time(value: Any) -> datetime:
+    """Return milliseconds, or a text, as a time; a text without a zone is in UTC."""
+    if isinstance(value, int):
+        return moment(value)
+    time = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return time.replace(tzinfo=EPOCH.tzinfo) if time.tzinfo is None else time
+
+
+def equal(left: Any, right: Any) -> bool:
+    """Return whether two values are equal; Spark's NaN equals itself, and is above every other number."""
+    left, right = comparable_pair(left, right)
+    return left == right or (is_nan(left) and is_nan(right))
+
+
+def is_nan(value: Any) -> bool:
+    """Return whether a value is NaN."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+def less(left: Any, right: Any) -> bool:
+    """Return whether a value is less than another one."""
+    left, right = comparable_pair(left, right)
+    if is_nan(left) or is_nan(right):
+        return not is_nan(left)
+    return left < right
+
+
+def quotient(left: Any, right: Any) -> Any:
+    """Return a quotient; None of a division by zero."""
+    return None if right == 0 else left / right
+
+
+def whole_quotient(left: int, right: int) -> Any:
+    """Return a quotient rounded towards zero, as in Java."""
+    if right == 0:
+        return None
+    absolute = abs(left) // abs(right)
+    return absolute if (left < 0) == (right < 0) else -absolute
+
+
+def remainder(left: Any, right: Any) -> Any:
+    """Return what a division leaves, with the dividend's sign, as in Java."""
+    if right == 0:
+        return None
+    if isinstance(left, float) or isinstance(right, float):
+        return math.fmod(left, right)
+    if isinstance(left, int) and isinstance(right, int):
+        return left - right * whole_quotient(left, right)
+    return left - right * int(left / right)
+
+
+def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda left, right: (
+        function(left, right)
+        if isinstance(right, timedelta)
+        else function(*comparable_pair(left, right))
+    )
+
+
+# Of two values (BETWEEN: three) none of which is None.
+BINARY: dict[str, Callable[..., Any]] = {
+    "=": equal,
+    "<>": lambda left, right: not equal(left, right),
+    "<": less,
+    ">": lambda left, right: less(right, left),
+    "<=": lambda left, right: not less(right, left),
+    ">=": lambda left, right: not less(left, right),
+    "BETWEEN": lambda value, low, high: not less(value, low) and not less(high, value),
+    "+": _mixed(lambda left, right: left + right),
+    "-": _mixed(lambda left, right: left - right),
+    "*": lambda left, right: left * right,
+    "/": _mixed(quotient),
+    "DIV": whole_quotient,
+    "%": _mixed(remainder),
+}

@@ -1,0 +1,117 @@
+"""A SQL job that is killed again and again: each row once by its event id in streams, and a table's state as of all rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.sql import conversions
+from headrace.sql.analysis import read_script
+from headrace.sql.views import LocalFiles, View
+from tests.spark_jobs import sql_on_files
+from tests.spark_jobs.sql_job import fold_of, in_order, write_job
+
+TEXT = """
+CREATE STREAM ticks (sym VARCHAR, price DOUBLE, ms BIGINT) WITH (stream = 'ticks', timestamp = 'ms');
+CREATE TABLE names (sym VARCHAR PRIMARY KEY, name VARCHAR) WITH (stream = 'names');
+CREATE STREAM dear AS SELECT sym, price, ms FROM ticks WHERE price > 2;
+CREATE TABLE counts AS SELECT sym, COUNT(*) AS n FROM ticks
+  WINDOW TUMBLING (SIZE 20 SECONDS, GRACE PERIOD 5 SECONDS) GROUP BY sym EMIT FINAL;
+CREATE TABLE totals AS SELECT sym, SUM(price) AS total FROM ticks GROUP BY sym;
+CREATE TABLE known AS SELECT sym, UCASE(name) AS name FROM names WHERE name <> 'gone';
+CREATE STREAM rises AS SELECT * FROM ticks MATCH_RECOGNIZE (PARTITION BY sym MEASURES a.ms AS from_ms, b.ms AS to_ms
+  AFTER MATCH SKIP TO NEXT ROW PATTERN (a b+ c) WITHIN 1 MINUTE GRACE PERIOD 5 SECONDS DEFINE b AS price > PREV(price)) AS m;
+"""
+KILLS = 4
+
+
+def batches_of(seed: int) -> list[list[tuple[str, str, Any]]]:
+    draw = random.Random(seed)
+    batches: list[list[tuple[str, str, Any]]] = []
+    for number in range(8):
+        batch: list[tuple[str, str, Any]] = []
+        for _ in range(12):
+            sym, second = draw.choice("AB"), number * 15 + draw.randrange(20)
+            batch.append(
+                ("ticks", sym, {"sym": sym, "price": draw.randrange(5), "ms": second * 1000})
+            )
+        sym = draw.choice("ABC")
+        batch.append(
+            (
+                "names",
+                sym,
+                draw.choice([None, {"sym": sym, "name": draw.choice(["gone", "x", "y"])}]),
+            )
+        )
+        batches.append(batch)
+    return [*batches, [("ticks", "Z", {"sym": "Z", "price": 1, "ms": 10_000_000})]]
+
+
+def files_in(folder: Path) -> int:
+    return sum(1 for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
+
+
+def run_until(folder: Path, files: int | None) -> bool:
+    """Run the job, and kill it when it has written so many more files; return whether it ended by itself."""
+    before = files_in(folder / "progress") + files_in(folder / "out")
+    with (folder / "log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, sql_on_files.__file__, str(folder)], stdout=log, stderr=log, start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )  # fmt: skip
+        while process.poll() is None:
+            now = files_in(folder / "progress") + files_in(folder / "out")
+            if files is not None and now - before >= files:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return False
+            time.sleep(0.02)
+    assert process.returncode == 0, (folder / "log").read_text()[-3000:]
+    return True
+
+
+def records_of(folder: Path, stream: str) -> list[dict[str, Any]]:
+    files = sorted((folder / "out" / stream).glob("*.parquet"))
+    return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_each_row_comes_once_by_its_event_id(seed: int, tmp_path: Path) -> None:
+    script, batches = read_script(TEXT), batches_of(seed)
+    write_job(script, batches, tmp_path)
+    draw = random.Random(seed)
+    kills = 0
+    # A whole run writes about a thousand files.
+    while not run_until(tmp_path, draw.randrange(20, 250) if kills < KILLS else None):
+        kills += 1
+    fold = fold_of(script, batches)
+    for stream in ("dear", "counts", "rises"):
+        by_id: dict[str, Any] = {}
+        for record in records_of(tmp_path, stream):
+            value = json.loads(record["data"])
+            event_id = value.pop("_event_id")
+            assert by_id.setdefault(event_id, value) == value
+        expected = in_order([row.columns for row in fold.results[stream]])
+        assert in_order(list(by_id.values())) == expected, f"{stream} after {kills} kills"
+    for table in ("totals", "known"):
+        query = next(query for query in script.queries if query.name == table)
+        assert query.target is not None
+        _, rows = View(query.target, LocalFiles(tmp_path / "progress" / table / "view")).rows({})
+        state = {row.key: None if row.deleted else row.columns for row in fold.results[table]}
+        expected = in_order([columns for columns in state.values() if columns is not None])
+        stored = [
+            {name: conversions.as_json(value) for name, value in row.columns.items()}
+            for row in rows
+        ]
+        assert in_order(stored) == expected, f"{table} after {kills} kills"
