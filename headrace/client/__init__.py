@@ -52,6 +52,8 @@ _HOME = {
     "run": "processing",
 }
 
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:

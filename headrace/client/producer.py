@@ -187,9 +187,7 @@ class Producer:
         if key and type(data) is bytes and explicit_hash_key is None and on_done is None:
             # The usual: a record that fits into the open chunk of its lane.
             bytes_ = len(data) + len(key) + self._overhead_bytes
-            # `with` would cost a twelfth of the whole.
-            self._lock.acquire()
-            try:
+            with self._lock:
                 if self._by_shard:
                     lane = self._lane_of_key(key)
                 else:
@@ -201,8 +199,6 @@ class Producer:
                         chunk.data.append(data)
                         chunk.keys.append(key)
                         return Receipt((chunk, place))
-            finally:
-                self._lock.release()
         explicit = None if explicit_hash_key is None else str(int(explicit_hash_key))
         return self._put(data, key, explicit, on_done)
 

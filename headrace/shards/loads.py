@@ -36,7 +36,7 @@ class LoadsByShard(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamLoad:
-    """One look at a stream. The columns have one entry for each shard, in the order of `shards`.
+    """One look at a stream. The columns have one entry for each shard, in the order of `shards`; nothing changes later.
 
     Attributes:
         shards: the open shards, by their first hash key.

@@ -5,10 +5,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import operator
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headrace.client.hash_keys import HASH_KEYS, ShardRange
 from headrace.shards.advice import Advice, advise_hot_key, advise_on_demand
 from headrace.shards.loads import StreamLoad
 from headrace.shards.settings import Settings
@@ -84,8 +86,10 @@ class Policy:
         """Take the settings."""
         self.settings = settings
         self.reshard_s = settings.reshard_s
-        self._hot: dict[str, int] = {}
-        self._cold: dict[str, float] = {}
+        # The shards of the last look, and for each how many periods it is hot, and since when it is cold.
+        self._shards: Sequence[ShardRange] = ()
+        self._hot_periods: list[int] = []
+        self._cold_since_s: list[float] = []
         self._resizes: deque[float] = deque()
         self._uneven_until_s = -math.inf
         self._since_s: float | None = None
@@ -99,6 +103,7 @@ class Policy:
     def decide(self, now_s: float, load: StreamLoad) -> Decision:
         """Return what to do. `now_s` is any clock that never goes back."""
         self._count(now_s, load)
+        self._remember(load.shards)
         hot = self._note_hot(load)
         self._note_cold(now_s, load)
         plan = _Plan()
@@ -123,32 +128,58 @@ class Policy:
         self._bytes += passed_s * load.bytes_per_s
         self._records += passed_s * load.records_per_s
 
+    # Loops over 10,000 shards in each period: they call nothing, and look up no text, while the shards are the same.
+
+    def _remember(self, shards: Sequence[ShardRange]) -> None:
+        """Keep what is known of shards that are still there."""
+        before = self._shards
+        if shards is before:
+            return
+        # Most of them, and on either side of what was changed.
+        count = min(len(before), len(shards))
+        left = next((i for i in range(count) if before[i] is not shards[i]), count)
+        right = next(
+            (i for i in range(count - left) if before[-1 - i] is not shards[-1 - i]), count - left
+        )
+        changed = slice(left, len(before) - right)
+        ids = [shard.shard_id for shard in before[changed]]
+        hot_of = dict(zip(ids, self._hot_periods[changed], strict=True))
+        cold_of = dict(zip(ids, self._cold_since_s[changed], strict=True))
+        ids = [shard.shard_id for shard in shards[left : len(shards) - right]]
+        self._hot_periods[changed] = [hot_of.get(shard_id, 0) for shard_id in ids]
+        self._cold_since_s[changed] = [cold_of.get(shard_id, math.inf) for shard_id in ids]
+        self._shards = shards
+
     def _note_hot(self, load: StreamLoad) -> list[int]:
-        """Return the places of the shards that are hot for long enough, the hottest first."""
-        throttled, hot_periods = load.throttled, self.settings.hot_periods
-        split_at = self.settings.split_at
-        places = [place for place, used in enumerate(load.utilisation) if used >= split_at]
-        if throttled:
+        """Return the places of the shards that are hot for long enough."""
+        split_at, hot_periods = self.settings.split_at, self.settings.hot_periods
+        offered: Sequence[float] = load.utilisation
+        if load.throttled:
+            # A shard that refuses records is full, whatever it took.
             ids = [shard.shard_id for shard in load.shards]
-            places += [i for i, shard_id in enumerate(ids) if throttled.get(shard_id)]
-        seen: dict[str, int] = {}
-        ripe: list[int] = []
-        for place in dict.fromkeys(places):
-            shard_id = load.shards[place].shard_id
-            times = seen[shard_id] = self._hot.get(shard_id, 0) + 1
-            is_full = load.utilisation[place] >= _FULL or throttled.get(shard_id)
-            if times >= hot_periods or is_full:
-                ripe.append(place)
-        self._hot = seen
-        return sorted(ripe, key=lambda place: -load.utilisation[place])
+            offered = [
+                max(used, 1.0) if load.throttled.get(shard_id) else used
+                for shard_id, used in zip(ids, offered, strict=True)
+            ]
+        if max(offered, default=0.0) < split_at:
+            self._hot_periods = [0] * len(offered)
+            return []
+        self._hot_periods = [
+            periods + 1 if used >= split_at else 0
+            for periods, used in zip(self._hot_periods, offered, strict=True)
+        ]
+        return [
+            place
+            for place, periods in enumerate(self._hot_periods)
+            if periods and (periods >= hot_periods or offered[place] >= _FULL)
+        ]
 
     def _note_cold(self, now_s: float, load: StreamLoad) -> None:
-        before, most = self._cold, self.settings.merge_at
-        self._cold = {
-            shard.shard_id: before.get(shard.shard_id, now_s)
-            for shard, used in zip(load.shards, load.utilisation, strict=True)
-            if used <= most
-        }
+        most, never = self.settings.merge_at, math.inf
+        self._cold_since_s = [
+            never if used > most else now_s if since_s == never else since_s
+            for since_s, used in zip(self._cold_since_s, load.utilisation, strict=True)
+        ]
 
     # More shards.
 
@@ -157,14 +188,17 @@ class Policy:
         room = settings.max_shards - count
         if not hot:
             by_width = sorted(range(count), key=lambda i: load.shards[i].start - load.shards[i].end)
-            hot = by_width[: settings.min_shards - count]
-        elif self._would_take_long(len(hot)):
-            needed = math.ceil(sum(load.utilisation) / settings.target_utilisation)
-            wanted = min(max(needed, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
-            reason = f"{len(hot)} shards are hot"
-            if room > 0 and self._resize(now_s, load, wanted, reason, 1.0, plan):
-                return
-        for place in hot[: self._most_actions()]:
+            places = by_width[: min(settings.min_shards - count, self._most_actions())]
+        else:
+            if self._would_take_long(len(hot)):
+                needed = math.ceil(sum(load.utilisation) / settings.target_utilisation)
+                wanted = min(max(needed, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
+                reason = f"{len(hot)} shards are hot"
+                if room > 0 and self._resize(now_s, load, wanted, reason, 1.0, plan):
+                    return
+            hottest_first = sorted(hot, key=load.utilisation.__getitem__, reverse=True)
+            places = hottest_first[: self._most_actions()]
+        for place in places:
             if room <= 0:
                 plan.advice.append(
                     Advice(
@@ -197,21 +231,19 @@ class Policy:
     # Fewer shards.
 
     def _shrink(self, now_s: float, load: StreamLoad, plan: _Plan) -> None:
-        settings, cold = self.settings, self._cold
-        since_s = now_s - settings.cold_for_s
-        if len(cold) < 2 or min(cold.values()) > since_s:
+        settings, cold_since_s = self.settings, self._cold_since_s
+        ripe_s = now_s - settings.cold_for_s
+        if min(cold_since_s) > ripe_s:
             return
-        used, shards, most = load.utilisation, load.shards, settings.merge_at
-        ripe = {shard_id for shard_id, cold_s in cold.items() if cold_s <= since_s}
-        sums = [(a + b, i) for i, (a, b) in enumerate(itertools.pairwise(used)) if a + b <= most]
+        used, most = load.utilisation, settings.merge_at
         pairs = [
             (together, i)
-            for together, i in sums
-            if shards[i].shard_id in ripe and shards[i + 1].shard_id in ripe
+            for i, together in enumerate(map(operator.add, used, itertools.islice(used, 1, None)))
+            if together <= most and cold_since_s[i] <= ripe_s and cold_since_s[i + 1] <= ripe_s
         ]
         if not pairs:
             return
-        count = len(shards)
+        count = len(load.shards)
         surplus = count - max(
             settings.min_shards, math.ceil(sum(used) / settings.target_utilisation)
         )
@@ -304,10 +336,11 @@ class Policy:
 
 def busiest_of_equal_ranges(load: StreamLoad, count: int) -> float:
     """Return the highest utilisation after UpdateShardCount, as though each shard's load lay evenly in its range."""
-    width = (1 << 128) / count
+    per_hash_key = count / HASH_KEYS
     loads = [0.0] * count
     for shard, used in zip(load.shards, load.utilisation, strict=True):
-        _spread(loads, shard.start / width, (shard.end + 1) / width, used)
+        if used:
+            _spread(loads, shard.start * per_hash_key, (shard.end + 1) * per_hash_key, used)
     return max(loads)
 
 

@@ -62,6 +62,7 @@ _METADATA_TRIES = (
     "a failed read or write of kinesis.metadataPath is repeated five times, from 100 ms on"
 )
 _FILES = "positions are files at kinesis.metadataPath, whatever the store is called"
+_QUEUE = "a task reads until its batch has its records, without a queue"
 _JVM = "a class of the JVM; use boto3's ways to credentials, or kinesis.stsRoleArn"
 _PROXY = "set HTTPS_PROXY in the environment"
 
@@ -218,6 +219,11 @@ SOURCE = [
     ),
     _idle("kinesis.subscribeToShard.timeoutSec", "60", "a subscription is read until the batch has its records"),
     _idle("kinesis.subscribeToShard.maxRetries", "10", "kinesis.clientNumRetries holds for all calls"),
+    _idle("kinesis.internal.dataQueueCapacity", "1000", _QUEUE),
+    _idle("kinesis.internal.maxDataQueueEmptyCount", "2", _QUEUE),
+    _idle("kinesis.internal.dataQueueWaitTimeoutSec", "5", _QUEUE),
+    _idle("kinesis.internal.maintenanceTaskIntervalSec", "100", "a batch removes old files of the batches before it"),
+    _idle("kinesis.internal.avoidEmptyBatches", "true", "a batch without new records is none"),
 ]  # fmt: skip
 
 SINK = [

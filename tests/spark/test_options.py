@@ -141,7 +141,7 @@ def test_the_page_shows_the_options_as_they_are() -> None:
         assert f"`{option.name}`" in page
 
 
-# Read in its README and sources of 2026 (all but `internal`), so that a job may switch to it and from it.
+# Read in its README and sources of 2026, so that a job may switch to it and from it.
 BUNDLED_SOURCE = [
     "region",
     "endpointUrl",
@@ -177,6 +177,11 @@ BUNDLED_SOURCE = [
     "subscribeToShard.maxRetries",
     "getRecords.numberOfRecordsPerFetch",
     "getRecords.fetchIntervalMs",
+    "internal.dataQueueCapacity",
+    "internal.maxDataQueueEmptyCount",
+    "internal.dataQueueWaitTimeoutSec",
+    "internal.maintenanceTaskIntervalSec",
+    "internal.avoidEmptyBatches",
 ]
 BUNDLED_SINK = [
     "sink.flushWaitTimeMs",

@@ -187,7 +187,9 @@ class Coordinator:
         """Write the last checkpoints, give all leases back, and say goodbye; others take them over at once."""
         self.write_checkpoints()
         _for_each(list(self._owned.values()), self._give_back)
-        self._store.forget(self.worker_id)
+        # Otherwise nobody knows of this worker; the table may even be another application's.
+        if self._reported_s is not None:
+            self._store.forget(self.worker_id)
         self._leadership.step_down()
 
     # Leases of this worker.

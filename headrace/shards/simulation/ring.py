@@ -21,7 +21,9 @@ class Ring:
         self._load, self._made = load, 0
         self._row = -1
         self._sums: Floats = np.zeros(0)
+        # Another list after each change: a look keeps its own.
         self.shards: list[ShardRange] = []
+        self._by_id: dict[str, ShardRange] = {}
         self._edges = np.zeros(0, dtype=np.int64)
         self._rates: Floats = np.zeros(0)
         self._resize(count)
@@ -45,15 +47,17 @@ class Ring:
             case Split():
                 place = self._place_of(action.shard_id)
                 shard = self.shards[place]
-                self.shards[place : place + 1] = [
+                children = [
                     self._new(shard.start, action.at - 1),
                     self._new(action.at, shard.end),
                 ]
+                self.shards = [*self.shards[:place], *children, *self.shards[place + 1 :]]
                 self._edges = np.insert(self._edges, place + 1, self._edge(action.at))
             case Merge():
                 place = self._place_of(action.shard_id)
                 left, right = self.shards[place : place + 2]
-                self.shards[place : place + 2] = [self._new(left.start, right.end)]
+                child = self._new(left.start, right.end)
+                self.shards = [*self.shards[:place], child, *self.shards[place + 2 :]]
                 self._edges = np.delete(self._edges, place + 1)
             case Resize():
                 self._resize(action.count)
@@ -69,6 +73,7 @@ class Ring:
         return ShardKeys(self._load, self._row, first, last)
 
     def _resize(self, count: int) -> None:
+        self._by_id.clear()
         starts = [HASH_KEYS * i // count for i in range(count + 1)]
         self.shards = [self._new(start, end - 1) for start, end in itertools.pairwise(starts)]
         self._edges = np.array([*map(self._edge, starts[:-1]), len(self._load.hashes)])
@@ -80,10 +85,13 @@ class Ring:
 
     def _new(self, start: int, end: int) -> ShardRange:
         self._made += 1
-        return ShardRange(f"shardId-{self._made:012d}", start, end)
+        shard = ShardRange(f"shardId-{self._made:012d}", start, end)
+        self._by_id[shard.shard_id] = shard
+        return shard
 
     def _place_of(self, shard_id: str) -> int:
-        return next(i for i, shard in enumerate(self.shards) if shard.shard_id == shard_id)
+        start = self._by_id[shard_id].start
+        return bisect_left(self.shards, start, key=lambda shard: shard.start)
 
 
 class ShardKeys:

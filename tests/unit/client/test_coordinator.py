@@ -256,3 +256,14 @@ def test_kills_and_reshards_lose_nothing_and_keep_the_order_of_keys(seed: int):
     assert all(numbers == sorted(numbers) for numbers in first.values())
     # Twice: what a killed worker had not yet written, and nothing else.
     assert len(group.seen) - len({n for _, n in group.seen}) <= group.lost_work
+
+
+def test_a_worker_that_never_reported_itself_deletes_nothing() -> None:
+    # The table may be another application's: the store refused it.
+    group = SimulatedGroup(seed=1, shards=1)
+    forgotten: list[str] = []
+    group.store.forget = forgotten.append  # type: ignore[method-assign]
+    SimulatedWorker("early", group).coordinator.leave()
+    assert forgotten == []
+    group.join().coordinator.leave()
+    assert forgotten == ["worker-1"]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from headrace.shards.policy import Merge, Resize, Split
+from headrace.shards.loads import StreamLoad
+from headrace.shards.policy import Action, Merge, Policy, Resize, Split
 from headrace.shards.prices import US_EAST_1, on_demand_cost, provisioned_cost
 from headrace.shards.settings import Settings
 from headrace.shards.simulation.keyed_load import KeyedLoad, generated, recorded
@@ -109,3 +111,21 @@ def test_thousands_of_shards_are_resized_and_not_split_one_by_one() -> None:
     load = week_of(shards=2000, days=1, step_s=900, keys_per_shard=5)
     policy = runs_of(load, shards=2000, max_shards=10_000)["policy"]
     assert policy.shards.max() >= 1.4 * 2000
+
+
+def test_what_the_policy_remembers_does_not_depend_on_whose_lists_it_is_shown() -> None:
+    load = week_of(shards=40, days=1, step_s=60, hot_keys=3)
+    settings = Settings(max_shards=60, cold_for_s=300.0)
+    ring, kept, anew = Ring(load, 40), Policy(settings), Policy(settings)
+    actions: list[Action] = []
+    for step in range(load.steps):
+        used = np.minimum(ring.rates(step) / load.shard_records_per_s, 1.0).tolist()
+        copies = [dataclasses.replace(shard) for shard in ring.shards]
+        now_s = step * load.step_s
+        decision = kept.decide(now_s, StreamLoad(ring.shards, used, keys=ring))
+        assert anew.decide(now_s, StreamLoad(copies, used, keys=ring)) == decision
+        for action in decision.actions:
+            ring.apply(action)
+        actions += decision.actions
+    assert {Split, Merge} <= {type(action) for action in actions}
+    assert len({shard.shard_id for shard in ring.shards}) == len(ring)
