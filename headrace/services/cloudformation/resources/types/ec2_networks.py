@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -30,7 +30,7 @@ def _dhcp_configurations(values: Values) -> list[dict[str, Any]]:
     for name, key in _DHCP.items():
         value = values.get(name)
         if value is not None:
-            texts = value if isinstance(value, list) else [value]
+            texts = cast("list[Any]", value) if isinstance(value, list) else [value]
             rows.append({"Key": key, "Values": [str(text) for text in texts]})
     return rows
 
