@@ -104,15 +104,15 @@ class Cascades(StatefulProcessor):
         else:
             self._waiting.clear()
         streak: Streak = self._streak.get() or NO_STREAK
-        found: list[tuple[Any, ...]] = []
+        expired: list[tuple[Any, ...]] = []
         for flight in due:
             streak = advance(streak, flight)
             started_ms, _, flights, minutes = streak
             if flights >= IN_A_ROW:
-                found.append((key[0], started_ms, flight[0], flight[1], flights, minutes))
+                expired.append((key[0], started_ms, flight[0], flight[1], flights, minutes))
         self._streak.update(streak)
-        if found:
-            yield _frame(found)
+        if expired:
+            yield _frame(expired)
 
     def close(self) -> None:
         """Do nothing: there is nothing to close."""

@@ -75,16 +75,16 @@ def count_estimate(tables: DataFrame, tail_numbers: DataFrame) -> DataFrame:
     """Return tailnum and flights, estimated for the `tail_numbers` (tailnum) from the rows of several `counts`."""
     merged = tables.groupBy("row", "cell").agg(F.sum("count").alias("count"))
     asked = tail_numbers.select("tailnum", _rows()).select("tailnum", "row", _cell())
-    found = asked.join(merged, ["row", "cell"], "left").fillna(0, ["count"])
-    return found.groupBy("tailnum").agg(F.min("count").alias("flights"))
+    joined = asked.join(merged, ["row", "cell"], "left").fillna(0, ["count"])
+    return joined.groupBy("tailnum").agg(F.min("count").alias("flights"))
 
 
 def candidates(flights: DataFrame) -> DataFrame:
     """Return the tail numbers that may be frequent: tailnum, at most heavy.CANDIDATES per partition."""
-    found = flights.select("tailnum").mapInArrow(
+    names = flights.select("tailnum").mapInArrow(
         heavy.candidates_of, "name STRING, estimate BIGINT"
     )
-    return found.select(F.col("name").alias("tailnum")).distinct()
+    return names.select(F.col("name").alias("tailnum")).distinct()
 
 
 def heavy_hitters(tables: DataFrame, names: DataFrame, most: int) -> DataFrame:

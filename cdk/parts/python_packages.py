@@ -142,8 +142,8 @@ def archive(requirements: Path, target: Target, also: Target) -> Path:
         target: EMR's platform and Python.
         also: this machine's; if it differs from `target`, the archive has wheels for it too.
     """
-    wanted = requirements.read_text()
-    key = hashlib.sha256(f"{_FORMAT} {target} {also} {wanted}".encode()).hexdigest()[:16]
+    requirements_text = requirements.read_text()
+    key = hashlib.sha256(f"{_FORMAT} {target} {also} {requirements_text}".encode()).hexdigest()[:16]
     folder = _cache()
     # Not `.tar.gz`: the CDK would shorten it to `.gz`, and YARN and Spark decide by the name.
     path = folder / f"packages-{key}.tgz"

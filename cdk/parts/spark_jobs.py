@@ -72,9 +72,9 @@ class Step:
 
     def option(self, name: str) -> str | None:
         """Return the value of `--name value` or `--name=value`, or None."""
-        for place, word in enumerate(self.options):
-            if word == name and place + 1 < len(self.options):
-                return self.options[place + 1]
+        for at, word in enumerate(self.options):
+            if word == name and at + 1 < len(self.options):
+                return self.options[at + 1]
             if word.startswith(f"{name}="):
                 return word.partition("=")[2]
         return None
@@ -206,12 +206,14 @@ class SparkJobs(Construct):
         name = step.name
         folders = JOBS[name].folders
         if folders is None:
-            given = [
+            folder_options = [
                 *("--stream", stream, "--region", region, "--output", f"s3://{bucket}/{name}/"),
                 *("--checkpoint", f"s3://{bucket}/checkpoints/{name}/"),
             ]
         else:
-            given = [w for o, folder in folders.items() for w in (o, f"s3://{bucket}/{folder}/")]
+            folder_options = [
+                w for o, folder in folders.items() for w in (o, f"s3://{bucket}/{folder}/")
+            ]
         self._grant(step)
         return emr.CfnStep(
             self,
@@ -222,7 +224,7 @@ class SparkJobs(Construct):
             hadoop_jar_step=emr.CfnStep.HadoopJarStepConfigProperty(
                 jar="command-runner.jar",
                 # If an option is given twice, the last one counts.
-                args=self.command(name, [*given, *step.options]),
+                args=self.command(name, [*folder_options, *step.options]),
             ),
         )
 

@@ -65,8 +65,10 @@ class StreamingSql(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         script = read_queries(Path(sql), dialect)
-        for place, text in script.warnings():
-            Annotations.of(self).add_warning_v2("headrace:sql", f"{sql}, line {place.line}: {text}")
+        for location, text in script.warnings():
+            Annotations.of(self).add_warning_v2(
+                "headrace:sql", f"{sql}, line {location.line}: {text}"
+            )
         writes = sorted(
             q.target.stream
             for q in script.queries

@@ -109,8 +109,8 @@ def _role_named(control: ControlPlane, account: str, role: str) -> str:
         return name
     try:
         params = {"InstanceProfileName": name}
-        found = control.call("iam", "GetInstanceProfile", params, account=account)
-        roles = found["InstanceProfile"]["Roles"]
+        profile = control.call("iam", "GetInstanceProfile", params, account=account)
+        roles = profile["InstanceProfile"]["Roles"]
     except AwsError:
         return name
     return str(roles[0]["RoleName"]) if roles else name

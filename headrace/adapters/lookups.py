@@ -19,12 +19,12 @@ class Secrets:
         """Return a secret's text, None when there is none."""
         params = {"SecretId": arn}
         try:
-            found = self._control.call(
+            secret = self._control.call(
                 "secretsmanager", "GetSecretValue", params, account=account, region=region
             )
         except AwsError:
             return None
-        return found.get("SecretString")
+        return secret.get("SecretString")
 
 
 class Schemas:
@@ -44,12 +44,14 @@ class Schemas:
             params = {**names, "TableName": table, "VersionId": version}
         try:
             answer = self._control.call("glue", operation, params, account=account, region=region)
-            found = answer["TableVersion"]["Table"] if version != "LATEST" else answer["Table"]
+            table_version = (
+                answer["TableVersion"]["Table"] if version != "LATEST" else answer["Table"]
+            )
         except AwsError as error:
             if error.code == "EntityNotFoundException":
                 raise SchemaNotFound(f"{database}.{table}") from error
             raise
-        storage = found.get("StorageDescriptor", {})
+        storage = table_version.get("StorageDescriptor", {})
         return TableSchema(_columns(storage.get("Columns", [])))
 
 

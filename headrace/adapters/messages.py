@@ -38,8 +38,8 @@ class Queues:
     def visibility_timeout_s(self, queue_arn: str) -> int:
         """See `QueueReceiver.visibility_timeout_s`."""
         params = {"AttributeNames": ["VisibilityTimeout"]}
-        found = self._call(queue_arn, "GetQueueAttributes", params)
-        return int(found["Attributes"]["VisibilityTimeout"])
+        answer = self._call(queue_arn, "GetQueueAttributes", params)
+        return int(answer["Attributes"]["VisibilityTimeout"])
 
     def is_empty(self, queue_arn: str) -> bool:
         """See `QueueReceiver.is_empty`."""
@@ -48,8 +48,8 @@ class Queues:
 
     def message_count(self, queue_arn: str) -> int:
         """See `QueueReceiver.message_count`."""
-        found = self._call(queue_arn, "GetQueueAttributes", {"AttributeNames": list(_COUNTS)})
-        return sum(int(found["Attributes"][name]) for name in _COUNTS)
+        answer = self._call(queue_arn, "GetQueueAttributes", {"AttributeNames": list(_COUNTS)})
+        return sum(int(answer["Attributes"][name]) for name in _COUNTS)
 
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """See `QueueReceiver.receive`."""

@@ -34,10 +34,10 @@ class ResourceNames:
             answer = self._control.call(
                 service, operation, params(name), account=account, region=region
             )
-            found = arn(answer)
+            resource_arn = arn(answer)
         except (AwsError, LookupError):
             return None
-        return str(found) if found else None
+        return str(resource_arn) if resource_arn else None
 
 
 def _consumer(name: str) -> Mapping[str, Any]:

@@ -44,10 +44,10 @@ class ResourceTags:
             return {}  # the service itself reports that the resource does not exist
 
 
-def _pairs(given: Any) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
-    listed = cast("list[Mapping[str, Any]]", given or [])
+def _pairs(tags: Any) -> dict[str, str]:
+    if isinstance(tags, Mapping):
+        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", tags).items()}
+    listed = cast("list[Mapping[str, Any]]", tags or [])
     return {str(tag["Key"]): str(tag.get("Value") or "") for tag in listed}
 
 

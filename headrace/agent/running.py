@@ -78,7 +78,9 @@ class FlowRunner:
         taken = len(records)
         if self.flow.convert is not None:
             convert = self.flow.convert
-            records = [made for record in records if (made := convert(record)) is not None]
+            records = [
+                converted for record in records if (converted := convert(record)) is not None
+            ]
         if records:
             self._send(
                 _joined(records, self.flow.joined_bytes) if self.flow.joined_bytes else records

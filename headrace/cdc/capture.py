@@ -168,13 +168,13 @@ class Capture:
         temporary = f"{settings.slot}_snapshot"[:63]
         lsn, snapshot = replication.export_snapshot(temporary)
         sink.begin_snapshot()
-        time_us, place, look_s = self._clock.now_ms() * 1000, 0, self._clock.monotonic_s()
+        time_us, row_number, look_s = self._clock.now_ms() * 1000, 0, self._clock.monotonic_s()
         for table, row_filter in server.tables(settings.publication):
             self._describe(Change("schema", table, None, None, lsn, lsn, 0, time_us, 0))
             count = 0
             for row in server.rows(snapshot, table, row_filter):
-                self._take(_snapshot_row(table, row, lsn, time_us, place))
-                place += 1
+                self._take(_snapshot_row(table, row, lsn, time_us, row_number))
+                row_number += 1
                 count += 1
                 if self._is_stopped:
                     return
@@ -324,8 +324,8 @@ class Capture:
                 self._clock.wait(self._wake, seconds)
 
 
-def _snapshot_row(table: Table, row: Row, lsn: int, time_us: int, place: int) -> Change:
-    return Change("r", table, None, row, lsn, lsn, 0, time_us, place, is_last=True)
+def _snapshot_row(table: Table, row: Row, lsn: int, time_us: int, row_number: int) -> Change:
+    return Change("r", table, None, row, lsn, lsn, 0, time_us, row_number, is_last=True)
 
 
 def _sentence(error: psycopg.Error) -> str:

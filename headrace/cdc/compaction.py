@@ -101,10 +101,12 @@ class Compaction:
 
     def restore(self, lines: Iterable[Line], truncated: Mapping[str, Sequence[int]]) -> None:
         """Take what `lines` returned, and `truncated`."""
-        self.truncated = {table: (lsn, place) for table, (lsn, place) in truncated.items()}
-        for table, key, text, is_deleted, lsn, place, time_ms in lines:
+        self.truncated = {
+            table: (lsn, truncation) for table, (lsn, truncation) in truncated.items()
+        }
+        for table, key, text, is_deleted, lsn, truncation, time_ms in lines:
             row = None if is_deleted else cast("Document", json.loads(text or ""))
-            self.tables.setdefault(table, {})[key] = Latest((lsn, place), row, time_ms)
+            self.tables.setdefault(table, {})[key] = Latest((lsn, truncation), row, time_ms)
 
 
 def _merge(event: Event, known: Latest | None) -> Document | None:

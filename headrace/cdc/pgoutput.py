@@ -84,9 +84,9 @@ class Decoder:
     def _change(
         self, op: Op, table: Table, before: Row | None, after: Row | None, lsn: int
     ) -> Change:
-        place, self._place = self._place, self._place + 1
+        index, self._place = self._place, self._place + 1
         return Change(
-            op, table, before, after, lsn, self._commit_lsn, self._xid, self._time_us, place
+            op, table, before, after, lsn, self._commit_lsn, self._xid, self._time_us, index
         )
 
     def _table(self, message: bytes, at: int) -> Table:

@@ -198,7 +198,7 @@ class Server:
 
     def tables(self, publication: str) -> list[tuple[Table, str | None]]:
         """Return the published tables with their published columns and row filters."""
-        found: list[tuple[Table, str | None]] = []
+        tables: list[tuple[Table, str | None]] = []
         for schema, name, columns, row_filter in self._published(publication):
             rows = self._rows(
                 "select a.attrelid::bigint, a.attname, a.atttypid::bigint, a.atttypmod, c.relreplident::text,"
@@ -209,11 +209,13 @@ class Server:
                 " and a.attgenerated = '' order by a.attnum",
                 schema, name,
             )  # fmt: skip
-            wanted = [row for row in rows if columns is None or row[1] in columns]
-            if wanted:
-                parts = tuple(Column(row[1], row[2], row[3], row[5]) for row in wanted)
-                found.append((Table(wanted[0][0], schema, name, wanted[0][4], parts), row_filter))
-        return found
+            chosen_rows = [row for row in rows if columns is None or row[1] in columns]
+            if chosen_rows:
+                parts = tuple(Column(row[1], row[2], row[3], row[5]) for row in chosen_rows)
+                tables.append(
+                    (Table(chosen_rows[0][0], schema, name, chosen_rows[0][4], parts), row_filter)
+                )
+        return tables
 
     def with_primary_key(self, table: Table) -> Table:
         """Return a table whose replica identity is the whole row, with its primary key marked."""

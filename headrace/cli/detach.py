@@ -93,15 +93,15 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
         if asked:
             _end(child, folder)
             context.exit(asked.exit_code)
-        found = health(data_dir)
-        if found is not None and found["status"] in ("ok", "failed"):
-            without = "" if found["moto"] == "ready" else ", without moto's services"
+        status = health(data_dir)
+        if status is not None and status["status"] in ("ok", "failed"):
+            without = "" if status["moto"] == "ready" else ", without moto's services"
             click.echo(
-                f"headrace is listening on {found['endpoint_url']} (pid {found['pid']}){without}"
-                f"{devices_sentence(found.get('mqtt'))}"
+                f"headrace is listening on {status['endpoint_url']} (pid {status['pid']}){without}"
+                f"{devices_sentence(status.get('mqtt'))}"
             )
-            print_losses(found)
-            for line in how_to_use(config, found["endpoint_url"]):
+            print_losses(status)
+            for line in how_to_use(config, status["endpoint_url"]):
                 click.echo(line)
             if ephemeral:
                 click.echo(f"stop it with: headrace down --data-dir {data_dir}")
@@ -111,12 +111,12 @@ def start_in_background(config: Config, *, ephemeral: bool) -> None:
             lines = log.read().decode(errors="replace").strip().splitlines()
             _end(child, folder)
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
-        if found is not None and found["status"] == "loading":
+        if status is not None and status["status"] == "loading":
             # It is still loading: a large journal of an older headrace takes long, but only once.
             deadline_s = clock.monotonic_s() + START_WITHIN_S
             if clock.monotonic_s() >= say_at_s:
                 say_at_s += SAY_EVERY_S
-                click.echo(f"loading the state of moto's services: {moto_progress(found)}")
+                click.echo(f"loading the state of moto's services: {moto_progress(status)}")
         clock.wait(never, LOOK_EVERY_S)
     _end(child, folder)
     raise fail(

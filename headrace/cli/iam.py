@@ -26,17 +26,17 @@ def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
         if clear:
             click.echo(f"{cloud.clear()} forgotten")
             return
-        found = cloud.report()
+        report_body = cloud.report()
     except IamError as error:
         raise fail(str(error)) from error
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(report_body, indent=2))
         return
     from headrace.permissions.decisions.report import in_words
 
-    for line in in_words(found, most=len(found["denied"])):
+    for line in in_words(report_body, most=len(report_body["denied"])):
         click.echo(line)
-    for row in found["unknown"]:
+    for row in report_body["unknown"]:
         click.echo(f"Not looked at: {row['operation']} ({row['count']:,} times)")
 
 
@@ -46,11 +46,11 @@ def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
 def policy(role: str, *, endpoint_url: str) -> None:
     """Print the smallest policy for the requests of ROLE (a name or an ARN), and its unused statements."""
     try:
-        found = Iam(endpoint_url).policy(role)
+        policy_body = Iam(endpoint_url).policy(role)
     except IamError as error:
         raise fail(str(error)) from error
-    click.echo(json.dumps(found["policy"], indent=2))
-    for unused in found["unused"]:
+    click.echo(json.dumps(policy_body["policy"], indent=2))
+    for unused in policy_body["unused"]:
         click.echo(f"Nobody used: {unused}", err=True)
 
 
@@ -62,8 +62,8 @@ def policy(role: str, *, endpoint_url: str) -> None:
 def why(arn: str, action: str, resource: str, *, endpoint_url: str) -> None:
     """Print whether ARN may do ACTION on RESOURCE, and which statements decide it."""
     try:
-        found = Iam(endpoint_url).why(arn, action, resource)
+        explanation = Iam(endpoint_url).why(arn, action, resource)
     except IamError as error:
         raise fail(str(error)) from error
-    for line in found["lines"]:
+    for line in explanation["lines"]:
         click.echo(line)

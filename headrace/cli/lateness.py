@@ -46,22 +46,24 @@ def parse_lateness(text: str, seed: int) -> Lateness:
 
     Raises ValueError with one sentence.
     """
-    given: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = part.strip().partition("=")
-        if not equals or name not in ("share", "mean", "max") or name in given:
+        if not equals or name not in ("share", "mean", "max") or name in settings:
             raise ValueError(f"lateness is share=0.1,mean=30m,max=6h, not {text!r}")
-        given[name] = value
-    if not {"share", "mean"} <= given.keys():
+        settings[name] = value
+    if not {"share", "mean"} <= settings.keys():
         raise ValueError(f"lateness needs a share and a mean, as in share=0.1,mean=30m: {text!r}")
     try:
-        share = float(given["share"])
+        share = float(settings["share"])
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise ValueError(f"the share of late events is 0 to 1, not {given['share']!r}")
-    mean_s = _seconds(given["mean"])
-    return Lateness(share, mean_s, _seconds(given["max"]) if "max" in given else 10 * mean_s, seed)
+        raise ValueError(f"the share of late events is 0 to 1, not {settings['share']!r}")
+    mean_s = _seconds(settings["mean"])
+    return Lateness(
+        share, mean_s, _seconds(settings["max"]) if "max" in settings else 10 * mean_s, seed
+    )
 
 
 def arrivals(

@@ -50,15 +50,15 @@ def endpoint_url_option(function: _F) -> _F:
     )(function)
 
 
-def _endpoint_url(_: click.Context, _option: click.Parameter, given: str) -> str:
+def _endpoint_url(_: click.Context, _option: click.Parameter, url_text: str) -> str:
     try:
-        url = urlsplit(given)
+        url = urlsplit(url_text)
         is_one = url.scheme in ("http", "https") and url.hostname and url.port != 0
     except ValueError:
         is_one = False
     if not is_one:
-        raise fail(f"{given!r} is not a cloud's URL, such as http://127.0.0.1:{DEFAULT_PORT}.")
-    return given
+        raise fail(f"{url_text!r} is not a cloud's URL, such as http://127.0.0.1:{DEFAULT_PORT}.")
+    return url_text
 
 
 def endpoint_option(function: _F) -> _F:

@@ -113,14 +113,14 @@ def redrive(
     from botocore.exceptions import BotoCoreError, ClientError
 
     where = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
-    wanted = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))
+    selection = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))
     function = None if fix is None else _function(fix)
     queue = _queue_of(source, where)
     if queue is not None:
         if backup or uncertain_again:
             raise fail("A queue takes no --backup and no --uncertain-again.")
         target = None if to is None else _target(to, key, where)
-        _redrive_queue(queue, source, wanted, function, target, dry_run=dry_run)
+        _redrive_queue(queue, source, selection, function, target, dry_run=dry_run)
         return
     name, prefix = _bucket_of(source)
     bucket = Bucket(client("s3", **cast("Any", where)), name, prefix, backup=backup)
@@ -131,19 +131,19 @@ def redrive(
             raise fail(
                 "--to redshift:NAME takes whole manifests: no --code, --since, --until, --map, --backup."
             )
-        groups = _groups(line for _, lines in _choose_records(bucket, wanted) for line in lines)
+        groups = _groups(line for _, lines in _choose_records(bucket, selection) for line in lines)
         _show(groups, source, chosen=bool(codes or since or until))
         if again is not None:
             _copy(bucket, again, dry_run=dry_run)
         if target is None or not groups:
             return
         if dry_run:
-            chosen = (line for _, lines in _choose_records(bucket, wanted) for line in lines)
+            chosen = (line for _, lines in _choose_records(bucket, selection) for line in lines)
             _show_what_the_fix_makes(chosen, function)
             return
         done = RedriveCounts()
         try:
-            for object_key, lines in _choose_records(bucket, wanted):
+            for object_key, lines in _choose_records(bucket, selection):
                 redrive_object(
                     bucket,
                     object_key,
@@ -192,7 +192,7 @@ def _queue_of(source: str, where: dict[str, Any]) -> FailureQueue | None:
 def _redrive_queue(
     queue: FailureQueue,
     source: str,
-    wanted: _Wanted,
+    selection: _Wanted,
     fix: Fix | None,
     target: Target | None,
     *,
@@ -211,7 +211,7 @@ def _redrive_queue(
                 done.kept += 1
                 click.echo(f"The message {message['MessageId']} stays: {error}.", err=True)
                 continue
-            if not all(wanted.takes(record) for record in records):
+            if not all(selection.takes(record) for record in records):
                 continue
             shown += records
             if target is not None and not dry_run:
@@ -223,7 +223,7 @@ def _redrive_queue(
         raise explain(error) from error
     finally:
         queue.release()
-        _show(_groups(iter(shown)), source, chosen=wanted != _Wanted((), None, None))
+        _show(_groups(iter(shown)), source, chosen=selection != _Wanted((), None, None))
         if target is not None and not dry_run:
             left = f", {done.left_out} left out by the fix" if done.left_out else ""
             click.echo(f"{done.sent} records sent to {target.name}{left}")
@@ -233,8 +233,8 @@ def _redrive_queue(
         raise fail(f"{done.kept} messages stay in the queue.")
 
 
-def _copier(given: str, role: str, where: dict[str, Any]) -> Copier | None:
-    kind, _, name = given.partition(":")
+def _copier(target_text: str, role: str, where: dict[str, Any]) -> Copier | None:
+    kind, _, name = target_text.partition(":")
     if kind != "redshift" or not name:
         return None
     return copier_of(name, lambda service: client(service, **where), role, time.sleep)
@@ -273,9 +273,9 @@ class _Wanted:
         return self.until_ms is None or line.arrived_ms < self.until_ms
 
 
-def _choose_records(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list[FailedRecord]]]:
+def _choose_records(bucket: Bucket, selection: _Wanted) -> Iterator[tuple[str, list[FailedRecord]]]:
     for key in bucket.object_keys():
-        lines = [line for line in bucket.lines(key) if wanted.takes(line)]
+        lines = [line for line in bucket.lines(key) if selection.takes(line)]
         if lines:
             yield key, lines
 
@@ -290,20 +290,22 @@ def _bucket_of(source: str) -> tuple[str, str]:
     return s3_url
 
 
-def _time_of(given: str | None, option: str) -> int | None:
-    if given is None:
+def _time_of(time_text: str | None, option: str) -> int | None:
+    if time_text is None:
         return None
     try:
-        at = datetime.fromisoformat(given)
+        at = datetime.fromisoformat(time_text)
     except ValueError as error:
-        raise fail(f"{option} {given!r} is not a time, such as 2026-11-22T14:00:00Z.") from error
+        raise fail(
+            f"{option} {time_text!r} is not a time, such as 2026-11-22T14:00:00Z."
+        ) from error
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _function(given: str) -> Fix:
-    path, _, name = given.rpartition(":")
+def _function(function_text: str) -> Fix:
+    path, _, name = function_text.rpartition(":")
     if not path or not Path(path).is_file():
-        raise fail(f"--map {given!r} names no file and function, such as fix.py:fix.")
+        raise fail(f"--map {function_text!r} names no file and function, such as fix.py:fix.")
     spec = importlib.util.spec_from_file_location("headrace_redrive_fix", path)
     if spec is None or spec.loader is None:
         raise fail(f"{path} is not a Python file.")
@@ -327,8 +329,8 @@ def _function(given: str) -> Fix:
     return guard
 
 
-def _target(given: str, key: str, where: dict[str, Any]) -> Target:
-    kind, _, name = given.partition(":")
+def _target(target_text: str, key: str, where: dict[str, Any]) -> Target:
+    kind, _, name = target_text.partition(":")
     if kind == "firehose" and name:
         firehose = client("firehose", **where)
         described = firehose.describe_delivery_stream(DeliveryStreamName=name)
@@ -345,7 +347,9 @@ def _target(given: str, key: str, where: dict[str, Any]) -> Target:
         return StreamTarget(kinesis, name, key, time.sleep)
     if kind == "file" and name:
         return FileTarget(Path(name))
-    raise fail(f"--to {given!r} must be firehose:NAME, kinesis:NAME, file:PATH or redshift:NAME.")
+    raise fail(
+        f"--to {target_text!r} must be firehose:NAME, kinesis:NAME, file:PATH or redshift:NAME."
+    )
 
 
 def _groups(lines: Iterator[FailedRecord]) -> dict[str, Group]:

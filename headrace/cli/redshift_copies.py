@@ -112,19 +112,19 @@ def copier_of(
     """
     described = client("firehose").describe_delivery_stream(DeliveryStreamName=name)
     (destination,) = described["DeliveryStreamDescription"]["Destinations"]
-    given: dict[str, Any] | None = destination.get("RedshiftDestinationDescription")
-    if given is None:
+    redshift: dict[str, Any] | None = destination.get("RedshiftDestinationDescription")
+    if redshift is None:
         raise NotCopied(f"{name} does not deliver to Redshift")
-    parts = urlsplit(str(given["ClusterJDBCURL"]).removeprefix("jdbc:"))
+    parts = urlsplit(str(redshift["ClusterJDBCURL"]).removeprefix("jdbc:"))
     kind, target = _target(parts.hostname or "", parts.port or 5439, client)
     where = {kind: target, "Database": unquote(parts.path.lstrip("/"))}
-    secret = get_mapping(given, "SecretsManagerConfiguration")
+    secret = get_mapping(redshift, "SecretsManagerConfiguration")
     if secret.get("Enabled"):
         where["SecretArn"] = str(secret["SecretARN"])
     elif kind == "ClusterIdentifier":
-        where["DbUser"] = given["Username"]
+        where["DbUser"] = redshift["Username"]
     return Copier(
-        client("redshift-data"), where, given["CopyCommand"], role or given["RoleARN"], wait
+        client("redshift-data"), where, redshift["CopyCommand"], role or redshift["RoleARN"], wait
     )
 
 

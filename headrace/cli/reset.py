@@ -26,10 +26,10 @@ def reset(data_dir: Path, *, yes: bool) -> None:
     if not (data_dir / STATE_FILE).is_file():
         raise fail(f"There is no data of a cloud in {data_dir}; name its folder with --data-dir.")
     resolved = data_dir.resolve()
-    for place in (Path.cwd(), Path.home()):
-        if place.resolve().is_relative_to(resolved):
+    for protected in (Path.cwd(), Path.home()):
+        if protected.resolve().is_relative_to(resolved):
             raise fail(
-                f"{data_dir} has {place} in it, which is not a cloud's data; remove it yourself."
+                f"{data_dir} has {protected} in it, which is not a cloud's data; remove it yourself."
             )
     with alone(data_dir):
         # The state last: a reset that was interrupted can be repeated.

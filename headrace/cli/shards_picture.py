@@ -78,11 +78,11 @@ def _ring(load: StreamLoad) -> Text:
                 line.append(" ")
                 continue
             turn = (math.atan2(x, y) / (2 * math.pi)) % 1.0
-            place = bisect_right(starts, int(turn * HASH_KEYS)) - 1
-            style, letter = _heat(load.utilisation[place])
-            is_border = before is not None and before != place
+            index = bisect_right(starts, int(turn * HASH_KEYS)) - 1
+            style, letter = _heat(load.utilisation[index])
+            is_border = before is not None and before != index
             line.append("|" if is_border else letter, style="bold white" if is_border else style)
-            before = place
+            before = index
     return Text("\n").join(lines)
 
 

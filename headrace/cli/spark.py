@@ -37,9 +37,9 @@ def spark() -> None:
 def install(labels: tuple[str, ...]) -> None:
     """Install the Spark of release labels such as emr-7.13.0, or of versions such as 4.1.4."""
     for label in labels:
-        version, wanted = _find_named(label)
+        version, wanted_python = _find_named(label)
         try:
-            interpreter, python = python_for(version, wanted)
+            interpreter, python = python_for(version, wanted_python)
             environment = find_cached(version, python)
             java = java_for(minor_of(version))[1]
             ensure(environment, interpreter, say=click.echo, mend=build_command(label))
@@ -56,10 +56,10 @@ def list_() -> None:
     """List EMR's releases, and the installed Spark versions."""
     here = made_environments()
     for release in releases():
-        found = [e for e in here if e.spark == release.spark_version]
+        installed = [e for e in here if e.spark == release.spark_version]
         # The default Python of this label comes first.
-        found.sort(key=lambda e: format_minor(e.python) != release.python)
-        where = f"in {found[0].folder}" if found else "not made yet"
+        installed.sort(key=lambda e: format_minor(e.python) != release.python)
+        where = f"in {installed[0].folder}" if installed else "not made yet"
         click.echo(f"{release.label:22} Spark {release.spark:15} Python {release.python:5} {where}")
     known = {release.spark_version for release in releases()}
     for environment in here:

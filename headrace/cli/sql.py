@@ -101,8 +101,8 @@ def _analyse(path: Path, dialect: str, **reach: Any) -> Analysis:
 
 
 def _warn(script: Script) -> None:
-    for place, text in script.warnings():
-        click.echo(f"warning: line {place.line}: {text}", err=True)
+    for location, text in script.warnings():
+        click.echo(f"warning: line {location.line}: {text}", err=True)
 
 
 @sql.command()

@@ -31,17 +31,19 @@ _CLUSTER_ENDS = {"TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"}
 _LOOK_WITHIN_S = 60.0
 
 
-def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    for setting in given:
+def _conf(
+    _: click.Context, _option: click.Parameter, settings_given: tuple[str, ...]
+) -> tuple[str, ...]:
+    for setting in settings_given:
         if not setting.partition("=")[0] or "=" not in setting:
             raise click.BadParameter(f"{setting!r} is not NAME=VALUE")
-    return given
+    return settings_given
 
 
 def _existing(
-    _: click.Context, _option: click.Parameter, given: tuple[str, ...]
+    _: click.Context, _option: click.Parameter, option_texts: tuple[str, ...]
 ) -> tuple[str, ...]:
-    items = tuple(item for value in given for item in value.split(",") if item)
+    items = tuple(item for value in option_texts for item in value.split(",") if item)
     for item in items:
         if not Path(item.partition("#")[0]).is_file():
             raise click.BadParameter(f"{item.partition('#')[0]!r} is not a file")

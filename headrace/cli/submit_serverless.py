@@ -121,11 +121,11 @@ def find_application(emr: Any, application_id: str | None, job: Path) -> str | N
         return application_id
     states = ["CREATED", "STARTED", "STOPPED"]
     for page in emr.get_paginator("list_applications").paginate(states=states):
-        for found in page["applications"]:
-            if found.get("name") == APPLICATION_NAME:
+        for candidate in page["applications"]:
+            if candidate.get("name") == APPLICATION_NAME:
                 with contextlib.suppress(ReleaseTooOld):
-                    check_release(job, found["releaseLabel"])
-                    return str(found["id"])
+                    check_release(job, candidate["releaseLabel"])
+                    return str(candidate["id"])
     check_release(job, DEFAULT_LABEL)
     return None
 

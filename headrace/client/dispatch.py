@@ -165,11 +165,13 @@ class Dispatch:
         elif outcome.results:
             self._settle_each(request, outcome.answer, outcome.results, now_s, settled)
         else:
-            place = 0
+            offset = 0
             for chunk, lane in request.chunks:
                 lane.failures = 0
-                self._acknowledge(chunk, outcome.answer, range(place, place + len(chunk)), settled)
-                place += len(chunk)
+                self._acknowledge(
+                    chunk, outcome.answer, range(offset, offset + len(chunk)), settled
+                )
+                offset += len(chunk)
         landed = Counter(lane for _, lane in request.chunks)
         # A foreign aggregate holds its lane up until its records are where they belong.
         landed.subtract(item.lane for item in settled.foreign)
@@ -252,43 +254,43 @@ class Dispatch:
         now_s: float,
         settled: Settled,
     ) -> None:
-        place = 0
+        offset = 0
         for chunk, lane in request.chunks:
             count = 1 if request.aggregated else len(chunk)
-            refused = [i for i in range(count) if results[place + i].get("ErrorCode")]
+            refused = [i for i in range(count) if results[offset + i].get("ErrorCode")]
             for index in refused:
-                result = results[place + index]
+                result = results[offset + index]
                 settled.sentence = f"{result['ErrorCode']}: {result.get('ErrorMessage', '')}"
                 settled.throttled += result["ErrorCode"] in _THROTTLED
             if len(refused) == count:
                 self._repeat(chunk, lane, settled.sentence, now_s, settled)
             elif request.aggregated:
-                self._settle_aggregate(chunk, lane, answer, place, results[place], settled)
+                self._settle_aggregate(chunk, lane, answer, offset, results[offset], settled)
             elif not refused:
-                self._note_shards(results[place : place + count], settled)
+                self._note_shards(results[offset : offset + count], settled)
                 lane.failures = 0
-                self._acknowledge(chunk, answer, range(place, place + count), settled)
+                self._acknowledge(chunk, answer, range(offset, offset + count), settled)
             else:
                 accepted = [i for i in range(count) if i not in set(refused)]
                 good, bad = chunk.part(accepted, refused)
-                self._acknowledge(good, answer, [place + i for i in accepted], settled)
+                self._acknowledge(good, answer, [offset + i for i in accepted], settled)
                 self._repeat(bad, lane, settled.sentence, now_s, settled)
-            place += count
+            offset += count
 
     def _settle_aggregate(
         self,
         chunk: Chunk,
         lane: Lane,
         answer: Answer,
-        place: int,
+        index: int,
         result: dict[str, Any],
         settled: Settled,
     ) -> None:
         lane.failures = 0
         if lane.shard is not None and result["ShardId"] != lane.shard.shard_id:
-            settled.foreign.append(Foreign(chunk, lane, str(result["ShardId"]), answer, place))
+            settled.foreign.append(Foreign(chunk, lane, str(result["ShardId"]), answer, index))
         else:
-            self._acknowledge(chunk, answer, [place] * len(chunk), settled)
+            self._acknowledge(chunk, answer, [index] * len(chunk), settled)
 
     def _note_shards(self, results: list[dict[str, Any]], settled: Settled) -> None:
         """Note shards that the map does not know: there was a reshard, and the lanes are old."""

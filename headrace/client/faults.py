@@ -87,8 +87,8 @@ class Faults:
             # Sent only when it is true: an older cloud does not know it.
             "even_if_missing": even_if_missing or None,
         }
-        given = {name: member for name, member in rule.items() if member is not None}
-        added = self._ask("POST", "", given, expected="id")
+        members = {name: member for name, member in rule.items() if member is not None}
+        added = self._ask("POST", "", members, expected="id")
         self._added.append(added["id"])
         return added
 

@@ -193,12 +193,12 @@ class Producer:
                 else:
                     lane = self._lanes.all if len(key) <= MOST_KEY_CHARS and key.isascii() else None
                 if lane is not None and (chunk := lane.open) is not None and chunk.room >= bytes_:
-                    place = len(chunk.data)
-                    if place < self._last_place:
+                    index = len(chunk.data)
+                    if index < self._last_place:
                         chunk.room -= bytes_
                         chunk.data.append(data)
                         chunk.keys.append(key)
-                        return Receipt((chunk, place))
+                        return Receipt((chunk, index))
         explicit = None if explicit_hash_key is None else str(int(explicit_hash_key))
         return self._put(data, key, explicit, on_done)
 
@@ -278,7 +278,7 @@ class Producer:
                 chunk = lanes.open_chunk(lane, self, self._clock.monotonic_s())
                 if self._idle:
                     self._work.notify()
-            place = len(chunk)
+            index = len(chunk)
             if self._spool is not None:
                 chunk.spool_ids = chunk.spool_ids or []
                 chunk.spool_ids.append(self._spool.append(data, key, explicit, spool_id))
@@ -287,15 +287,15 @@ class Producer:
             chunk.keys.append(key)
             if explicit is not None:
                 chunk.explicit = chunk.explicit or {}
-                chunk.explicit[place] = explicit
+                chunk.explicit[index] = explicit
             if on_done is not None:
                 chunk.callbacks = chunk.callbacks or {}
-                chunk.callbacks[place] = [on_done]
-            if place + 1 >= self._most_in_chunk:
+                chunk.callbacks[index] = [on_done]
+            if index + 1 >= self._most_in_chunk:
                 lanes.close(lane)
                 if self._idle:
                     self._work.notify()
-        return Receipt((chunk, place))
+        return Receipt((chunk, index))
 
     def _dropped(self, data: bytes, key: str | None) -> Receipt:
         chunk = Chunk(self, 0.0, 0)
@@ -449,10 +449,10 @@ class Producer:
     def call_when_done(self, receipt: Receipt, callback: Callable[[Receipt], Any]) -> None:
         """See `headrace.client.receipts.Owner`."""
         with self._lock:
-            chunk, place = receipt.home()
+            chunk, index = receipt.home()
             if not chunk.is_done():
                 chunk.callbacks = chunk.callbacks or {}
-                chunk.callbacks.setdefault(place, []).append(callback)
+                chunk.callbacks.setdefault(index, []).append(callback)
                 return
         self._call([(callback, receipt)])
 

@@ -146,11 +146,11 @@ class Readings:
 
     def deliver(self, now_s: float) -> Batch | None:
         """Return the first batch whose shard has none in process, or None."""
-        place = next((i for i, item in enumerate(self._ready) if not item[0].processing), None)
-        if place is None:
+        index = next((i for i, item in enumerate(self._ready) if not item[0].processing), None)
+        if index is None:
             return None
-        reading, batch = self._ready[place]
-        del self._ready[place]
+        reading, batch = self._ready[index]
+        del self._ready[index]
         reading.waiting -= 1
         reading.processing += 1
         batch.delivered_s = now_s

@@ -143,19 +143,19 @@ class Chunk:
 
     def adopt(self, other: Chunk, index: int) -> int:
         """Take a record of another chunk at the end; return its place. The caller notes where it has moved."""
-        place = len(self.data)
+        position = len(self.data)
         data, key = other.data[index], other.keys[index]
         self.data.append(data)
         self.keys.append(key)
         self.bytes_ += size_of(data, key)
         explicit = other.explicit_of(index)
         if explicit is not None:
-            self.explicit = {**(self.explicit or {}), place: explicit}
+            self.explicit = {**(self.explicit or {}), position: explicit}
         if other.spool_ids is not None:
             self.spool_ids = [*(self.spool_ids or ()), other.spool_ids[index]]
         if other.callbacks is not None and index in other.callbacks:
-            self.callbacks = {**(self.callbacks or {}), place: other.callbacks[index]}
-        return place
+            self.callbacks = {**(self.callbacks or {}), position: other.callbacks[index]}
+        return position
 
 
 def size_of(data: bytes, key: str | None) -> int:

@@ -133,8 +133,8 @@ class Unpacker:
             return (record,)
         number, arrival_s = record.sequence_number, record.arrival_s
         inside = [
-            Record(user.data, user.key, number, place, arrival_s)
-            for place, user in enumerate(users)
+            Record(user.data, user.key, number, index, arrival_s)
+            for index, user in enumerate(users)
             if self._shard is None or self._belongs(user.key, user.explicit)
         ]
         self.dropped += len(users) - len(inside)

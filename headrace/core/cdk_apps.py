@@ -78,9 +78,9 @@ def synthesise(
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: Any = json.loads(path.read_text())
+        document: Any = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise AppFailed(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise AppFailed(f"{path} is not a JSON object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", document)

@@ -15,11 +15,11 @@ class Html(str):
 
 def element(name: str, *children: object, **attributes: str) -> Html:
     """Return an element; the trailing underscore of an attribute's name and children that are None are dropped."""
-    given = "".join(
+    attribute_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for key, value in attributes.items()
     )
-    return Html(f"<{name}{given}>{join(children)}</{name}>")
+    return Html(f"<{name}{attribute_text}>{join(children)}</{name}>")
 
 
 def join(parts: Iterable[object], separator: str = "") -> Html:

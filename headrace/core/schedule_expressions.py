@@ -70,8 +70,8 @@ class _Cron:
                 if weekday == _number(name, 4) and (day.day - 1) // 7 + 1 == int(nth):
                     return True
             elif part.endswith("L"):
-                wanted = _number(part[:-1], 4) if part != "L" else 7
-                if weekday == wanted and (part == "L" or day.day > last - 7):
+                day_number = _number(part[:-1], 4) if part != "L" else 7
+                if weekday == day_number and (part == "L" or day.day > last - 7):
                     return True
             elif weekday in _numbers(part, 4):
                 return True
@@ -109,7 +109,7 @@ def _number(text: str, field: int) -> int:
 
 def _numbers(text: str, field: int) -> tuple[int, ...]:
     _, first, last, _ = _FIELDS[field]
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         low, dash, high = span.partition("-")
@@ -125,8 +125,8 @@ def _numbers(text: str, field: int) -> tuple[int, ...]:
             if start <= end
             else (*range(start, last + 1), *range(first, end + 1))
         )
-        found.update(steps[:: int(step) if slash else 1])
-    return tuple(sorted(found))
+        numbers.update(steps[:: int(step) if slash else 1])
+    return tuple(sorted(numbers))
 
 
 @functools.lru_cache(maxsize=1000)
@@ -182,8 +182,8 @@ def next_time(
         except ValueError as error:
             raise BadExpression(f"{inner!r} is not a time") from error
         return moment if moment > after else None
-    found = _cron(inner).after(after.astimezone(zone_info).replace(tzinfo=None))
-    return None if found is None else found.replace(tzinfo=zone_info).astimezone(UTC)
+    local_time = _cron(inner).after(after.astimezone(zone_info).replace(tzinfo=None))
+    return None if local_time is None else local_time.replace(tzinfo=zone_info).astimezone(UTC)
 
 
 def check_expression(expression: str, *, zone: str = "UTC") -> None:

@@ -22,10 +22,10 @@ def get_mapping(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def section(mapping: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """Return the nested mapping at `path` (not a copy); empty when any part of the path is absent."""
-    found: Any = mapping
+    section_value: Any = mapping
     for name in path:
-        found = found.get(name) or {}
-    return cast("dict[str, Any]", found)
+        section_value = section_value.get(name) or {}
+    return cast("dict[str, Any]", section_value)
 
 
 def present(members: Mapping[str, Any]) -> Any:
@@ -70,12 +70,12 @@ def page_of(
     Raises:
         BadMarker: the marker is not one of ours.
     """
-    found = list(items)
+    entries = list(items)
     start = 0 if marker is None else _offset(marker)
-    if most is None or start + most >= len(found):
-        return found[start:], None
+    if most is None or start + most >= len(entries):
+        return entries[start:], None
     end = start + most
-    return found[start:end], base64.b64encode(str(end).encode()).decode()
+    return entries[start:end], base64.b64encode(str(end).encode()).decode()
 
 
 def _offset(marker: str) -> int:

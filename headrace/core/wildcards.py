@@ -39,12 +39,12 @@ class Wildcard:
             return False
         if not text.startswith(first) or not text.endswith(last):
             return False
-        place, end = len(first), len(text) - len(last)
+        offset, end = len(first), len(text) - len(last)
         for part in middle:
-            found = text.find(part, place, end)
-            if found < 0:
+            at = text.find(part, offset, end)
+            if at < 0:
                 return False
-            place = found + len(part)
+            offset = at + len(part)
         return True
 
 
@@ -57,16 +57,16 @@ def parse_wildcard(pattern: str) -> Wildcard:
     parts: list[str] = []
     part: list[str] = []
     letters = enumerate(pattern)
-    for place, letter in letters:
+    for offset, letter in letters:
         if letter == "*":
-            if pattern[place + 1 : place + 2] == "*":
-                raise BadWildcard(f"Consecutive wildcard characters at pos {place + 1}")
+            if pattern[offset + 1 : offset + 2] == "*":
+                raise BadWildcard(f"Consecutive wildcard characters at pos {offset + 1}")
             parts.append("".join(part))
             part = []
         elif letter == "\\":
             _, escaped = next(letters, (0, ""))
             if escaped not in ("*", "\\"):
-                raise BadWildcard(f"Invalid escape character at pos {place + 1}")
+                raise BadWildcard(f"Invalid escape character at pos {offset + 1}")
             part.append(escaped)
         else:
             part.append(letter)

@@ -209,12 +209,12 @@ def failed_records(account: Account, name: str) -> dict[str, Any]:
     }
 
 
-def redrive_failed(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
+def redrive_failed(account: Account, body: Mapping[str, Any]) -> dict[str, Any]:
     """Put the failed records of an object (`key`) of a `delivery` again, each once, also over kills and clicks.
 
     They go to the delivery stream, or to the stream that it reads. Raises CallRefused, BadQuestion.
     """
-    name, key = (str(given.get(one) or "") for one in ("delivery", "key"))
+    name, key = (str(body.get(one) or "") for one in ("delivery", "key"))
     if not name or not key:
         raise BadQuestion("delivery or key is missing.")
     description, bucket_name, prefix, error_prefix = _describe(account, name)

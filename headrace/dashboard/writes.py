@@ -15,10 +15,10 @@ from headrace.dashboard.records import read_record
 MOST_PUT_BYTES = 10 * 1024 * 1024
 
 
-def split(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
+def split(account: Account, body: Mapping[str, Any]) -> dict[str, Any]:
     """Split a shard at `hashKey`, or in its middle."""
-    stream, shard_id = _text(given, "stream"), _text(given, "shardId")
-    hash_key = str(given.get("hashKey") or "")
+    stream, shard_id = _text(body, "stream"), _text(body, "shardId")
+    hash_key = str(body.get("hashKey") or "")
     if not hash_key:
         listed = account.call("kinesis", "ListShards", StreamName=stream)["Shards"]
         keys = next((s["HashKeyRange"] for s in listed if s["ShardId"] == shard_id), None)
@@ -35,47 +35,47 @@ def split(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"split": shard_id, "hashKey": hash_key}
 
 
-def merge(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
+def merge(account: Account, body: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a shard with an adjacent one."""
-    shard_id, other = _text(given, "shardId"), _text(given, "adjacentShardId")
+    shard_id, other = _text(body, "shardId"), _text(body, "adjacentShardId")
     account.call(
         "kinesis",
         "MergeShards",
-        StreamName=_text(given, "stream"),
+        StreamName=_text(body, "stream"),
         ShardToMerge=shard_id,
         AdjacentShardToMerge=other,
     )
     return {"merged": [shard_id, other]}
 
 
-def put(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
+def put(account: Account, body: Mapping[str, Any]) -> dict[str, Any]:
     """Put one record; its data is text, or base64 with `encoding`."""
-    data = given.get("data")
+    data = body.get("data")
     if not isinstance(data, str) or len(data) > MOST_PUT_BYTES * 2:
         raise BadQuestion("data is a text of at most 10 MiB.")
     try:
-        raw = base64.b64decode(data, validate=True) if given.get("encoding") == "base64" else None
+        raw = base64.b64decode(data, validate=True) if body.get("encoding") == "base64" else None
     except binascii.Error as error:
         raise BadQuestion(f"data is not base64: {error}.") from error
     answer = account.call(
         "kinesis",
         "PutRecord",
-        StreamName=_text(given, "stream"),
-        PartitionKey=_text(given, "partitionKey"),
+        StreamName=_text(body, "stream"),
+        PartitionKey=_text(body, "partitionKey"),
         Data=data.encode() if raw is None else raw,
     )
     return {"shardId": answer["ShardId"], "sequenceNumber": answer["SequenceNumber"]}
 
 
-def replay(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
+def replay(account: Account, body: Mapping[str, Any]) -> dict[str, Any]:
     """Put a record of a stream once more, into the same or another stream."""
-    stream = _text(given, "stream")
+    stream = _text(body, "stream")
     start = {
         "ShardIteratorType": "AT_SEQUENCE_NUMBER",
-        "StartingSequenceNumber": _text(given, "sequenceNumber"),
+        "StartingSequenceNumber": _text(body, "sequenceNumber"),
     }
-    shard_id = _text(given, "shardId")
-    read_record(account, stream, shard_id, _text(given, "sequenceNumber"))
+    shard_id = _text(body, "shardId")
+    read_record(account, stream, shard_id, _text(body, "sequenceNumber"))
     iterator = account.call(
         "kinesis", "GetShardIterator", StreamName=stream, ShardId=shard_id, **start
     )["ShardIterator"]
@@ -83,21 +83,21 @@ def replay(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
     answer = account.call(
         "kinesis",
         "PutRecord",
-        StreamName=str(given.get("target") or stream),
+        StreamName=str(body.get("target") or stream),
         PartitionKey=record.get("PartitionKey", ""),
         Data=record["Data"],
     )
     return {"shardId": answer["ShardId"], "sequenceNumber": answer["SequenceNumber"]}
 
 
-def redrive(account: Account, given: Mapping[str, Any]) -> dict[str, Any]:
+def redrive(account: Account, body: Mapping[str, Any]) -> dict[str, Any]:
     """Move the messages of a dead-letter queue back to the queue that they came from, as SQS does."""
-    answer = account.call("sqs", "StartMessageMoveTask", SourceArn=_text(given, "queueArn"))
+    answer = account.call("sqs", "StartMessageMoveTask", SourceArn=_text(body, "queueArn"))
     return {"taskHandle": answer.get("TaskHandle", "")}
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    value = given.get(name)
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
     if not isinstance(value, str) or not value:
         raise BadQuestion(f"{name} is missing.")
     return value

@@ -87,10 +87,10 @@ def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
         return HttpCall(method, url, headers, api=api, account=parts[4])
     with MOTO_LOCK:
         destination, connection = _destination(arn)
-        made = HttpCall(str(destination.http_method), "", headers, account=parts[4])
-        _authorize(made, connection, query)
-        made.url = _url(str(destination.invocation_endpoint), values, query)
-    return made
+        http = HttpCall(str(destination.http_method), "", headers, account=parts[4])
+        _authorize(http, connection, query)
+        http.url = _url(str(destination.invocation_endpoint), values, query)
+    return http
 
 
 def connection_call(
@@ -98,10 +98,10 @@ def connection_call(
 ) -> HttpCall:
     """Return a call with a connection's authorization. Raises AwsError when no connection has this ARN."""
     with MOTO_LOCK:
-        made = HttpCall(method, "", headers, account=arn.split(":")[4] if ":" in arn else "")
-        _authorize(made, _connection(arn), query)
-    made.url = _url(url, [], query)
-    return made
+        http = HttpCall(method, "", headers, account=arn.split(":")[4] if ":" in arn else "")
+        _authorize(http, _connection(arn), query)
+    http.url = _url(url, [], query)
+    return http
 
 
 def send(call: HttpCall, body: bytes) -> bytes:
@@ -193,7 +193,7 @@ def _authorize(call: HttpCall, connection: Any, query: dict[str, Any]) -> None:
 
 
 def _pairs(listed: Any) -> dict[str, Any]:
-    return {str(each["Key"]): each.get("Value") for each in listed or []}
+    return {str(pair["Key"]): pair.get("Value") for pair in listed or []}
 
 
 def _token_call(oauth: Mapping[str, Any]) -> HttpCall:
@@ -240,9 +240,9 @@ def _with_members(body: bytes, members: Mapping[str, Any]) -> bytes:
     if not members:
         return body
     try:
-        found: Any = json.loads(body)
+        document: Any = json.loads(body)
     except ValueError:
         return body
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return body
-    return json.dumps({**cast("dict[str, Any]", found), **members}).encode()
+    return json.dumps({**cast("dict[str, Any]", document), **members}).encode()

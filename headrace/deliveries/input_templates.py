@@ -62,20 +62,20 @@ def _text_of(value: Any, is_text: bool, is_quoted: bool, in_quotes: Callable[[An
 
 def _pieces(template: str, is_placeholder: Callable[[str], bool]) -> Iterator[Piece]:
     """Yield (text, name of the placeholder after it, whether that is within quotes); the last name is empty."""
-    place = start = 0
+    at = start = 0
     is_quoted = False
-    while place < len(template):
-        letter = template[place]
+    while at < len(template):
+        letter = template[at]
         if letter == "\\":
-            place += 1
+            at += 1
         elif letter == '"':
             is_quoted = not is_quoted
-        elif letter == "<" and (end := template.find(">", place)) > 0:
-            name = template[place + 1 : end]
+        elif letter == "<" and (end := template.find(">", at)) > 0:
+            name = template[at + 1 : end]
             if is_placeholder(name):
-                yield template[start:place], name, is_quoted
-                place, start = end, end + 1
-        place += 1
+                yield template[start:at], name, is_quoted
+                at, start = end, end + 1
+        at += 1
     yield template[start:], "", False
 
 
@@ -86,11 +86,11 @@ def _is_json(pieces: list[Piece]) -> bool:
         for before, name, is_quoted in pieces
     )
     decoder = json.JSONDecoder(strict=False)
-    place = 0
+    at = 0
     try:
-        while text[place:].strip():
-            place += len(text[place:]) - len(text[place:].lstrip())
-            _, place = decoder.raw_decode(text, place)
+        while text[at:].strip():
+            at += len(text[at:]) - len(text[at:].lstrip())
+            _, at = decoder.raw_decode(text, at)
     except (ValueError, RecursionError):
         return False
     return True

@@ -52,24 +52,24 @@ def _steps(path: str) -> tuple[Step, ...]:
     if not path.startswith("$") or len(path) > MOST_CHARACTERS:
         raise NoValue(path)
     steps: list[Step] = []
-    place = 1
-    while place < len(path):
-        if path[place] == ".":
-            end = place + 1
+    at = 1
+    while at < len(path):
+        if path[at] == ".":
+            end = at + 1
             while end < len(path) and path[end] not in ".[":
                 end += 1
-            name = path[place + 1 : end]
+            name = path[at + 1 : end]
             if not name or "`" in name:
                 raise NoValue(path)
             steps.append(ANY if name == "*" else name)
-        elif path[place] == "[":
-            end = path.find("]", place) + 1
+        elif path[at] == "[":
+            end = path.find("]", at) + 1
             if not end:
                 raise NoValue(path)
-            steps.append(_parse_brackets(path[place + 1 : end - 1], path))
+            steps.append(_parse_brackets(path[at + 1 : end - 1], path))
         else:
             raise NoValue(path)
-        place = end
+        at = end
     return tuple(steps)
 
 

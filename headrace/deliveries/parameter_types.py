@@ -25,17 +25,17 @@ def _convert(shape: Any, value: Any) -> Any:
     kind = shape.type_name
     if kind == "structure" and isinstance(value, Mapping):
         members = {name.lower(): name for name in shape.members}
-        found: dict[str, Any] = {}
+        members_converted: dict[str, Any] = {}
         for name, inner in cast("Mapping[str, Any]", value).items():
             member = name if name in shape.members else members.get(name.lower(), name)
             known = shape.members.get(member)
-            found[member] = inner if known is None else _convert(known, inner)
-        return found
+            members_converted[member] = inner if known is None else _convert(known, inner)
+        return members_converted
     if kind == "list" and isinstance(value, list):
-        return [_convert(shape.member, each) for each in cast("list[Any]", value)]
+        return [_convert(shape.member, element) for element in cast("list[Any]", value)]
     if kind == "map" and isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value)
-        return {name: _convert(shape.value, each) for name, each in pairs.items()}
+        return {name: _convert(shape.value, element) for name, element in pairs.items()}
     if kind == "blob" and not isinstance(value, bytes | bytearray):
         text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         return text.encode()

@@ -221,12 +221,12 @@ class Bucket:
         stored = json.loads(answer["Body"].read())
         return ObjectProgress(_numbers(stored["sent"]), _numbers(stored["sending"]))
 
-    def keep(self, key: str, target: str, place: ObjectProgress) -> None:
+    def keep(self, key: str, target: str, progress: ObjectProgress) -> None:
         """Write the progress of an object for a target."""
         stored = {
             "target": target,
-            "sent": _ranges(place.sent),
-            "sending": _ranges(place.sending),
+            "sent": _ranges(progress.sent),
+            "sending": _ranges(progress.sending),
         }
         self._s3.put_object(
             Bucket=self._bucket,
@@ -288,13 +288,13 @@ def redrive_object(
         again: also send lines that were being sent during a kill.
         done: the counts, which are increased.
     """
-    place = bucket.place(key, target.name)
+    progress = bucket.place(key, target.name)
     if again:
-        place.sending.clear()
+        progress.sending.clear()
     # It is unknown which of these were sent: they count as sent, and are reported.
-    done.uncertain += sum(line.number in place.sending for line in lines)
-    done.before += sum(line.number in place.sent for line in lines)
-    waiting = [line for line in lines if line.number not in place.sent | place.sending]
+    done.uncertain += sum(line.number in progress.sending for line in lines)
+    done.before += sum(line.number in progress.sent for line in lines)
+    waiting = [line for line in lines if line.number not in progress.sent | progress.sending]
 
     def chosen() -> Iterator[tuple[int, bytes]]:
         for line in waiting:
@@ -306,10 +306,10 @@ def redrive_object(
 
     for batch in batches_of(chosen()):
         numbers = {number for number, _ in batch}
-        bucket.keep(key, target.name, ObjectProgress(place.sent, place.sending | numbers))
+        bucket.keep(key, target.name, ObjectProgress(progress.sent, progress.sending | numbers))
         refused = {batch[position][0] for position in target.send([data for _, data in batch])}
-        place.sent |= numbers - refused
-        bucket.keep(key, target.name, place)
+        progress.sent |= numbers - refused
+        bucket.keep(key, target.name, progress)
         done.sent += len(numbers - refused)
         if refused:
             raise NotSent(f"{target.name} refused {len(refused)} records of {key}")
@@ -331,10 +331,10 @@ def batches_of(records: Iterable[tuple[_T, bytes]]) -> Iterator[list[tuple[_T, b
 
 def apply_fix(fix: Fix, line: FailedRecord) -> bytes | None:
     """Return the record that a fix returns as bytes, text, or an object that becomes JSON; None leaves it out."""
-    made = fix(line.data, line.error)
-    if made is None or isinstance(made, bytes):
-        return made
-    return made.encode() if isinstance(made, str) else json.dumps(made).encode()
+    fixed = fix(line.data, line.error)
+    if fixed is None or isinstance(fixed, bytes):
+        return fixed
+    return fixed.encode() if isinstance(fixed, str) else json.dumps(fixed).encode()
 
 
 # --- targets ----------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def _put_with_retries(
     left = list(range(len(datas)))
     for turn in range(_MOST_TURNS):
         try:
-            results = put([datas[place] for place in left])
+            results = put([datas[index] for index in left])
         except ClientError as error:
             # The service answered with an error, so it took no record. Only server errors may pass later.
             answer: Any = error.response

@@ -37,11 +37,11 @@ def _java_blocks(body: bytes) -> Iterator[bytes]:
 
 def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
     """Decompress blocks: each has its uncompressed length, then chunks up to that length."""
-    place = 0
-    while place < len(body):
-        left, place = _length(body, place)
+    at = 0
+    while at < len(body):
+        left, at = _length(body, at)
         while left > 0:
-            chunk, place = _chunk(body, place)
+            chunk, at = _chunk(body, at)
             part = _plain(chunk)
             left -= len(part)
             yield part
@@ -58,14 +58,14 @@ def _plain(chunk: bytes) -> bytes:
     return part
 
 
-def _chunk(body: bytes, place: int) -> tuple[bytes, int]:
-    length, place = _length(body, place)
-    if place + length > len(body):
+def _chunk(body: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _length(body, at)
+    if at + length > len(body):
         raise ValueError("it breaks off")
-    return body[place : place + length], place + length
+    return body[at : at + length], at + length
 
 
-def _length(body: bytes, place: int) -> tuple[int, int]:
-    if place + _LENGTH_BYTES > len(body):
+def _length(body: bytes, at: int) -> tuple[int, int]:
+    if at + _LENGTH_BYTES > len(body):
         raise ValueError("it breaks off")
-    return int.from_bytes(body[place : place + _LENGTH_BYTES]), place + _LENGTH_BYTES
+    return int.from_bytes(body[at : at + _LENGTH_BYTES]), at + _LENGTH_BYTES

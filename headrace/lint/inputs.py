@@ -42,11 +42,11 @@ def templates_of(
         except AppFailed as failed:
             raise NothingToLint(str(failed)) from failed
         return _of_assembly(out)
-    found = [path / name for name in _TEMPLATES if (path / name).is_file()]
-    if not found:
+    templates = [path / name for name in _TEMPLATES if (path / name).is_file()]
+    if not templates:
         names = ", ".join(("manifest.json", "cdk.json", *_TEMPLATES[:-1]))
         raise NothingToLint(f"{path} has nothing to lint: no {names} or {_TEMPLATES[-1]}")
-    return found[:1]
+    return templates[:1]
 
 
 def _of_assembly(out: Path) -> list[Path]:
@@ -91,12 +91,12 @@ def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:
             raise NothingToLint(f"The template of stack {name} cannot be read: {errors[0].message}")
         body = template
     parameters = body.get("Parameters", {})
-    for given in stack.get("Parameters", ()):
-        parameter = parameters.get(given["ParameterKey"])
+    for entry in stack.get("Parameters", ()):
+        parameter = parameters.get(entry["ParameterKey"])
         if parameter is None or parameter.get("NoEcho"):
             continue
         if not str(parameter.get("Type")).startswith("AWS::SSM"):
-            parameter["Default"] = given["ParameterValue"]
+            parameter["Default"] = entry["ParameterValue"]
     path = scratch / f"{stack['StackName']}.template.json"
     path.write_text(json.dumps(body, indent=1, default=str))
     return path

@@ -74,7 +74,7 @@ class Statement:
         """Return whether it may cover `resource`; a value known only at deployment may."""
         for one in self.resources:
             named = self.owner.template.list_named_in(one)
-            if any(found.key == resource.key for found in named):
+            if any(statement_role.key == resource.key for statement_role in named):
                 return True
             if not named and _may_name(one, resource):
                 return True
@@ -126,10 +126,10 @@ def role_of(resource: Resource, *members: str) -> Resource | None:
 
 
 def _add(
-    found: Permissions, owner: Resource, members: tuple[str | int, ...], document: Any
+    permissions: Permissions, owner: Resource, members: tuple[str | int, ...], document: Any
 ) -> None:
     if not _is_map(document) or "Statement" not in document:
-        found.is_whole = False
+        permissions.is_whole = False
         return
     for number, statement in enumerate(as_list(document["Statement"])):
         one = as_mapping(statement)
@@ -139,28 +139,30 @@ def _add(
         texts = [str(text) for text in as_list(actions) if isinstance(text, str)]
         if not texts or len(texts) != len(as_list(actions)) or resources is NOT_SET:
             # NotAction, NotResource, or a function in place of an action.
-            found.is_whole = False
+            permissions.is_whole = False
             continue
-        place = (*members, "Statement", number)
-        found.statements.append(Statement(owner, place, tuple(texts), tuple(as_list(resources))))
+        path = (*members, "Statement", number)
+        permissions.statements.append(
+            Statement(owner, path, tuple(texts), tuple(as_list(resources)))
+        )
 
 
-def _add_managed(found: Permissions, role: Resource, arn: Any) -> None:
+def _add_managed(permissions: Permissions, role: Resource, arn: Any) -> None:
     policies = [
         one for one in role.template.list_named_in(arn) if one.type == "AWS::IAM::ManagedPolicy"
     ]
     if policies:
         for policy in policies:
-            _add(found, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
+            _add(permissions, policy, ("PolicyDocument",), policy.get("PolicyDocument"))
         return
     names = [text.rsplit("/", 1)[-1] for text in _texts(arn)]
     known = [name for name in names if name in _MANAGED]
     if not known:
-        found.is_whole = False
+        permissions.is_whole = False
         return
     if _MANAGED[known[-1]]:
-        place = ("ManagedPolicyArns",)
-        found.statements.append(Statement(role, place, _MANAGED[known[-1]], ("*",)))
+        path = ("ManagedPolicyArns",)
+        permissions.statements.append(Statement(role, path, _MANAGED[known[-1]], ("*",)))
 
 
 def _matches(pattern: str, action: str) -> bool:
@@ -197,5 +199,5 @@ def functions_of(role: Resource, template: Template) -> list[Resource]:
         one
         for other in template.around()
         for one in other.of_type("AWS::Lambda::Function")
-        if (found := role_of(one, "Role")) is not None and found.key == role.key
+        if (permission_role := role_of(one, "Role")) is not None and permission_role.key == role.key
     ]

@@ -50,10 +50,10 @@ class StreamingRule(CloudFormationLintRule):
         body = cast("dict[str, Any]", cfn.template)
         template = Template(body, _read_parameters(cfn), str(cfn.filename or ""))
         return [
-            RuleMatch(found.resource.path(*found.members), found.message)
-            for found in self.check(template)
+            RuleMatch(finding.resource.path(*finding.members), finding.message)
+            for finding in self.check(template)
             # A defect in another template of the run is reported with that template.
-            if found.resource.template is template
+            if finding.resource.template is template
         ]
 
 

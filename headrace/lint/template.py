@@ -25,20 +25,20 @@ Made = tuple[str, str, dict[str, Any], tuple[str, ...]]
 
 def expand(name: str, kind: str, properties: dict[str, Any]) -> Iterator[Made]:
     """Yield the resources that a resource expands to: logical id, type, properties, and their path in the template."""
-    place = ("Resources", name, "Properties")
+    path = ("Resources", name, "Properties")
     if kind != _FUNCTION:
-        yield name, kind, properties, place
+        yield name, kind, properties, path
         return
-    yield name, "AWS::Lambda::Function", properties, place
+    yield name, "AWS::Lambda::Function", properties, path
     for event, written in as_mapping(properties.get("Events")).items():
         one = as_mapping(written)
         source = _SOURCES.get(str(one.get("Type")))
         if source is None:
             continue
-        given = as_mapping(one.get("Properties"))
-        mapping = {member: value for member, value in given.items() if member != source}
-        mapping.update(EventSourceArn=given.get(source), FunctionName={"Ref": name})
-        at = (*place, "Events", event, "Properties")
+        properties_given = as_mapping(one.get("Properties"))
+        mapping = {member: value for member, value in properties_given.items() if member != source}
+        mapping.update(EventSourceArn=properties_given.get(source), FunctionName={"Ref": name})
+        at = (*path, "Events", event, "Properties")
         yield f"{name}{event}", "AWS::Lambda::EventSourceMapping", mapping, at
 
 
@@ -90,10 +90,10 @@ class Resource:
     def path(self, *members: str | int) -> list[str | int]:
         """Return a property's path in the template, or the longest part of that path that exists."""
         path: list[str | int] = []
-        place: Any = self.template.body
+        part_of_body: Any = self.template.body
         for member in (*self.at, *members):
             try:
-                place = place[member]
+                part_of_body = part_of_body[member]
             except (KeyError, IndexError, TypeError):
                 break
             path.append(member)
@@ -109,10 +109,12 @@ class Resource:
         for member in members:
             if not isinstance(part, Mapping):
                 return UNKNOWN
-            found = cast("Mapping[str, Any]", part)
-            if member not in found:
-                return UNKNOWN if len(found) == 1 and _is_function(next(iter(found))) else NOT_SET
-            part = found[member]
+            mapping = cast("Mapping[str, Any]", part)
+            if member not in mapping:
+                return (
+                    UNKNOWN if len(mapping) == 1 and _is_function(next(iter(mapping))) else NOT_SET
+                )
+            part = mapping[member]
         return part
 
     def possible(self, *members: str) -> list[Any]:
@@ -252,13 +254,13 @@ class Template:
                     if what is not None and other.source == source:
                         yield from other.naming(what, depth + 1)
         elif name == "Fn::Sub":
-            text, given = argument, {}
+            text, variables = argument, {}
             if isinstance(argument, list) and argument:
                 parts = cast("list[Any]", argument)
-                text, given = parts[0], as_mapping(parts[1] if len(parts) > 1 else {})
-            yield from self.naming(list(given.values()), depth + 1)
+                text, variables = parts[0], as_mapping(parts[1] if len(parts) > 1 else {})
+            yield from self.naming(list(variables.values()), depth + 1)
             for inner in _IN_SUB.findall(str(text)):
-                if inner not in given:
+                if inner not in variables:
                     yield from self._by_id(str(inner).strip().split(".")[0])
             yield from self._by_own_name(_IN_SUB.sub("*", str(text)))
         else:

@@ -12,22 +12,22 @@ from typing import Any
 from botocore import xform_name
 
 
-def _as_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+def _as_arguments(members: Mapping[str, Any]) -> dict[str, Any]:
     """Return members under moto's names of arguments and attributes."""
-    return {xform_name(name): value for name, value in given.items()}
+    return {xform_name(name): value for name, value in members.items()}
 
 
-def assign(thing: Any, given: Mapping[str, Any], leave: Collection[str] = ()) -> None:
+def assign(thing: Any, members: Mapping[str, Any], leave: Collection[str] = ()) -> None:
     """Set the attributes for the members of a request; an empty value empties the attribute."""
-    for name, value in _as_arguments(given).items():
+    for name, value in _as_arguments(members).items():
         if name not in leave and hasattr(thing, name) and value is not None:
             setattr(thing, name, value)
 
 
-def recreate(make: Callable[..., Any], things: Any, key: str, given: Mapping[str, Any]) -> Any:
+def recreate(make: Callable[..., Any], things: Any, key: str, members: Mapping[str, Any]) -> Any:
     """Create a resource again from these members alone, in place of the old one; return both."""
     before = things[key]
-    arguments = _as_arguments(given)
+    arguments = _as_arguments(members)
     named = {name: arguments.get(name) for name in inspect.signature(make).parameters}
     del things[key]
     try:

@@ -139,7 +139,7 @@ def _is_open(request: HttpRequest) -> bool:
 
 def _cookie_of(request: HttpRequest) -> str:
     try:
-        found = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value

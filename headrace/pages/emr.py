@@ -263,4 +263,8 @@ def _log_uris(cluster: Cluster, step: Step) -> list[str]:
     if application is not None:
         below.append(f"{cluster.id}/containers/{application.id}/{application.container}")
     places = [log_location(uri, name) for name in below]
-    return [f"s3://{place[0]}/{place[1]}" for place in places if place is not None]
+    return [
+        f"s3://{bucket_and_key[0]}/{bucket_and_key[1]}"
+        for bucket_and_key in places
+        if bucket_and_key is not None
+    ]

@@ -265,7 +265,7 @@ def _name(application: Application) -> str:
     return str(application.request.get("name") or application.id)
 
 
-def _path(found: Application | JobRun) -> str:
-    if isinstance(found, Application):
-        return f"{SERVERLESS_PATH}/{found.id}"
-    return f"{SERVERLESS_PATH}/{found.application_id}/{found.id}"
+def _path(resource: Application | JobRun) -> str:
+    if isinstance(resource, Application):
+        return f"{SERVERLESS_PATH}/{resource.id}"
+    return f"{SERVERLESS_PATH}/{resource.application_id}/{resource.id}"

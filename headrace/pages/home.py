@@ -26,7 +26,9 @@ def routes(pages: Sequence[Listed], endpoint_url: Callable[[], str], page: Answe
         if wants_json(request):
             base = endpoint_url()
             listed = [page for page in pages if not page.query]
-            return json_response({"pages": {f"{base}{each.path}": each.title for each in listed}})
+            return json_response(
+                {"pages": {f"{base}{entry.path}": entry.title for entry in listed}}
+            )
         return page(request, rest)
 
     return for_people(ADMIN, answer)

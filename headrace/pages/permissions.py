@@ -71,10 +71,10 @@ def _policy(decisions: Decisions, request: HttpRequest, _: list[str]) -> HttpRes
 
 
 def _why(decisions: Decisions, request: HttpRequest, _: list[str]) -> HttpResponse:
-    given = request.query_params()
+    query = request.query_params()
     try:
         answer = why(
-            decisions, given.get("arn", ""), given.get("action", ""), given.get("resource", "")
+            decisions, query.get("arn", ""), query.get("action", ""), query.get("resource", "")
         )
         return json_response(answer)
     except InvalidQuestion as error:

@@ -33,8 +33,8 @@ def answer(decisions: Decisions, request: HttpRequest, __: list[str]) -> HttpRes
     acting = permit.acting
     account = decisions.account if acting is None else acting.arn.split(":")[4]
     for line in request.body.decode(errors="replace").splitlines():
-        operation, _, place = line.partition(" ")
-        bucket, _, quoted = place.partition(" ")
+        operation, _, target = line.partition(" ")
+        bucket, _, quoted = target.partition(" ")
         if operation not in _OPERATIONS:
             return json_response({"message": f"{line} is not an access to S3."}, 400)
         params = _params(operation, bucket, unquote_plus(quoted))

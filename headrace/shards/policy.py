@@ -169,9 +169,9 @@ class Policy:
             for periods, used in zip(self._hot_periods, offered, strict=True)
         ]
         return [
-            place
-            for place, periods in enumerate(self._hot_periods)
-            if periods and (periods >= hot_periods or offered[place] >= _FULL)
+            index
+            for index, periods in enumerate(self._hot_periods)
+            if periods and (periods >= hot_periods or offered[index] >= _FULL)
         ]
 
     def _note_cold(self, now_s: float, load: StreamLoad) -> None:
@@ -192,13 +192,13 @@ class Policy:
         else:
             if self._would_take_long(len(hot)):
                 needed = math.ceil(sum(load.utilisation) / settings.target_utilisation)
-                wanted = min(max(needed, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
+                target = min(max(needed, math.ceil(GROWTH * count)), 2 * count, settings.max_shards)
                 reason = f"{len(hot)} shards are hot"
-                if room > 0 and self._resize(now_s, load, wanted, reason, 1.0, plan):
+                if room > 0 and self._resize(now_s, load, target, reason, 1.0, plan):
                     return
             hottest_first = sorted(hot, key=load.utilisation.__getitem__, reverse=True)
             places = hottest_first[: self._most_actions()]
-        for place in places:
+        for index in places:
             if room <= 0:
                 plan.advice.append(
                     Advice(
@@ -207,10 +207,10 @@ class Policy:
                     )
                 )
                 return
-            room -= self._split(load, place, plan)
+            room -= self._split(load, index, plan)
 
-    def _split(self, load: StreamLoad, place: int, plan: _Plan) -> bool:
-        shard, used = load.shards[place], load.utilisation[place]
+    def _split(self, load: StreamLoad, index: int, plan: _Plan) -> bool:
+        shard, used = load.shards[index], load.utilisation[index]
         keys = load.keys.get(shard.shard_id)
         cut = None if keys is None else keys.cut(shard.start, shard.end)
         hottest = keys.hottest(1) if keys is not None else []
@@ -248,10 +248,10 @@ class Policy:
             settings.min_shards, math.ceil(sum(used) / settings.target_utilisation)
         )
         if self._would_take_long(min(surplus, len(pairs))):
-            wanted = max(count - surplus, -(-count // 2))
+            target = max(count - surplus, -(-count // 2))
             reason = f"{len(pairs)} pairs of shards are cold"
             if self._has_resizes(_RESIZES_KEPT) and self._resize(
-                now_s, load, wanted, reason, settings.split_at, plan
+                now_s, load, target, reason, settings.split_at, plan
             ):
                 return
         self._merge(load, pairs, min(count - settings.min_shards, self._most_actions()), plan)
@@ -287,19 +287,19 @@ class Policy:
         return len(self._resizes) < RESIZES_PER_DAY - kept
 
     def _resize(
-        self, now_s: float, load: StreamLoad, wanted: int, reason: str, most: float, plan: _Plan
+        self, now_s: float, load: StreamLoad, target: int, reason: str, most: float, plan: _Plan
     ) -> bool:
         """Plan UpdateShardCount, or say why not; return whether it is planned."""
         if now_s < self._uneven_until_s:
             return False
-        busiest = busiest_of_equal_ranges(load, wanted)
-        if busiest > max(most, _MOST_ABOVE_MEAN * sum(load.utilisation) / wanted):
+        busiest = busiest_of_equal_ranges(load, target)
+        if busiest > max(most, _MOST_ABOVE_MEAN * sum(load.utilisation) / target):
             # It will be in a moment, too, and the sums of 10,000 shards take a while.
             self._uneven_until_s = now_s + self.settings.resize_after_s
             plan.advice.append(
                 Advice(
                     "uneven",
-                    f"{reason}, but UpdateShardCount's {wanted} equal ranges would leave one shard {busiest:.0%} used:"
+                    f"{reason}, but UpdateShardCount's {target} equal ranges would leave one shard {busiest:.0%} used:"
                     " single splits and merges go on.",
                 )
             )
@@ -317,12 +317,12 @@ class Policy:
             plan.advice.append(
                 Advice(
                     "resize",
-                    f"{reason}: UpdateShardCount to {wanted} would be quicker than splits and merges.",
+                    f"{reason}: UpdateShardCount to {target} would be quicker than splits and merges.",
                 )
             )
             return False
         self._resizes.append(now_s)
-        plan.actions.append(Resize(wanted, reason))
+        plan.actions.append(Resize(target, reason))
         return True
 
     def _advise_mode(self, now_s: float, plan: _Plan) -> None:

@@ -145,8 +145,8 @@ class Sampler:
             return {}, {}
         summary = self.summary()
         has = {name for m in summary["EnhancedMonitoring"] for name in m["ShardLevelMetrics"]}
-        found: dict[str, dict[str, float]] = {_THROTTLED: {}, _AGE: {}}
-        names = [name for name in found if name in has or "ALL" in has]
+        by_metric: dict[str, dict[str, float]] = {_THROTTLED: {}, _AGE: {}}
+        names = [name for name in by_metric if name in has or "ALL" in has]
         queries = [(name, shard.shard_id) for name in names for shard in shards]
         end = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
         for first in range(0, len(queries), _METRICS_PER_CALL):
@@ -156,18 +156,18 @@ class Sampler:
                 EndTime=end,
                 ScanBy="TimestampDescending",
                 MetricDataQueries=[
-                    _query(place, summary["StreamName"], name, shard_id)
-                    for place, (name, shard_id) in enumerate(part)
+                    _query(number, summary["StreamName"], name, shard_id)
+                    for number, (name, shard_id) in enumerate(part)
                 ],
             )
             for result in answer["MetricDataResults"]:
                 name, shard_id = part[int(result["Id"][1:])]
                 if result["Values"] and result["Values"][0] > 0:
-                    found[name][shard_id] = float(result["Values"][0])
-        return {key: n / _MINUTE_S for key, n in found[_THROTTLED].items()}, found[_AGE]
+                    by_metric[name][shard_id] = float(result["Values"][0])
+        return {key: n / _MINUTE_S for key, n in by_metric[_THROTTLED].items()}, by_metric[_AGE]
 
 
-def _query(place: int, stream: str, name: str, shard_id: str) -> dict[str, Any]:
+def _query(number: int, stream: str, name: str, shard_id: str) -> dict[str, Any]:
     dimensions = [
         {"Name": "StreamName", "Value": stream},
         {"Name": "ShardId", "Value": shard_id},
@@ -175,7 +175,7 @@ def _query(place: int, stream: str, name: str, shard_id: str) -> dict[str, Any]:
     metric = {"Namespace": "AWS/Kinesis", "MetricName": name, "Dimensions": dimensions}
     statistic = "Sum" if name == _THROTTLED else "Maximum"
     return {
-        "Id": f"m{place}",
+        "Id": f"m{number}",
         "MetricStat": {"Metric": metric, "Period": _MINUTE_S, "Stat": statistic},
     }
 

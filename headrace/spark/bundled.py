@@ -35,14 +35,14 @@ def warn_of_aggregation() -> None:
 
 
 def as_ours(
-    given: Mapping[str, str], table: list[Option], needed: tuple[str, ...]
+    options: Mapping[str, str], table: list[Option], needed: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the options of headrace's source or sink for a job's options of the bundled connector.
 
     Raises InvalidOption for a missing option.
     """
     known = {option.name.lower(): option for option in table if option.bundled is not None}
-    texts = {name.lower(): text for name, text in given.items()}
+    texts = {name.lower(): text for name, text in options.items()}
     for name in ("kinesis.streamName", *needed):
         if not texts.get(name.lower()):
             raise InvalidOption(f"{name} is not specified: the aws-kinesis connector needs it.")
@@ -58,25 +58,25 @@ def as_ours(
     return _defaults(known) | texts
 
 
-def _without_fan_out(found: dict[str, str]) -> None:
-    if found.get("kinesis.consumertype", "").lower() != "subscribetoshard":
+def _without_fan_out(options: dict[str, str]) -> None:
+    if options.get("kinesis.consumertype", "").lower() != "subscribetoshard":
         return
-    if not found.get("kinesis.consumername"):
+    if not options.get("kinesis.consumername"):
         raise InvalidOption("kinesis.consumerName must be specified for SubscribeToShard.")
     log.warning("The stream is read by GetRecords here; on EMR by SubscribeToShard.")
-    del found["kinesis.consumertype"]
+    del options["kinesis.consumertype"]
 
 
-def _at_the_local_cloud(found: dict[str, str]) -> None:
+def _at_the_local_cloud(options: dict[str, str]) -> None:
     """Leave out an AWS endpoint if the environment sets another endpoint, as it does in local steps."""
-    url = found["kinesis.endpointurl"]
+    url = options["kinesis.endpointurl"]
     region = region_of(url)
     elsewhere = os.environ.get("AWS_ENDPOINT_URL_KINESIS") or os.environ.get("AWS_ENDPOINT_URL")
     if region is None or not elsewhere:
         return
     log.info("%s is at %s here.", url, elsewhere)
-    del found["kinesis.endpointurl"]
-    found.setdefault("kinesis.kinesisregion", region)
+    del options["kinesis.endpointurl"]
+    options.setdefault("kinesis.kinesisregion", region)
 
 
 def _defaults(known: Mapping[str, Option]) -> dict[str, str]:

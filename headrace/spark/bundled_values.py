@@ -37,24 +37,24 @@ _WORDS = ("LATEST", "TRIM_HORIZON", "EARLIEST")
 _HAS_ZONE = re.compile(r"[^T]*T.*(?:[zZ]|[+-]\d{2}(?::?\d{2})?)")
 
 
-def check_values(given: Mapping[str, str]) -> None:
-    """Raise InvalidOption for a value that the connector refuses; `given` has the options' names in lower case."""
+def check_values(options: Mapping[str, str]) -> None:
+    """Raise InvalidOption for a value that the connector refuses; `options` has the options' names in lower case."""
     for names, least, most, kind in (
         (_POSITIVE, 1, _MOST_INT, "a positive integer"),
         (_NOT_NEGATIVE, 0, _MOST_INT, "zero or a positive integer"),
         (_NOT_NEGATIVE_LONG, 0, _MOST_LONG, "zero or a positive long"),
     ):
         for name in names:
-            text = given.get(name.lower())
+            text = options.get(name.lower())
             if text is not None and not _is_number(text, least, most):
                 raise InvalidOption(f"Invalid value '{text}' for option '{name}', must be {kind}")
-    time_s = given.get("kinesis.maxfetchtimepershardsec")
+    time_s = options.get("kinesis.maxfetchtimepershardsec")
     if time_s is not None and int(time_s) < _LEAST_FETCH_TIME_S:
         raise InvalidOption("kinesis.maxFetchTimePerShardSec must be no less than 10")
     for first, second in _TOGETHER:
-        if (first.lower() in given) != (second.lower() in given):
+        if (first.lower() in options) != (second.lower() in options):
             raise InvalidOption(f"{first} and {second} must be both defined or empty")
-    committer = given.get("kinesis.metadatacommittertype", _COMMITTERS[0])
+    committer = options.get("kinesis.metadatacommittertype", _COMMITTERS[0])
     if committer.upper() not in _COMMITTERS:
         # Assumed: only that the connector refuses it is known.
         raise InvalidOption(f"kinesis.metadataCommitterType is HDFS or DYNAMODB, not {committer!r}")

@@ -185,11 +185,11 @@ class CallbackSource:
     def _run(self) -> Run:
         """Return the run of the calling thread: Py4J calls back on the run's own thread."""
         thread_id = self._thread_id()
-        found = self._runs.get(thread_id)
-        if found is None:
-            found = Run(self._options, str(self._spark.sparkContext.master), self._checkpoint())
-            self._runs[thread_id] = found
-        return found
+        run = self._runs.get(thread_id)
+        if run is None:
+            run = Run(self._options, str(self._spark.sparkContext.master), self._checkpoint())
+            self._runs[thread_id] = run
+        return run
 
     def _checkpoint(self) -> str | None:
         """Return the checkpoint of the query whose thread calls."""

@@ -113,11 +113,11 @@ class KinesisClient:
 
     def shards(self) -> list[Shard]:
         """Return every listed shard, open and closed."""
-        found: list[Shard] = []
+        listed: list[Shard] = []
         request: dict[str, Any] = {"StreamName": self._options.stream}
         while True:
             answer = self._call("list_shards", request)
-            found += [
+            listed += [
                 Shard(
                     shard["ShardId"],
                     tuple(
@@ -129,7 +129,7 @@ class KinesisClient:
                 for shard in answer["Shards"]
             ]
             if not answer.get("NextToken"):
-                return found
+                return listed
             request = {"NextToken": answer["NextToken"]}
 
     def now_ms(self) -> tuple[int, int]:
@@ -228,9 +228,9 @@ class KinesisClient:
             raise self._refused(error) from error
 
     def _refused(self, error: ClientError) -> KinesisError:
-        found = cast("dict[str, Any]", error.response).get("Error", {})
+        details = cast("dict[str, Any]", error.response).get("Error", {})
         return KinesisError(
-            f"{found.get('Code')}: {found.get('Message')} (stream {self._options.stream}, {self._url})"
+            f"{details.get('Code')}: {details.get('Message')} (stream {self._options.stream}, {self._url})"
         )
 
     def _called(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:

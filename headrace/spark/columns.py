@@ -43,18 +43,18 @@ def columns(body: bytes, schema: Any) -> Records | None:
     places = _places(body, text, quotes)
     if places is None:
         return None
-    found = {name: _cut(body, *places[name]) for name in _COLUMNS}
-    data = _from_base64(found[b"Data"])
+    cut = {name: _cut(body, *places[name]) for name in _COLUMNS}
+    data = _from_base64(cut[b"Data"])
     if data is None:
         return None
     try:
-        found[b"PartitionKey"].validate(full=True)
-        arrivals_s = found[b"ApproximateArrivalTimestamp"].cast(pa.float64()).to_numpy()
+        cut[b"PartitionKey"].validate(full=True)
+        arrivals_s = cut[b"ApproximateArrivalTimestamp"].cast(pa.float64()).to_numpy()
     except pa.ArrowInvalid:
         return None
     arrivals_us = np.rint(arrivals_s * 1000).astype(np.int64) * 1000
     timestamps = pa.array(arrivals_us).cast(schema.field("approximateArrivalTimestamp").type)
-    arrays = [data, found[b"PartitionKey"], found[b"SequenceNumber"], timestamps]
+    arrays = [data, cut[b"PartitionKey"], cut[b"SequenceNumber"], timestamps]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -71,7 +71,7 @@ def _places(body: bytes, text: Any, quotes: Any) -> dict[bytes, tuple[Any, Any]]
     if rows == 0 or len(table) != rows * width:
         return None
     table = table.reshape(rows, width)
-    found: dict[bytes, tuple[Any, Any]] = {}
+    bounds: dict[bytes, tuple[Any, Any]] = {}
     # The text before a record's first name is checked at the end of the record before.
     good = text[table[0, 0] - 1] == _OPEN
     column = 0
@@ -91,8 +91,8 @@ def _places(body: bytes, text: Any, quotes: Any) -> dict[bytes, tuple[Any, Any]]
             begins, ends = closed + 2, table[:, column] - 1
             after = ends
         good &= _goes_on(text, after, table, column)
-        found[name] = (begins, ends)
-    return found if good else None
+        bounds[name] = (begins, ends)
+    return bounds if good else None
 
 
 def _goes_on(text: Any, after: Any, table: Any, column: int) -> bool:
@@ -114,17 +114,17 @@ def _goes_on(text: Any, after: Any, table: Any, column: int) -> bool:
 
 def _members(body: bytes, quotes: list[int]) -> dict[bytes, bool] | None:
     """Return the first record's members in order, and whether each is a string; None if they are unexpected."""
-    found: dict[bytes, bool] = {}
+    members: dict[bytes, bool] = {}
     at = 0
     while at + 2 < len(quotes):
         name = body[quotes[at] + 1 : quotes[at + 1]]
         is_string = body[quotes[at + 1] + 2] == _QUOTE
-        if name not in _NAMES or name in found or is_string == (name == _COLUMNS[-1]):
+        if name not in _NAMES or name in members or is_string == (name == _COLUMNS[-1]):
             return None
-        found[name] = is_string
+        members[name] = is_string
         at += 4 if is_string else 2
         if is_string and at <= len(quotes) and body[quotes[at - 1] + 1] == _CLOSE:
-            return found
+            return members
     return None
 
 
@@ -168,10 +168,10 @@ def _from_base64(texts: Any) -> Any:
 def _decoded(letters: Any, pads: int) -> Any:
     """Decode base64 letters, with zeros for padding; return None for other letters or padding other than `pads`."""
     plain = np.empty(len(letters) // 4 * 3, np.uint8)
-    found = 0
+    padding = 0
     for start in range(0, len(letters), _AT_ONCE):
         some = letters[start : start + _AT_ONCE]
-        found += int(np.count_nonzero(some == _PAD))
+        padding += int(np.count_nonzero(some == _PAD))
         pairs = _LETTERS.take(some.view("<u2"))
         if pairs.max() == _NO_LETTER:
             return None
@@ -182,7 +182,7 @@ def _decoded(letters: Any, pads: int) -> Any:
         out[0::3] = words >> 16
         out[1::3] = words >> 8
         out[2::3] = words
-    return plain if found == pads else None
+    return plain if padding == pads else None
 
 
 _PAD = ord("=")

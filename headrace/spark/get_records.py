@@ -123,8 +123,8 @@ def _parsed(body: bytes) -> Page:
 
 def parse_records(body: bytes) -> Records:
     """Return the records in an answer's JSON body."""
-    found = columns(body, PAGE_SCHEMA)
-    return _batch(json.loads(body)["Records"]) if found is None else found
+    batch = columns(body, PAGE_SCHEMA)
+    return _batch(json.loads(body)["Records"]) if batch is None else batch
 
 
 def _batch(records: list[dict[str, Any]]) -> Records:

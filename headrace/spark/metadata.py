@@ -175,8 +175,8 @@ class S3Store(_Remote):
             answer = self._asked("GET", None, (200,), query=query)
             tree = ElementTree.fromstring(answer.body)
             namespace = tree.tag.rpartition("}")[0] + "}" if "}" in tree.tag else ""
-            found = tree.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")
-            names += [(one.text or "")[len(prefix) : -1] for one in found]
+            prefixes = tree.iterfind(f"{namespace}CommonPrefixes/{namespace}Prefix")
+            names += [(one.text or "")[len(prefix) : -1] for one in prefixes]
             token = tree.findtext(f"{namespace}NextContinuationToken")
             if not token:
                 return names

@@ -33,8 +33,8 @@ def parse_init(text: str) -> Init:
     """
     if not text.lstrip().startswith("{"):
         return parse_position(text)
-    found = cast("dict[str, object]", json.loads(text))
-    positions = {name: parse_position(str(position), name) for name, position in found.items()}
+    document = cast("dict[str, object]", json.loads(text))
+    positions = {name: parse_position(str(position), name) for name, position in document.items()}
     others = positions.pop("*", TrimHorizon())
     return ShardPositions(tuple(sorted(positions.items())), others)
 

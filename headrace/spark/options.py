@@ -119,9 +119,9 @@ class SinkOptions(Connection):
     ordered: bool = True
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
+def parse_options(texts: Mapping[str, str]) -> Options:
     """Parse the options of a source. Raises InvalidOption."""
-    options = Options(**_values(given, "source", SOURCE))
+    options = Options(**_values(texts, "source", SOURCE))
     if options.fan_out and not options.consumer_name:
         raise InvalidOption("kinesis.consumerName must be specified for SubscribeToShard.")
     return options
@@ -136,7 +136,7 @@ def as_batch(options: Options) -> Options:
     return replace(options, init=options.init or TrimHorizon())
 
 
-def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:
+def as_one_batch(options: Options, texts: Mapping[str, str]) -> Options:
     """Return a source's options for a Spark in which AvailableNow is a single batch and is not told to the source.
 
     Only explicitly set limits apply, and none at all if the option says that the run is such a one.
@@ -146,27 +146,27 @@ def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:
             options, max_records_per_shard=None, max_records_per_trigger=None,
             max_bytes_per_shard=None, max_bytes_per_trigger=None, max_fetch_time_s=None,
         )  # fmt: skip
-    if any(name.lower() == "kinesis.maxfetchrecordspershard" for name in given):
+    if any(name.lower() == "kinesis.maxfetchrecordspershard" for name in texts):
         return options
     return replace(options, max_records_per_shard=None)
 
 
-def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
+def parse_sink_options(texts: Mapping[str, str]) -> SinkOptions:
     """Parse the options of a sink. Raises InvalidOption.
 
     Spark's own options of a streaming write (`checkpointLocation`, `path`, and queryName(..)) are ignored.
     """
-    ours = {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
+    ours = {name: text for name, text in texts.items() if name.lower() not in _OF_SPARK}
     return SinkOptions(**_values(ours, "sink", SINK))
 
 
 _OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
 
 
-def _values(given: Mapping[str, str], role: str, table: Sequence[Option]) -> dict[str, Any]:
+def _values(texts: Mapping[str, str], role: str, table: Sequence[Option]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     known = {option.name.lower(): option for option in table}
-    for name, text in given.items():
+    for name, text in texts.items():
         option = known.get(name.lower())
         if option is None:
             raise InvalidOption(_unknown(name, role, table))

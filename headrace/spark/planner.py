@@ -111,11 +111,11 @@ class Planner:
         whole = self._one_batch and most is None and self._options.is_unlimited
         now_ms = _Once(lambda: self._reads.now_ms()[1]) if whole else None
         drained: set[str] = set()
-        found: dict[str, Fetcher] = {}
+        by_shard: dict[str, Fetcher] = {}
         while True:
             base = self._without_expired(start)
             fetchers = [self._fetcher(name, base) for name in eligible(self._shards, base, drained)]
-            found |= {fetcher.shard_id: fetcher for fetcher in fetchers}
+            by_shard |= {fetcher.shard_id: fetcher for fetcher in fetchers}
             self._fill(fetchers, base, most, now_ms)
             passed = {
                 f.shard_id
@@ -125,7 +125,7 @@ class Planner:
             if not passed:
                 break
             drained |= passed
-        end = self._end(base, list(found.values()), drained, most)
+        end = self._end(base, list(by_shard.values()), drained, most)
         self.has_left = not whole and any(
             # The children of an ended shard wait for the next batch.
             f.ended or not f.caught_up or f.spool.end > end.count(f.shard_id)
@@ -135,13 +135,13 @@ class Planner:
 
     def slices(self, start: Offset, end: Offset) -> list[tuple[Span, list[Slice]]]:
         """Return the spans between two offsets, and where each is spooled (an empty list if it is not)."""
-        found: list[tuple[Span, list[Slice]]] = []
+        pairs: list[tuple[Span, list[Slice]]] = []
         for span in spans_between(start, end):
             fetcher = self._fetchers.get(span.shard_id)
             first = start.count(span.shard_id)
             slices = fetcher.spool.slices(first, first + span.count) if fetcher else None
-            found.append((span, slices or []))
-        return found
+            pairs.append((span, slices or []))
+        return pairs
 
     def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
         """Return the same by task: a task reads its spans in sequence, and tasks run concurrently."""

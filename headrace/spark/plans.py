@@ -193,13 +193,13 @@ def kin_of(
     names: Collection[str], shards: Collection[Shard], weights: Mapping[str, int], tasks: int
 ) -> tuple[list[list[str]], dict[str, list[str]]]:
     """Deal shards to groups that have every child with its parents; return also each one's parents among `names`."""
-    wanted = set(names)
+    known_ids = set(names)
     parents = {
-        shard.shard_id: [parent for parent in shard.parent_ids if parent in wanted]
+        shard.shard_id: [parent for parent in shard.parent_ids if parent in known_ids]
         for shard in shards
-        if shard.shard_id in wanted
+        if shard.shard_id in known_ids
     }
-    root = {name: name for name in wanted}
+    root = {name: name for name in known_ids}
 
     def find(name: str) -> str:
         while root[name] != name:
@@ -212,7 +212,7 @@ def kin_of(
             root[find(name)] = find(parent)
     families: dict[str, list[str]] = {}
     # A child's number is higher than its parents'.
-    for name in sorted(wanted):
+    for name in sorted(known_ids):
         families.setdefault(find(name), []).append(name)
     heavy = {name: sum(weights.get(one, 0) for one in kin) for name, kin in families.items()}
     dealt = groups_of(heavy, tasks)

@@ -66,21 +66,21 @@ def read_again(options: Options, init: Init, span: Span) -> Iterator[Records]:
     from headrace.spark.client import KinesisClient
 
     client = KinesisClient(options)
-    found, last = 0, int(span.end)
+    counted, last = 0, int(span.end)
     try:
         for page in pages(client, options, span.shard_id, span.start, init):
             numbers = cast("list[str]", page.records.column("sequenceNumber").to_pylist())
             rows = sum(1 for number in numbers if int(number) <= last)
             if rows:
-                found += rows
+                counted += rows
                 yield page.records.slice(0, rows)
-            if found >= span.count or rows < len(numbers) or page.millis_behind_latest == 0:
+            if counted >= span.count or rows < len(numbers) or page.millis_behind_latest == 0:
                 break
     finally:
         client.close()
-    if found != span.count:
+    if counted != span.count:
         report_loss(
-            f"Shard {span.shard_id} of stream {options.stream} now has {found} of the {span.count} records up to "
+            f"Shard {span.shard_id} of stream {options.stream} now has {counted} of the {span.count} records up to "
             f"{span.end} that this batch had: retention has removed the others, or the stream is not the same.",
             options,
         )

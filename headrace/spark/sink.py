@@ -56,9 +56,11 @@ def check_schema(schema: StructType) -> None:
     data_types = {field.name: field.dataType for field in schema.fields}
     for name, types in (_WANTED | _POSSIBLE).items():
         if name in data_types and not isinstance(data_types[name], types):
-            wanted = " or ".join(kind.typeName().upper() for kind in types)
-            given = data_types[name].simpleString().upper()
-            raise InvalidSchema(f"The kinesis sink's column {name} must be {wanted}, not {given}.")
+            expected = " or ".join(kind.typeName().upper() for kind in types)
+            actual = data_types[name].simpleString().upper()
+            raise InvalidSchema(
+                f"The kinesis sink's column {name} must be {expected}, not {actual}."
+            )
     for name in _WANTED:
         if name not in data_types:
             raise InvalidSchema(f"The kinesis sink needs a column {name}.")
@@ -129,15 +131,15 @@ def _columns(batch: Records) -> tuple[list[bytes], list[bytes], list[str | None]
     for column, what in ((data, "no data"), (keys, "no partitionKey")):
         if column.null_count:
             raise InvalidSchema(f"A row that was to be written to Kinesis has {what}.")
-    found = _values(data), _values(keys)
-    if b"" in found[1]:
+    columns = _values(data), _values(keys)
+    if b"" in columns[1]:
         raise InvalidSchema("A row that was to be written to Kinesis has no partitionKey.")
     if "explicitHashKey" not in batch.schema.names:
-        return *found, None
+        return *columns, None
     hash_keys = cast(
         "list[str | None]", batch.column("explicitHashKey").cast(pa.string()).to_pylist()
     )
-    return *found, [hash_key or None for hash_key in hash_keys]
+    return *columns, [hash_key or None for hash_key in hash_keys]
 
 
 def _values(column: Any) -> list[bytes]:

@@ -134,7 +134,7 @@ def families(
     for name, above in parents.items():
         for parent in above:
             group[root(name)] = root(parent)
-    found: dict[str, list[Span]] = {}
+    by_root: dict[str, list[Span]] = {}
     for span in sorted(spans, key=lambda span: (depth(span.shard_id), span.shard_id)):
-        found.setdefault(root(span.shard_id), []).append(span)
-    return list(found.values())
+        by_root.setdefault(root(span.shard_id), []).append(span)
+    return list(by_root.values())

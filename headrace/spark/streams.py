@@ -54,15 +54,15 @@ def kinesis_stream(
         InvalidOption: an option is unknown, missing, or has an invalid value.
         UnsupportedSession: (Spark 3.5) the session lacks something that the source needs.
     """
-    given = _as_text(options)
+    texts = _as_text(options)
     if available_now:
-        given[_AVAILABLE_NOW] = "true"
-    parsed = parse_options(given)
+        texts[_AVAILABLE_NOW] = "true"
+    parsed = parse_options(texts)
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(spark)
-        return spark.readStream.format(_FORMAT).options(**given).load()
+        return spark.readStream.format(_FORMAT).options(**texts).load()
     _check(spark)
     from headrace.spark.callbacks import stream_frame
 
@@ -78,13 +78,13 @@ def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
         InvalidOption: an option is unknown, missing, or has an invalid value.
         KinesisError: (Spark 3.5) the stream does not exist or cannot be read.
     """
-    given = _as_text(options)
-    parsed = as_batch(parse_options(given))
+    texts = _as_text(options)
+    parsed = as_batch(parse_options(texts))
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(spark)
-        return spark.read.format(_FORMAT).options(**given).load()
+        return spark.read.format(_FORMAT).options(**texts).load()
     _check(spark)
     return _shards_frame(spark, parsed)
 
@@ -102,13 +102,13 @@ def write_to_kinesis(frame: DataFrame, **options: object) -> None:
         InvalidOption: an option is unknown, missing, or has an invalid value.
         InvalidSchema: the frame lacks the columns of a record.
     """
-    given = _as_text(options)
-    sink = _parse_sink(frame, given)
+    texts = _as_text(options)
+    sink = _parse_sink(frame, texts)
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(frame.sparkSession)
-        frame.write.format(_FORMAT).options(**given).mode("append").save()
+        frame.write.format(_FORMAT).options(**texts).mode("append").save()
         return
     append(frame, sink)
 
@@ -118,13 +118,13 @@ def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
 
     In append or update mode. Arguments and errors are those of `write_to_kinesis`. On Spark 3.5 it is a `foreachBatch`.
     """
-    given = _as_text(options)
-    sink = _parse_sink(frame, given)
+    texts = _as_text(options)
+    sink = _parse_sink(frame, texts)
     if HAS_DATA_SOURCES:
         from headrace.spark.registering import register
 
         register(frame.sparkSession)
-        return frame.writeStream.format(_FORMAT).options(**given)
+        return frame.writeStream.format(_FORMAT).options(**texts)
 
     def write(batch: DataFrame, _: int) -> None:
         append(batch, sink)
@@ -168,10 +168,10 @@ def _shards_frame(spark: SparkSession, options: Options) -> DataFrame:
     return DataFrame(read_in_tasks(spark, reader, len(shards)), spark)
 
 
-def _parse_sink(frame: DataFrame, given: Mapping[str, str]) -> SinkOptions:
+def _parse_sink(frame: DataFrame, texts: Mapping[str, str]) -> SinkOptions:
     from headrace.spark.sink import check_schema
 
-    options = parse_sink_options(given)
+    options = parse_sink_options(texts)
     check_schema(frame.schema)
     return options
 

@@ -153,15 +153,15 @@ class TaskSpool:
                 writer.write_batch(page.records)
             body = sink.getvalue().to_pybytes()
         with self._lock:
-            place = (self._end, len(body), is_answer)
+            location = (self._end, len(body), is_answer)
             self._file.seek(self._end)
             self._file.write(body)
             self._end += len(body)
-        return place
+        return location
 
-    def records(self, place: tuple[int, int, bool]) -> Records:
+    def records(self, location: tuple[int, int, bool]) -> Records:
         """Return a page's records."""
-        at, size, is_answer = place
+        at, size, is_answer = location
         self._file.seek(at)
         body = self._file.read(size)
         return parse_records(body) if is_answer else pa.ipc.open_stream(body).read_next_batch()
@@ -311,8 +311,8 @@ def read_order(
             written = stops_to_bytes(stops)
             if store.create(order.file, written):
                 for name, reading in readings.items():
-                    for place in reading.places:
-                        yield with_constants(spool.records(place), options.stream, name)
+                    for location in reading.places:
+                        yield with_constants(spool.records(location), options.stream, name)
                 return
         finally:
             spool.close()

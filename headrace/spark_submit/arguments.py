@@ -102,8 +102,8 @@ def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
     The option overrides `--conf spark.submit.deployMode`, which overrides `defaults` (SparkSubmitArguments).
     """
     properties = properties_of(submission, defaults)
-    given = option_values(submission, "--deploy-mode")
-    mode = given[-1] if given else properties.get("spark.submit.deployMode", "client")
+    modes = option_values(submission, "--deploy-mode")
+    mode = modes[-1] if modes else properties.get("spark.submit.deployMode", "client")
     if mode not in ("client", "cluster"):
         raise JobRefused('--deploy-mode must be either "client" or "cluster"')
     masters = option_values(submission, "--master")

@@ -96,7 +96,11 @@ def driver_environment(
         # Otherwise the driver would keep this machine's Python.
         added.setdefault("PYSPARK_DRIVER_PYTHON", added["PYSPARK_PYTHON"])
     path = [
-        *(each for each in (environment.get("PYTHONPATH"), added.get("PYTHONPATH")) if each),
+        *(
+            python_path
+            for python_path in (environment.get("PYTHONPATH"), added.get("PYTHONPATH"))
+            if python_path
+        ),
         *_python_files(submission, work),
     ]
     if path:

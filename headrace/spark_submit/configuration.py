@@ -108,8 +108,8 @@ def write_configuration(
     if spark.traits.has_log4j2:
         text += ui_logging(folder)
     # Later lines override earlier ones, so the job's settings are appended to headrace's.
-    given = properties_file(logging, separator=" = ")
-    (conf / name).write_text(text + given, encoding="ascii")
+    log_settings = properties_file(logging, separator=" = ")
+    (conf / name).write_text(text + log_settings, encoding="ascii")
     return submission
 
 
@@ -254,13 +254,13 @@ def _with_properties_file(
     submission: Submission, properties: Mapping[str, str], conf: Path
 ) -> Submission:
     """Add headrace's settings to the file of `--properties-file`, because this Spark then reads no other file."""
-    given = option_values(submission, "--properties-file")
-    if not given:
+    paths = option_values(submission, "--properties-file")
+    if not paths:
         return submission
     try:
-        text = Path(given[-1]).read_text(encoding="iso-8859-1")
+        text = Path(paths[-1]).read_text(encoding="iso-8859-1")
     except OSError as error:
-        raise JobRefused(f"{given[-1]} cannot be read: {error.strerror}.") from None
+        raise JobRefused(f"{paths[-1]} cannot be read: {error.strerror}.") from None
     merged = conf / "properties"
     merged.write_text(properties_file(properties) + text, encoding="iso-8859-1")
     options = [

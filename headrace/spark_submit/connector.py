@@ -203,14 +203,14 @@ def _own_packages(python: Minor) -> Iterator[Path]:
     if python != sys.version_info[:2]:
         return
     spec = importlib.util.find_spec(_PACKAGES[0])
-    for place in (spec and spec.submodule_search_locations) or []:
-        packages = Path(place).parent
+    for folder in (spec and spec.submodule_search_locations) or []:
+        packages = Path(folder).parent
         yield from (path for name in _FILES if (path := packages / name).exists())
 
 
 def _jars(submission: Submission, properties: Mapping[str, str]) -> list[str]:
-    given = [*option_values(submission, "--jars"), properties.get("spark.jars", "")]
-    return [jar for value in given for jar in value.split(",")]
+    jar_lists = [*option_values(submission, "--jars"), properties.get("spark.jars", "")]
+    return [jar for value in jar_lists for jar in value.split(",")]
 
 
 def _is_its_jar(jar: str) -> bool:

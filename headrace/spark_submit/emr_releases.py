@@ -85,10 +85,10 @@ class Release:
 
 def release_of(label: str, service: str | None = None) -> Release:
     """Return the release of a label, of `service` (`emr`, `emr-serverless`) if one is given. Raises UnknownRelease."""
-    found = _BY_LABEL.get(label)
-    if found is None or service not in (None, *found.services):
+    release_known = _BY_LABEL.get(label)
+    if release_known is None or service not in (None, *release_known.services):
         raise UnknownRelease(label)
-    return found
+    return release_known
 
 
 def releases(service: str | None = None) -> list[Release]:

@@ -103,21 +103,23 @@ def list_complete() -> list[Environment]:
     return sorted(environments, key=numbers.__getitem__, reverse=True)
 
 
-def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
+def python_for(spark: str, wanted_minors: Sequence[Minor] = ()) -> tuple[Path, Minor]:
     """Return an interpreter for a Spark, and its version. Raises JobRefused.
 
     Args:
         spark: the version.
-        wanted: the Pythons of EMR's image, default first. If none is here, the nearest one that runs the Spark.
+        wanted_minors: the Pythons of EMR's image, default first. If none is here, the nearest one that runs the Spark.
     """
     can = traits_of(minor_of(spark)).pythons
-    near = wanted[0] if wanted else can[-1]
-    others = sorted((p for p in can if p not in wanted), key=lambda p: (abs(p[1] - near[1]), -p[1]))
-    for version in (*wanted, *others):
+    near = wanted_minors[0] if wanted_minors else can[-1]
+    others = sorted(
+        (p for p in can if p not in wanted_minors), key=lambda p: (abs(p[1] - near[1]), -p[1])
+    )
+    for version in (*wanted_minors, *others):
         python = find_python(version)
         if python is not None:
             return python, version
-    name = format_minor(wanted[0] if wanted else can[-1])
+    name = format_minor(wanted_minors[0] if wanted_minors else can[-1])
     raise JobRefused(
         f"Spark {spark} runs with Python {format_minor(can[0])} to {format_minor(can[-1])}, "
         f"and this machine has none of them: "
@@ -203,38 +205,43 @@ def _fill(
     part: Environment, python: Path, say: Say, more: Sequence[str], mend: str, folder: Path
 ) -> None:
     linked = list(_reusable(part))
-    wanted = [] if any(_PYSPARK[0] == path.name for path in linked) else [_requirement(part.spark)]
+    requirements = (
+        [] if any(_PYSPARK[0] == path.name for path in linked) else [_requirement(part.spark)]
+    )
     if not any(_NUMPY[0] == path.name for path in linked):
         # PySpark 3 uses names that NumPy 2 no longer has.
-        wanted.append("numpy<2" if minor_of(part.spark) < (4, 0) else "numpy")
-    wanted += more
-    how = [] if wanted else ["--without-pip"]
+        requirements.append("numpy<2" if minor_of(part.spark) < (4, 0) else "numpy")
+    requirements += more
+    how = [] if requirements else ["--without-pip"]
     _run([str(python), "-m", "venv", *how, str(part.folder)], part.spark, mend)
     for path in linked:
         (part.packages / path.name).symlink_to(path)
-    if wanted:
+    if requirements:
         say(
-            f"installing {' '.join(wanted)} with Python {format_minor(part.python)} into {folder}; "
+            f"installing {' '.join(requirements)} with Python {format_minor(part.python)} into {folder}; "
             f"once, and it takes minutes"
         )
-        _pip(part, wanted, mend)
+        _pip(part, requirements, mend)
 
 
-def _pip(part: Environment, wanted: list[str], mend: str) -> None:
+def _pip(part: Environment, requirements: list[str], mend: str) -> None:
     command = [
         str(part.interpreter), "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
         "--progress-bar", "off", "--retries", "1",
     ]  # fmt: skip
     exact = _requirement(part.spark)
     try:
-        _run([*command, *wanted], part.spark, mend)
+        _run([*command, *requirements], part.spark, mend)
     except _NoSuchVersion as error:
         nearest = _nearest(part.spark, error.versions)
         if nearest is None:
             raise JobRefused(
                 f"pip has no PySpark {format_minor(minor_of(part.spark))}. {mend}"
             ) from None
-        others = [_requirement(nearest) if each == exact else each for each in wanted]
+        others = [
+            _requirement(nearest) if requirement == exact else requirement
+            for requirement in requirements
+        ]
         _run([*command, *others], part.spark, mend)
 
 
@@ -269,7 +276,10 @@ def _reusable(part: Environment) -> Iterator[Path]:
 
 def _donors() -> Iterator[Path]:
     spec = importlib.util.find_spec("pyspark")
-    yield from (Path(place).parent for place in (spec and spec.submodule_search_locations) or [])
+    yield from (
+        Path(package_folder).parent
+        for package_folder in (spec and spec.submodule_search_locations) or []
+    )
     for folder in os.environ.get(REUSE_VARIABLE, "").split(os.pathsep):
         if folder:
             yield from Path(folder).glob("lib/python*/site-packages")
@@ -301,7 +311,7 @@ def _run(command: list[str], spark: str, mend: str) -> None:
     if (
         known := re.search(r"requirement pyspark==\S+ \(from versions: (\d[^)]*)\)", done.stdout)
     ) is not None:
-        raise _NoSuchVersion([each.strip() for each in known[1].split(",")])
+        raise _NoSuchVersion([version.strip() for version in known[1].split(",")])
     raise JobRefused(f"Spark {spark} could not be installed: {_cause(done.stdout)} {mend}")
 
 

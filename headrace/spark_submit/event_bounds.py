@@ -55,21 +55,21 @@ class EventLogBounds:
 
     def step(self) -> float:
         """Shorten and remove logs until they are within the limits; see `Worker.step`."""
-        found: list[_Found] = []
+        logs: list[_Found] = []
         for events in event_log_folders(self._data_dir):
             for event_log in event_logs_in(events):
                 # A job may be removed meanwhile, together with its log.
                 with contextlib.suppress(FileNotFoundError):
                     shorten(event_log.path, self._most_application_bytes)
                     size_bytes, changed_ns = _size(event_log.path)
-                    found.append(_Found(event_log.path, events.parent, size_bytes, changed_ns))
-        self._remove_oldest(found)
+                    logs.append(_Found(event_log.path, events.parent, size_bytes, changed_ns))
+        self._remove_oldest(logs)
         link_event_logs(self._data_dir)
         return LOOK_EVERY_S
 
-    def _remove_oldest(self, found: list[_Found]) -> None:
-        total_bytes = sum(one.bytes for one in found)
-        for one in sorted(found, key=lambda one: one.changed_ns):
+    def _remove_oldest(self, logs: list[_Found]) -> None:
+        total_bytes = sum(one.bytes for one in logs)
+        for one in sorted(logs, key=lambda one: one.changed_ns):
             if total_bytes <= self._most_total_bytes:
                 return
             process = JobProcess.find(one.job)

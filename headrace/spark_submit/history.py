@@ -72,20 +72,20 @@ def link_event_logs(data_dir: Path) -> dict[str, EventLog]:
     """
     logs = data_dir.absolute() / FOLDER / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    found = {
+    by_name = {
         log.path.name: log
         for events in event_log_folders(data_dir.absolute())
         for log in event_logs_in(events)
     }
     for link in logs.iterdir():
-        log = found.get(link.name)
+        log = by_name.get(link.name)
         with contextlib.suppress(OSError):
             if log is None or link.readlink() != _target(log, logs):
                 link.unlink()
-    for name, log in found.items():
+    for name, log in by_name.items():
         with contextlib.suppress(FileExistsError):
             (logs / name).symlink_to(_target(log, logs))
-    return {log.application_id: log for log in found.values()}
+    return {log.application_id: log for log in by_name.values()}
 
 
 def _target(log: EventLog, logs: Path) -> Path:

@@ -88,12 +88,12 @@ class SupervisedJob:
             folder.mkdir(parents=True)
             for name in logs:
                 (folder / name).touch()
-            made = command()
-            for note in made.notes:
+            built = command()
+            for note in built.notes:
                 note_in(folder, clock.now_ms(), note)
-            note_in(folder, clock.now_ms(), f"the command is: {' '.join(made.arguments)}")
+            note_in(folder, clock.now_ms(), f"the command is: {' '.join(built.arguments)}")
             process = JobProcess.start(
-                folder, made.arguments, environment=made.environment, cwd=made.cwd
+                folder, built.arguments, environment=built.environment, cwd=built.cwd
             )
         except (JobRefused, OSError) as error:
             message = str(error)

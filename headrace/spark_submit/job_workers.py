@@ -42,7 +42,7 @@ class JobWorkers(Generic[W]):
     def start(self, key: str, worker: W) -> None:
         """Run a worker on a thread until it is done or stopped."""
         with self._lock:
-            self._workers = {k: found for k, found in self._workers.items() if found[1].alive}
+            self._workers = {k: running for k, running in self._workers.items() if running[1].alive}
             self._workers[key] = worker, self._supervisor.start(worker)
 
     def wake(self, key: str) -> None:

@@ -92,7 +92,7 @@ class JobLogs:
         self._objects = objects
         self._folder = folder
         self._places = places
-        self._keepers = [_LogKeeper(clock, objects, place) for place in places]
+        self._keepers = [_LogKeeper(clock, objects, location) for location in places]
 
     def keep(self) -> None:
         """Put the running job's logs that have grown, if they are due."""
@@ -103,9 +103,9 @@ class JobLogs:
         """Put the ended job's logs, `also` to other places; remove the files that it needed only while it ran."""
         if not self._folder.is_dir():
             return
-        for place in (*self._places, *also):
-            _archive(self._objects, place)
-            _remove_scratch(place.folder)
+        for location in (*self._places, *also):
+            _archive(self._objects, location)
+            _remove_scratch(location.folder)
         _remove_scratch(self._folder)
 
 
@@ -115,10 +115,10 @@ class _LogKeeper:
     A log that has not grown is not put again. Compression takes at most a twentieth of the time, even for long logs.
     """
 
-    def __init__(self, clock: Clock, objects: ObjectStore, place: LogPlace) -> None:
+    def __init__(self, clock: Clock, objects: ObjectStore, location: LogPlace) -> None:
         self._clock = clock
         self._objects = objects
-        self._place = place
+        self._place = location
         self._sizes: dict[str, int] = {}
         self._next_s = clock.monotonic_s() + KEEP_LOGS_EVERY_S
 
@@ -140,10 +140,10 @@ class _LogKeeper:
         self._next_s = begun_s + max(KEEP_LOGS_EVERY_S, 20 * took_s)
 
 
-def _archive(objects: ObjectStore, place: LogPlace) -> bool:
+def _archive(objects: ObjectStore, location: LogPlace) -> bool:
     """Put compressed logs in S3; return False, and report it, if the bucket is missing."""
-    folder = place.folder
-    for name in place.names:
+    folder = location.folder
+    for name in location.names:
         plain, packed = folder / name, folder / "packed" / f"{name}.gz"
         plain.touch()
         packed.parent.mkdir(exist_ok=True)
@@ -156,15 +156,21 @@ def _archive(objects: ObjectStore, place: LogPlace) -> bool:
             shutil.copyfileobj(source, target)
         try:
             objects.put(
-                place.bucket, f"{place.prefix}{name}.gz", packed, content_type="application/x-gzip"
+                location.bucket,
+                f"{location.prefix}{name}.gz",
+                packed,
+                content_type="application/x-gzip",
             )
         except BucketNotFound:
             log.warning(
-                "logs of %s stay in %s: there is no bucket %s", place.prefix, folder, place.bucket
+                "logs of %s stay in %s: there is no bucket %s",
+                location.prefix,
+                folder,
+                location.bucket,
             )
             return False
         except AccessDenied as error:
-            log.warning("logs of %s stay in %s: %s", place.prefix, folder, error)
+            log.warning("logs of %s stay in %s: %s", location.prefix, folder, error)
             return False
         finally:
             packed.unlink()

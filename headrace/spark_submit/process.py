@@ -117,8 +117,8 @@ class JobProcess:
 
 def end_jobs_below(folder: Path) -> None:
     """Kill the remaining job processes of a data directory whose cloud was killed and is not started again."""
-    for found in folder.glob("emr*/**/pid"):
-        process = JobProcess.find(found.parent)
+    for pid_file in folder.glob("emr*/**/pid"):
+        process = JobProcess.find(pid_file.parent)
         if process is not None:
             process.kill()
 
@@ -164,7 +164,7 @@ def _members(session: int | None, folder: Path) -> list[int]:
         return [] if session is None else _members_by_ps(session)
     mark = f"{_MARK}={folder}".encode()
     parents: dict[int, int] = {}
-    found: set[int] = set()
+    pids: set[int] = set()
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
@@ -174,10 +174,10 @@ def _members(session: int | None, folder: Path) -> list[int]:
         pid = int(entry.name)
         parents[pid] = stat.parent
         if stat.session == session or _has_mark(entry, mark):
-            found.add(pid)
-    while children := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= children
-    return sorted(found)
+            pids.add(pid)
+    while children := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= children
+    return sorted(pids)
 
 
 def _has_mark(entry: Path, mark: bytes) -> bool:

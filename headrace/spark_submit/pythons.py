@@ -31,9 +31,9 @@ def _candidates(version: str) -> Iterator[Path]:
         yield Path(sys.base_prefix) / "bin" / name
     # pyenv has shims for missing versions too, so run the interpreter to get its version.
     for folder in os.get_exec_path():
-        found = shutil.which(name, path=folder)
-        if found is not None:
-            yield Path(found)
+        path = shutil.which(name, path=folder)
+        if path is not None:
+            yield Path(path)
     home = Path(os.environ.get("HOME") or "/")
     pyenv = Path(os.environ.get("PYENV_ROOT") or home / ".pyenv")
     yield from sorted(pyenv.glob(f"versions/{version}*/bin/{name}"), reverse=True)

@@ -41,10 +41,10 @@ def parse_copy(arguments: Sequence[str]) -> Copy:
     for word in words:
         name, equals, value = word.partition("=")
         if name in _VALUES:
-            given = value if equals else next(words, None)
-            if given is None:
+            argument = value if equals else next(words, None)
+            if argument is None:
                 raise JobRefused(f"s3-dist-cp's option {name} lacks its value.")
-            values[name] = given
+            values[name] = argument
         elif name == _DELETE:
             deletes = True
         else:

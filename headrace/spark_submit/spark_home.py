@@ -109,8 +109,8 @@ def java_for(spark: Minor) -> tuple[Path | None, int | None]:
 
 
 def _java_homes() -> list[Path]:
-    java_folders = [place for folder in JAVA_FOLDERS for place in Path("/").glob(folder)]
-    return sorted(place for place in java_folders if (place / "bin" / "java").is_file())
+    java_folders = [home for folder in JAVA_FOLDERS for home in Path("/").glob(folder)]
+    return sorted(home for home in java_folders if (home / "bin" / "java").is_file())
 
 
 def _number(home: Path) -> int:

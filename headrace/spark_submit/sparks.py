@@ -173,13 +173,13 @@ def is_python_setting(name: str) -> bool:
 
 def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) -> dict[str, str]:
     """Return a job's settings with an interpreter: Spark properties, and variables that it sets."""
-    found = {name: value for name, value in exported.items() if is_python_setting(name)}
+    settings_found = {name: value for name, value in exported.items() if is_python_setting(name)}
     for name, value in properties.items():
         # `spark.executorEnv.PYSPARK_PYTHON` sets a variable.
         for named in (name, name.rpartition(".")[2]):
             if is_python_setting(named):
-                found[named] = value
-    return found
+                settings_found[named] = value
+    return settings_found
 
 
 def image_pythons(release: Release) -> list[Minor]:
@@ -199,9 +199,9 @@ def _list_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
     return image
 
 
-def _of_release(release: Release, label: str | None, wanted: Sequence[Minor]) -> JobSpark:
+def _of_release(release: Release, label: str | None, minors: Sequence[Minor]) -> JobSpark:
     version = release.spark_version
-    interpreter, python = python_for(version, wanted)
+    interpreter, python = python_for(version, minors)
     environment = find_cached(version, python)
     if not environment.whole:
         link_if_possible(environment, interpreter)

@@ -64,9 +64,11 @@ def _read_locale(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @functools.cache
-def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
+def _utf8_setting(
+    variables_given: tuple[tuple[str, str], ...],
+) -> tuple[tuple[str, str], ...] | None:
     """Return the available UTF-8 setting that is closest to the given one; None if there is none."""
-    settings = [dict(given), *_others(dict(given))]
+    settings = [dict(variables_given), *_others(dict(variables_given))]
     try:
         done = subprocess.run(
             [sys.executable, "-S", "-c", _PROBE, json.dumps([VARIABLES, settings])],
@@ -79,14 +81,14 @@ def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], 
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    place = done.stdout.strip()
-    return tuple(settings[int(place)].items()) if place else None
+    chosen = done.stdout.strip()
+    return tuple(settings[int(chosen)].items()) if chosen else None
 
 
-def _others(given: Mapping[str, str]) -> list[dict[str, str]]:
+def _others(variables_given: Mapping[str, str]) -> list[dict[str, str]]:
     """Return other settings to try, first those that keep the given language and formats."""
     # LC_ALL would override LC_CTYPE, so its value moves to LANG, which sets the rest.
-    rest = given.get("LC_ALL") or given.get("LANG") or "C"
+    rest = variables_given.get("LC_ALL") or variables_given.get("LANG") or "C"
     return [
         *({"LANG": rest, "LC_CTYPE": name} for name in _UTF8_LOCALES),
         *({"LANG": "C", "LC_CTYPE": name} for name in _UTF8_LOCALES),

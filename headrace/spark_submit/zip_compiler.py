@@ -50,13 +50,13 @@ def _compile(path: Path) -> None:
             if any(name.endswith(".pyc") for name in zip_file.namelist()):
                 return
             part = folder / "part.zip"
-            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
                 for entry in zip_file.infolist():
                     source = zip_file.read(entry)
-                    made.writestr(entry, source)
+                    archive.writestr(entry, source)
                     if entry.filename.endswith(".py"):
                         code = _code(source, path / entry.filename, folder)
-                        made.writestr(entry.filename + "c", code)
+                        archive.writestr(entry.filename + "c", code)
         part.chmod(mode)
         part.replace(path)
     finally:

@@ -323,13 +323,14 @@ class Analysis:
     ) -> tuple[Named, ...]:
         """Return a query's outputs under the names of the stream that they go to: by name, or in order."""
         names = statement.columns or tuple(column.name for column in target.columns)
-        place = statement.select.place
+        location = statement.select.place
         by_name = not statement.columns and {o.name.lower() for o in outputs} == {
             n.lower() for n in names
         }
         if not by_name and len(names) != len(outputs):
             raise SqlError(
-                f"{target.name} gets {len(names)} columns, and the query has {len(outputs)}", place
+                f"{target.name} gets {len(names)} columns, and the query has {len(outputs)}",
+                location,
             )
         fitted: list[Named] = []
         for index, name in enumerate(names):
@@ -448,12 +449,13 @@ class Analysis:
     def _check_sliding(self, sliding: tuple[Sliding, ...], select: Select) -> None:
         if not sliding:
             return
-        place = sliding[0].over.place
+        location = sliding[0].over.place
         if self.dialect == KSQL:
-            raise SqlError("OVER is Kinesis Analytics'; KSQL has HOPPING windows", place)
+            raise SqlError("OVER is Kinesis Analytics'; KSQL has HOPPING windows", location)
         if select.joins or select.distinct or select.partition_by:
             raise SqlError(
-                "a sliding window is over one stream: name the join by CREATE STREAM first", place
+                "a sliding window is over one stream: name the join by CREATE STREAM first",
+                location,
             )
 
     def _aggregate(

@@ -421,10 +421,10 @@ class Builder(ExpressionBuilder):
         return duration_ms
 
     def build_duration(self, meta: Meta, count: Token, unit: Token) -> int:
-        place = place_of(meta)
-        duration_ms = number(count, "a duration", place, LONGEST_MS) * unit_ms(unit, place)
+        location = place_of(meta)
+        duration_ms = number(count, "a duration", location, LONGEST_MS) * unit_ms(unit, location)
         if duration_ms > LONGEST_MS:
-            raise SqlError("a duration is at most 100 years", place)
+            raise SqlError("a duration is at most 100 years", location)
         return duration_ms
 
     def build_window(self, meta: Meta, window: Window) -> Window:

@@ -86,16 +86,16 @@ def _window(query: QueryPlan) -> str:
 def _target(query: QueryPlan) -> str:
     if query.target is None:
         return "to the terminal"
-    place = (
+    sink = (
         f"{query.target.name}, the Kinesis stream {query.target.stream}"
         if query.target.stream
         else query.target.name
     )
     if query.is_of_tables():
-        return f"each change of the result, and a record without data for a row that is gone, to {place}"
+        return f"each change of the result, and a record without data for a row that is gone, to {sink}"
     if not query.is_aggregate:
-        return f"each row to {place}"
-    return f"each {'window once, when it is closed,' if query.emit == 'FINAL' else 'change of a group'} to {place}"
+        return f"each row to {sink}"
+    return f"each {'window once, when it is closed,' if query.emit == 'FINAL' else 'change of a group'} to {sink}"
 
 
 def _state(query: QueryPlan) -> str:

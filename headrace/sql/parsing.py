@@ -112,10 +112,10 @@ def _value(use: re.Match[str], variables: dict[str, str], text: str, position: i
     try:
         return variables[use[1].lower()]
     except KeyError:
-        place = _place_of(text, position + use.start())
+        location = _place_of(text, position + use.start())
         raise SqlError(
             f"no variable {use[1]!r}{near(use[1], list(variables))}; DEFINE {use[1]} = '..'; makes one",
-            place,
+            location,
         ) from None
 
 
@@ -310,24 +310,26 @@ class _Parse:
         return next((one for one in (*keywords, "NAME") if one in actions), keywords[0])
 
     def _unknown(self, position: int) -> SqlError:
-        character, place = self._text[position], _place_of(self._text, position)
+        character, location = self._text[position], _place_of(self._text, position)
         if character in "'\"`":
-            return SqlError(f"the {character} that begins here has no end", place)
-        return SqlError(f"{character!r} does not belong here", place)
+            return SqlError(f"the {character} that begins here has no end", location)
+        return SqlError(f"{character!r} does not belong here", location)
 
     def _explain(self, kind: str, text: str, meta: Meta) -> SqlError:
         names = [name for name in self._tables.states[self._states[-1]] if self._accepts(name)]
         words = sorted({_WORDS.get(name, name) for name in names if not name.startswith("__")})
         expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
-        place = place_of(meta)
+        location = place_of(meta)
         if text.upper() in _REFUSED and "NAME" not in names:
-            return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", place)
+            return SqlError(f"{text.upper()}: {_REFUSED[text.upper()]}", location)
         if kind == "$END":
-            return SqlError(f"the statement ends too early{expected}", place)
+            return SqlError(f"the statement ends too early{expected}", location)
         if kind == "NAME":
             meant = self._meant(text, names)
             if meant:
-                return SqlError(f"{text[:60]!r} does not belong here; did you mean {meant}?", place)
+                return SqlError(
+                    f"{text[:60]!r} does not belong here; did you mean {meant}?", location
+                )
         before, word, start = self._last[0]
         if before == "NAME":
             # A word that is none of SQL's may have been taken for a name, such as an alias.
@@ -340,7 +342,7 @@ class _Parse:
                     f"{word[:60]!r} does not belong here; did you mean {meant}?",
                     _place_of(self._text, start),
                 )
-        return SqlError(f"{text[:60]!r} does not belong here{expected}", place)
+        return SqlError(f"{text[:60]!r} does not belong here{expected}", location)
 
     def _meant(self, text: str, names: Sequence[str]) -> str:
         """Return the word of SQL, of the terminals `names`, that is nearly `text`; an empty text for none."""

@@ -89,8 +89,8 @@ def _partition(rows: list[_Kept], index: int) -> dict[tuple[Any, ...], list[_Kep
 def _window(own: list[_Kept], row: _Kept, frame: Frame) -> list[_Kept]:
     """Return the rows of a partition that are in a row's window."""
     if frame.range_ms is None:
-        place = own.index(row)
-        return own[max(place - (frame.rows or 0), 0) : place + 1]
+        at = own.index(row)
+        return own[max(at - (frame.rows or 0), 0) : at + 1]
     # A row as old as the window is long is out of it, as AWS's guide counts.
     first = row.row.time - timedelta(milliseconds=frame.range_ms)
     return [one for one in own if first < one.row.time <= row.row.time]

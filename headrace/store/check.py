@@ -93,11 +93,13 @@ def check_log(folder: Path, identity: bytes, known: KnownLog = NOTHING_KNOWN) ->
     expected = known.start_index
     ends_in_damage = False
     for path in paths:
-        found = inspect(path, identity)
-        ends_in_damage = bool(found.damage) and found.damage[-1].end_offset == found.size_bytes
-        yield from _problems_of(found, identity, known, is_last=path == paths[-1])
-        if not found.is_foreign:
-            expected = yield from _check_order(found, expected, known)
+        inspection = inspect(path, identity)
+        ends_in_damage = (
+            bool(inspection.damage) and inspection.damage[-1].end_offset == inspection.size_bytes
+        )
+        yield from _problems_of(inspection, identity, known, is_last=path == paths[-1])
+        if not inspection.is_foreign:
+            expected = yield from _check_order(inspection, expected, known)
     end_index = FIRST_INDEX if expected is None else expected
     is_told = not paths or ends_in_damage or is_accepted(known, end_index)
     if end_index < known.end_index and not is_told:
@@ -111,56 +113,60 @@ def is_accepted(known: KnownLog, index: int) -> bool:
 
 
 def _problems_of(
-    found: Inspection, identity: bytes, known: KnownLog, *, is_last: bool
+    inspection: Inspection, identity: bytes, known: KnownLog, *, is_last: bool
 ) -> Iterator[Problem]:
-    reach = max(known.end_index, Segment.read_claimed_end(found.path, identity))
-    torn = is_last and found.end_index >= reach
-    if found.header_problem:
-        begun = torn and not found.is_foreign and found.size_bytes < frame.SEGMENT_HEADER_BYTES
-        yield Problem(found.path, 0, found.header_problem, is_harmless=begun)
+    reach = max(known.end_index, Segment.read_claimed_end(inspection.path, identity))
+    torn = is_last and inspection.end_index >= reach
+    if inspection.header_problem:
+        begun = (
+            torn
+            and not inspection.is_foreign
+            and inspection.size_bytes < frame.SEGMENT_HEADER_BYTES
+        )
+        yield Problem(inspection.path, 0, inspection.header_problem, is_harmless=begun)
         return
-    for damage in found.damage:
-        at_the_end = damage.end_offset == found.size_bytes
-        yield Problem(found.path, damage.offset, damage.what, is_harmless=torn and at_the_end)
-    if not found.damage:
-        yield from _check_index(found, identity, is_last=is_last)
+    for damage in inspection.damage:
+        at_the_end = damage.end_offset == inspection.size_bytes
+        yield Problem(inspection.path, damage.offset, damage.what, is_harmless=torn and at_the_end)
+    if not inspection.damage:
+        yield from _check_index(inspection, identity, is_last=is_last)
 
 
 def _check_order(
-    found: Inspection, expected: int | None, known: KnownLog
+    inspection: Inspection, expected: int | None, known: KnownLog
 ) -> Generator[Problem, None, int]:
     """Return the index after the last record."""
-    for run in found.runs:
+    for run in inspection.runs:
         if expected is not None and expected < run.first_index and not is_accepted(known, expected):
             missing = f"records {expected} to {run.first_index - 1} are missing before this"
-            yield Problem(found.path, run.offset, missing)
+            yield Problem(inspection.path, run.offset, missing)
         expected = max(expected or 0, run.end_index)
-    if not found.runs and not found.header_problem:
+    if not inspection.runs and not inspection.header_problem:
         # An empty segment: its name is the index of the next record.
-        if expected is not None and expected < found.first_index:
-            known_end = min(known.end_index, found.first_index)
+        if expected is not None and expected < inspection.first_index:
+            known_end = min(known.end_index, inspection.first_index)
             if expected < known_end and not is_accepted(known, expected):
                 missing = f"records {expected} to {known_end - 1} are missing before this"
-                yield Problem(found.path, 0, missing)
-        expected = max(expected or 0, found.first_index)
-    return found.first_index if expected is None else expected
+                yield Problem(inspection.path, 0, missing)
+        expected = max(expected or 0, inspection.first_index)
+    return inspection.first_index if expected is None else expected
 
 
-def _check_index(found: Inspection, identity: bytes, *, is_last: bool) -> Iterator[Problem]:
+def _check_index(inspection: Inspection, identity: bytes, *, is_last: bool) -> Iterator[Problem]:
     """Compare an index file with its segment."""
-    path = found.path.with_suffix(INDEX_SUFFIX)
+    path = inspection.path.with_suffix(INDEX_SUFFIX)
     try:
-        extent: Extent = SparseIndex().load(path, found.first_index, identity)
+        extent: Extent = SparseIndex().load(path, inspection.first_index, identity)
     except FileNotFoundError:
         return
     except WrongIndex as error:
         yield Problem(path, 0, f"the index is damaged: {error}")
         return
-    if found.frame_ends.get(extent.size_bytes) != extent.end_index:
+    if inspection.frame_ends.get(extent.size_bytes) != extent.end_index:
         yield Problem(
-            found.path,
-            max(found.frame_ends),
+            inspection.path,
+            max(inspection.frame_ends),
             f"{extent.size_bytes} bytes and more had been written",
         )
     elif extent.sealed and is_last:
-        yield Problem(found.path, 0, "the segment after this one is missing")
+        yield Problem(inspection.path, 0, "the segment after this one is missing")

@@ -33,13 +33,13 @@ def damage_in(connection: sqlite3.Connection, *, is_thorough: bool = False) -> s
 
 def _findings(connection: sqlite3.Connection, pragma: str) -> list[str]:
     """Return what a check finds: its rows, or the error that ends it."""
-    found: list[str] = []
+    findings: list[str] = []
     try:
         for (text,) in connection.execute(f"PRAGMA {pragma}"):
-            found.append(" ".join(str(text).split()))
+            findings.append(" ".join(str(text).split()))
     except sqlite3.DatabaseError as error:
-        found.append(str(error))
-    return [] if found == ["ok"] else found
+        findings.append(str(error))
+    return [] if findings == ["ok"] else findings
 
 
 def _list_damaged_tables(connection: sqlite3.Connection) -> list[str]:

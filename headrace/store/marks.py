@@ -43,20 +43,20 @@ class Marks:
 
     def known(self) -> dict[Path, KnownLog]:
         """Return the marks of each log, by its folder."""
-        found = _build_known(self._documents.items(), self._losses.items(), self._data_dir)
+        by_key = _build_known(self._documents.items(), self._losses.items(), self._data_dir)
         return {
             self._data_dir / key: replace(known, is_certain=True) if self._fsync else known
-            for key, known in found.items()
+            for key, known in by_key.items()
         }
 
     def note(self, logs: Iterable[ShardLog]) -> None:
         """Note the ends of logs that have grown since the last note; durable when this returns. Raises DiskFull."""
-        found = [(self._key(log.folder), log) for log in logs]
-        if all(self._noted.get(key) == self._reach(key, log) for key, log in found):
+        keyed_logs = [(self._key(log.folder), log) for log in logs]
+        if all(self._noted.get(key) == self._reach(key, log) for key, log in keyed_logs):
             return
         with self._database.transaction():
             # Read inside the transaction: a concurrent trim notes its later start either before it or after it.
-            reaches = {key: self._reach(key, log) for key, log in found}
+            reaches = {key: self._reach(key, log) for key, log in keyed_logs}
             for key, reach in reaches.items():
                 if self._noted.get(key) != reach:
                     self._put(key, *reach)

@@ -61,9 +61,9 @@ def _mend_files(data_dir: Path, folder: Path, identity: bytes) -> Iterator[str]:
             index.unlink()
             yield f"{index}: removed; it is made anew from its segment"
     for path in sorted(folder.glob(f"*{SUFFIX}")):
-        found = inspect(path, identity)
-        if not found.is_sound:
-            yield from _mend_segment(data_dir, found, identity)
+        inspection = inspect(path, identity)
+        if not inspection.is_sound:
+            yield from _mend_segment(data_dir, inspection, identity)
 
 
 def _is_index_of_its_segment(path: Path, identity: bytes) -> bool:
@@ -75,26 +75,28 @@ def _is_index_of_its_segment(path: Path, identity: bytes) -> bool:
     return segment.exists() and extent.size_bytes <= segment.stat().st_size
 
 
-def _mend_segment(data_dir: Path, found: Inspection, identity: bytes) -> Iterator[str]:
+def _mend_segment(data_dir: Path, inspection: Inspection, identity: bytes) -> Iterator[str]:
     """Cut the damage out of a segment."""
-    if found.is_foreign or not found.runs:
-        aside = _keep_whole(data_dir, found.path)
-        yield f"{found.path}: moved to {aside}: {found.header_problem or 'no record of it is unharmed'}"
+    if inspection.is_foreign or not inspection.runs:
+        aside = _keep_whole(data_dir, inspection.path)
+        yield f"{inspection.path}: moved to {aside}: {inspection.header_problem or 'no record of it is unharmed'}"
     else:
-        for damage in found.damage:
-            aside = _keep(data_dir, found.path, damage.offset, damage.end_offset)
+        for damage in inspection.damage:
+            aside = _keep(data_dir, inspection.path, damage.offset, damage.end_offset)
             size = damage.end_offset - damage.offset
-            yield f"{found.path}: {size} bytes from byte {damage.offset} on ({damage.what}) are kept in {aside}"
-        if found.header_problem and not found.is_foreign:
-            _keep(data_dir, found.path, 0, min(frame.SEGMENT_HEADER_BYTES, found.size_bytes))
-            yield f"{found.path}: its header is written anew ({found.header_problem})"
+            yield f"{inspection.path}: {size} bytes from byte {damage.offset} on ({damage.what}) are kept in {aside}"
+        if inspection.header_problem and not inspection.is_foreign:
+            _keep(
+                data_dir, inspection.path, 0, min(frame.SEGMENT_HEADER_BYTES, inspection.size_bytes)
+            )
+            yield f"{inspection.path}: its header is written anew ({inspection.header_problem})"
         # From the end, so that records behind the damage are safe before the file itself is changed.
-        for run in reversed(found.runs):
-            _write_run(found.path, run, identity)
-        if found.runs[0].first_index != found.first_index:
-            found.path.unlink()
-    found.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
-    sync_path(found.path.parent)
+        for run in reversed(inspection.runs):
+            _write_run(inspection.path, run, identity)
+        if inspection.runs[0].first_index != inspection.first_index:
+            inspection.path.unlink()
+    inspection.path.with_suffix(INDEX_SUFFIX).unlink(missing_ok=True)
+    sync_path(inspection.path.parent)
 
 
 def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:

@@ -217,8 +217,8 @@ class Segment:
         if self.size_bytes >= file_bytes:
             return None
         rest = os.pread(file.fd, file_bytes - self.size_bytes, self.size_bytes)
-        found = frame.find(rest, 0, self.end_index)
-        return None if found is None else (self.size_bytes + found[0], found[1])
+        frame_found = frame.find(rest, 0, self.end_index)
+        return None if frame_found is None else (self.size_bytes + frame_found[0], frame_found[1])
 
     def _walk_sound_frames(self, file: _File, file_bytes: int) -> Iterator[tuple[int, FrameHeader]]:
         """Yield (offset, header) of frames up to the first that is cut off, damaged or out of order."""

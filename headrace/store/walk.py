@@ -68,9 +68,9 @@ def _behind_damage(
     """Return the offset of the next undamaged frame that `frames` yields, or `end`. Raises LogDamaged."""
     data, at = segment.read(sure, end), 0
     while True:
-        found = frame.find(data, at, expected or 0)
-        following = segment.end_index if found is None else found[1].first_index
-        is_damage = found is None or found[0] > at
+        frame_found = frame.find(data, at, expected or 0)
+        following = segment.end_index if frame_found is None else frame_found[1].first_index
+        is_damage = frame_found is None or frame_found[0] > at
         if from_index is not None and is_damage and (expected or 0) <= from_index < following:
             first = from_index if expected is None else expected
             raise LogDamaged(
@@ -79,11 +79,11 @@ def _behind_damage(
                 first,
                 following,
             ) from error
-        if found is None:
+        if frame_found is None:
             return end
-        if from_index is None or found[1].end_index > from_index:
-            return sure + found[0]
-        expected, at = found[1].end_index, found[0] + found[1].frame_bytes
+        if from_index is None or frame_found[1].end_index > from_index:
+            return sure + frame_found[0]
+        expected, at = frame_found[1].end_index, frame_found[0] + frame_found[1].frame_bytes
 
 
 def first_arrived_at(segment: Segment, timestamp_ms: int) -> int | None:

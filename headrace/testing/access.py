@@ -47,7 +47,7 @@ class CloudAccess:
         """Return an account's boto3 session; its clients reach this cloud whatever the environment says."""
         if self.endpoint_url is None:
             return boto3.Session(region_name=region or self.region)
-        made = environment.session(
+        session = environment.session(
             aws_access_key_id=account or self.account,
             aws_secret_access_key=environment.SECRET,
             region_name=region or self.region,
@@ -55,8 +55,8 @@ class CloudAccess:
         endpoint_url = self.endpoint_url
         # A boto3 session takes an endpoint only from a configuration file.
         for name in ("client", "resource"):
-            setattr(made, name, _bind(getattr(made, name), endpoint_url))
-        return made
+            setattr(session, name, _bind(getattr(session, name), endpoint_url))
+        return session
 
     def client(self, service: str, *, account: str | None = None, region: str | None = None) -> Any:
         """Return a boto3 client, made once for each service, account and region."""

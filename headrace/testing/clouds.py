@@ -98,9 +98,9 @@ class LocalCloud(InProcessAccess):
 
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
         """See `CloudAccess.session`."""
-        made = super().session(account=account, region=region)
-        transport.bind(made, self.route)
-        return made
+        session = super().session(account=account, region=region)
+        transport.bind(session, self.route)
+        return session
 
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
@@ -182,12 +182,14 @@ def _entered(options: dict[str, Any]) -> Generator[LocalCloud]:
 
 
 @contextlib.contextmanager
-def entered(made: LocalCloud) -> Generator[None]:
+def entered(local_cloud: LocalCloud) -> Generator[None]:
     """Send this process's AWS requests to a cloud inside the block."""
-    assert made.endpoint_url is not None
-    route = made.route
-    wanted = environment.pointing_at(made.endpoint_url, account=made.account, region=made.region)
-    with environment.variables(wanted), environment.fresh_default_session():
+    assert local_cloud.endpoint_url is not None
+    route = local_cloud.route
+    variables_given = environment.pointing_at(
+        local_cloud.endpoint_url, account=local_cloud.account, region=local_cloud.region
+    )
+    with environment.variables(variables_given), environment.fresh_default_session():
         transport.enter(route)
         try:
             yield

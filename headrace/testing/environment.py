@@ -84,10 +84,10 @@ def fresh_default_session() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def default_session(wanted: Any) -> Generator[None]:
+def default_session(default: Any) -> Generator[None]:
     """Make a session boto3's default session inside the block."""
     before = boto3.DEFAULT_SESSION
-    boto3.DEFAULT_SESSION = wanted
+    boto3.DEFAULT_SESSION = default
     try:
         yield
     finally:
@@ -102,11 +102,11 @@ def session(endpoint_url: str = "", *, kind: Any = boto3.Session, **settings: st
         kind: the session's class.
         settings: the arguments of `boto3.Session`.
     """
-    made = botocore.session.Session()
-    made.register_component("data_loader", _models())
+    botocore_session = botocore.session.Session()
+    botocore_session.register_component("data_loader", _models())
     if endpoint_url:
-        made.set_config_variable("endpoint_url", endpoint_url)
-    return kind(botocore_session=made, **settings)
+        botocore_session.set_config_variable("endpoint_url", endpoint_url)
+    return kind(botocore_session=botocore_session, **settings)
 
 
 @functools.cache

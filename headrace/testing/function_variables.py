@@ -104,20 +104,20 @@ class FunctionVariables:
         """Give this thread, and threads that it starts, the function's variables inside the block."""
         by_thread, before = self._by_thread, self._by_thread.running
         inherited = by_thread.process if before is None else before.variables
-        given = {**by_thread.process, **self._changes}
+        environment_now = {**by_thread.process, **self._changes}
         for name, value in self._changes.items():
             if value is None:
-                del given[name]
-        own = dict(given)
+                del environment_now[name]
+        own = dict(environment_now)
         _change_for_programs(self._changes, inherited, own)
         by_thread.running = _Running(own, threading.current_thread(), self._others)
         try:
             yield
         finally:
             by_thread.running = before
-            if own != given:
-                for name in own.keys() | given.keys():
-                    if own.get(name) != given.get(name):
+            if own != environment_now:
+                for name in own.keys() | environment_now.keys():
+                    if own.get(name) != environment_now.get(name):
                         self._changes[name] = own.get(name)
             inherited = by_thread.process if before is None else before.variables
             _change_for_programs(self._changes, own, inherited)

@@ -60,12 +60,12 @@ def handler_of(handler: str, folder: Path) -> Callable[[Any, Any], Any]:
         raise FunctionNotLoadable(
             f"{where} cannot be imported: {type(error).__name__}: {error}"
         ) from error
-    found: Any = getattr(module, name, None)
-    if not callable(found):
+    member: Any = getattr(module, name, None)
+    if not callable(member):
         raise FunctionNotLoadable(
             f"{where} is missing: the module {module_name} has no function {name}."
         )
-    return found
+    return member
 
 
 def check_handler(handler: str, folder: Path) -> None:

@@ -182,32 +182,32 @@ def stream(
     if not sample:
         raise SampleRefused("A hostile stream needs a sample of at least one record.")
     chosen = random.Random(f"hostile/{seed}")
-    made, held = 0, list[tuple[int, Event]]()
-    place = 0
-    while count is None or made < count:
-        due = [one for one in held if one[0] <= place]
+    count_made, held = 0, list[tuple[int, Event]]()
+    step = 0
+    while count is None or count_made < count:
+        due = [one for one in held if one[0] <= step]
         if due:
             held.remove(due[0])
             items: list[Item] = [due[0][1]]
         else:
-            items = _next_items(sample, place, chosen, hostility, held)
-            place += 1
+            items = _next_items(sample, step, chosen, hostility, held)
+            step += 1
         for item in items:
-            if count is not None and made >= count:
+            if count is not None and count_made >= count:
                 return
-            made += 1
+            count_made += 1
             yield item
 
 
 def _next_items(
     sample: Sequence[Event],
-    place: int,
+    index: int,
     chosen: random.Random,
     hostility: Hostility,
     held: list[tuple[int, Event]],
 ) -> list[Item]:
     """Return the items at one position of the stream; put items that shall come later into `held`."""
-    event = sample[place % len(sample)]
+    event = sample[index % len(sample)]
     items: list[Item] = []
 
     def happens(chance: float) -> bool:
@@ -217,16 +217,16 @@ def _next_items(
         items.append(StreamEvent(chosen.choice(cast("Any", TROUBLES))))
     event = _corrupt(event, sample, happens, chosen, hostility)
     if happens(hostility.replay):
-        held.append((place + chosen.randint(2, hostility.latest_records), event))
+        held.append((index + chosen.randint(2, hostility.latest_records), event))
     if happens(hostility.late):
-        held.append((place + 2 + chosen.randrange(hostility.latest_records), event))
+        held.append((index + 2 + chosen.randrange(hostility.latest_records), event))
         return items
     if happens(hostility.swapped):
         # Behind the next record.
-        held.append((place + 2, event))
+        held.append((index + 2, event))
         return items
     if happens(hostility.aggregate):
-        following = [sample[(place + n) % len(sample)] for n in range(1, chosen.randint(2, 4))]
+        following = [sample[(index + n) % len(sample)] for n in range(1, chosen.randint(2, 4))]
         event = aggregated([event, *following])
     items.append(event)
     if happens(hostility.duplicate):
@@ -257,12 +257,12 @@ def _corrupt(
 def drifted(data: bytes, chosen: random.Random) -> bytes:
     """Return a JSON object as another version of its producer writes it; return other data unchanged."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except ValueError:
         return data
-    if not isinstance(found, dict) or not found:
+    if not isinstance(document, dict) or not document:
         return data
-    record = cast("dict[str, Any]", found)
+    record = cast("dict[str, Any]", document)
     name = chosen.choice(sorted(record))
     match chosen.randrange(4):
         case 0:

@@ -85,11 +85,11 @@ class InProcessAccess(CloudAccess):
 
 def temporary_folder() -> Path:
     """Make a folder for a test's data: below TMPDIR if set, else in memory if there is enough."""
-    place = None
+    parent = None
     with contextlib.suppress(OSError):
         if "TMPDIR" not in os.environ and free_bytes(_MEMORY) >= _MUCH_BYTES:
-            place = _MEMORY
-    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+            parent = _MEMORY
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
 
 
 def check_options(account: str, options: dict[str, Any]) -> None:

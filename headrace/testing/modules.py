@@ -104,9 +104,9 @@ def _top_level(folder: Path) -> list[str]:
     """Return the names of a folder's modules and packages."""
     if not folder.is_dir():
         return []
-    found = [
+    names = [
         path.name.partition(".")[0]
         for path in folder.iterdir()
         if path.suffix in ("", ".py", ".so")
     ]
-    return [name for name in found if name.isidentifier()]
+    return [name for name in names if name.isidentifier()]

@@ -230,8 +230,8 @@ def headrace_aws(headrace_cloud: CloudAccess, headrace_account: str) -> Generato
     if view.endpoint_url is None:
         yield view
         return
-    wanted = pointing_at(view.endpoint_url, account=view.account, region=view.region)
-    with variables(wanted), fresh_default_session():
+    variables_given = pointing_at(view.endpoint_url, account=view.account, region=view.region)
+    with variables(variables_given), fresh_default_session():
         yield view
 
 
@@ -274,9 +274,9 @@ def headrace_stack(headrace_cloud: CloudAccess) -> Callable[..., DeployedStacks]
                 done[key] = deploy(view, source, **settings)
             except StackFailed as error:
                 done[key] = error
-        found = done[key]
-        if isinstance(found, StackFailed):
-            raise _failure(found)
-        return found
+        outcome = done[key]
+        if isinstance(outcome, StackFailed):
+            raise _failure(outcome)
+        return outcome
 
     return deployed

@@ -94,12 +94,12 @@ def deploy(
                 ) from failed
             return _deploy_assembly(cloud, Path(out))
     if path.is_dir():
-        found = [path / file for file in _TEMPLATES if (path / file).is_file()]
-        if not found:
+        templates = [path / file for file in _TEMPLATES if (path / file).is_file()]
+        if not templates:
             raise StackFailed(
                 f"{path} has nothing to deploy: no cdk.json, no manifest.json, no {' or '.join(_TEMPLATES)}."
             )
-        path = found[0]
+        path = templates[0]
     if not path.is_file():
         raise StackFailed(f"There is no {path} to deploy.")
     template = read_template(path)
@@ -141,12 +141,12 @@ _Loader.yaml_implicit_resolvers = {
 def read_template(path: Path) -> dict[str, Any]:
     """Return a template, JSON or YAML. Raises StackFailed."""
     try:
-        found: Any = yaml.load(path.read_text(), Loader=_Loader)
+        document: Any = yaml.load(path.read_text(), Loader=_Loader)
     except yaml.YAMLError as error:
         raise StackFailed(f"{path} is not a template: {error}") from error
-    if not isinstance(found, dict) or "Resources" not in found:
+    if not isinstance(document, dict) or "Resources" not in document:
         raise StackFailed(f"{path} is not a template: it has no Resources.")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", document)
 
 
 def _deploy_templates(
@@ -168,10 +168,12 @@ def _with_code(cloud: CloudAccess, template: dict[str, Any], folder: Path) -> di
         member = _CODE.get(resource.get("Type", ""), "")
         code = resource.get("Properties", {}).get(member)
         if isinstance(code, str) and "://" not in code:
-            place = folder / code
-            if not place.exists():
-                raise StackFailed(f"{logical_id} has its code in {place}, which is not there.")
-            body = zipped(place) if place.is_dir() else place.read_bytes()
+            path_of_code = folder / code
+            if not path_of_code.exists():
+                raise StackFailed(
+                    f"{logical_id} has its code in {path_of_code}, which is not there."
+                )
+            body = zipped(path_of_code) if path_of_code.is_dir() else path_of_code.read_bytes()
             bucket, key = _upload(cloud, body)
             serverless = resource["Type"].startswith("AWS::Serverless")
             names = ("Bucket", "Key") if serverless else ("S3Bucket", "S3Key")

@@ -108,15 +108,15 @@ def enter_namespaces(
 
 def make_place(stage: str, path: str, source: str) -> str:
     """Make and return a mount point for `source` below `stage`: a directory or an empty file."""
-    place = stage + path
-    if os.path.lexists(place):
-        return place
+    target = stage + path
+    if os.path.lexists(target):
+        return target
     if stat.S_ISDIR(os.stat(source).st_mode):
-        os.makedirs(place)
+        os.makedirs(target)
     else:
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
-    return place
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o444))
+    return target
 
 
 def make_devices(stage: str) -> list[str]:
@@ -151,16 +151,16 @@ def show(stage: str, paths: Sequence[str]) -> list[tuple[str, str]]:
 def hide(paths: Sequence[str], root: str) -> None:
     """Mount something empty over the paths that can be seen."""
     for path in paths:
-        place = root + path
+        target = root + path
         try:
-            mode = os.stat(place).st_mode
+            mode = os.stat(target).st_mode
         except OSError:
             continue
         if stat.S_ISDIR(mode):
             flags = MS_RDONLY | MS_NOSUID | MS_NODEV
-            mount("hidden", place, "tmpfs", flags, "size=4k,mode=555")
+            mount("hidden", target, "tmpfs", flags, "size=4k,mode=555")
         else:
-            mount("/dev/null", place, "", _MS_BIND)
+            mount("/dev/null", target, "", _MS_BIND)
 
 
 def enter_root(stage: str) -> None:

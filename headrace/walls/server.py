@@ -37,21 +37,21 @@ def _lay_out(plan: Mapping[str, Any]) -> None:
     # First, because it would hide what was mounted below it before.
     ns.mount("own", stage + _MEMORY, "tmpfs", flags, f"size={plan['memory_mib']}m,mode=1777")
     for path, source in plan["seen"]:
-        place = ns.make_place(stage, path, source)
-        ns.bind(source, place, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
+        target = ns.make_place(stage, path, source)
+        ns.bind(source, target, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV)
     places = [(path, ns.make_place(stage, path, path)) for path in plan["folders"]]
-    _close_folders(stage + _MEMORY, [place for _, place in places])
+    _close_folders(stage + _MEMORY, [target for _, target in places])
     # Not what is mounted below it: its /dev/shm stays writable, and the rest has its own restrictions.
     ns.restrict(stage, ns.ATTR_RDONLY | ns.ATTR_NOSUID | ns.ATTR_NODEV, recursive=False)
     ns.bind_devices(stage, devices)
-    for path, place in places:
-        ns.bind(path, place, ns.ATTR_NOSUID | ns.ATTR_NODEV | ns.ATTR_NOEXEC)
+    for path, target in places:
+        ns.bind(path, target, ns.ATTR_NOSUID | ns.ATTR_NODEV | ns.ATTR_NOEXEC)
 
 
 def _close_folders(top: str, places: Sequence[str]) -> None:
     """Let nothing be written into the folders between `top` and the places below it."""
-    for place in places:
-        folder = os.path.dirname(place)
+    for path in places:
+        folder = os.path.dirname(path)
         while folder.startswith(f"{top}/"):
             os.chmod(folder, 0o555)
             folder = os.path.dirname(folder)

@@ -122,7 +122,7 @@ def _put(kinesis: Any, stream: str, request: list[Record]) -> set[str]:
     """Send a request, and return the keys whose record Kinesis refused."""
     answer = kinesis.put_records(
         StreamName=stream,
-        Records=[{"Data": each.data, "PartitionKey": each.partition_key} for each in request],
+        Records=[{"Data": entry.data, "PartitionKey": entry.partition_key} for entry in request],
     )
     results = zip(request, answer["Records"], strict=True)
     return {record.partition_key for record, result in results if result.get("ErrorCode")}

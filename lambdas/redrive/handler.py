@@ -79,16 +79,16 @@ def _redrive(
     """Put a range's good records back; return their number, and the reports on the other records."""
     good: list[dict[str, Any]] = []
     reports: list[str] = []
-    found = 0
+    count_sent = 0
     for record in _read(kinesis, failed):
-        found += 1
+        count_sent += 1
         fault = fault_of(record["Data"])
         if fault is None:
             # A stream that distributes records itself also has records without a key.
             good.append({name: record[name] for name in ("Data", "PartitionKey") if name in record})
         else:
             reports.append(report_of(failed, record["SequenceNumber"], fault))
-    if not found:
+    if not count_sent:
         reports.append(report_of(failed, failed.first, "the stream no longer has the range"))
     for request in _requests(good):
         _put(kinesis, failed.stream_arn, request, pause)

@@ -58,14 +58,14 @@ def process(
     if event["isFinalInvokeForWindow"]:
         shard_id = event["shardId"]
         stored = _rows(dynamodb, table, shard_id)
-        rows, found = dict(stored), list[dict[str, Any]]()
+        rows, alerts_found = dict(stored), list[dict[str, Any]]()
         for device, seen in state["devices"].items():
-            found += alerts(seen, device, stored.get(device))
+            alerts_found += alerts(seen, device, stored.get(device))
             rows[device] = row_after(seen, stored.get(device))
         for device, alert in list(silences(rows, newest(state))):
-            found.append(alert)
+            alerts_found.append(alert)
             rows[device] = {**rows[device], "silent": alert["since_ms"]}
-        _publish(sns, topic, found)
+        _publish(sns, topic, alerts_found)
         changed = {name: row for name, row in rows.items() if row != stored.get(name)}
         _write(dynamodb, table, shard_id, changed, pause)
         log.info(
@@ -73,7 +73,7 @@ def process(
             event["window"]["start"],
             shard_id,
             len(state["devices"]),
-            len(found),
+            len(alerts_found),
             state["malformed"],
         )
     return {"state": state}
@@ -97,9 +97,9 @@ def _rows(dynamodb: Any, table: str, shard_id: str) -> dict[str, dict[str, Any]]
     }
 
 
-def _publish(sns: Any, topic: str, found: list[dict[str, Any]]) -> None:
+def _publish(sns: Any, topic: str, alerts_found: list[dict[str, Any]]) -> None:
     """Publish alerts. Raises RuntimeError when SNS refuses some; the window is then reported again."""
-    for part in _parts(found, ALERTS_PER_CALL):
+    for part in _parts(alerts_found, ALERTS_PER_CALL):
         entries = [
             {
                 "Id": str(number),

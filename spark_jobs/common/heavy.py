@@ -45,9 +45,9 @@ class HeavyHitters:
         """Count `name`."""
         self.total += count
         places = cells(name)
-        for place in places:
-            self._table[place] += count
-        self._offer(name, min(self._table[place] for place in places))
+        for column in places:
+            self._table[column] += count
+        self._offer(name, min(self._table[column] for column in places))
 
     def estimate(self, name: str) -> int:
         """Return an estimate of how often `name` came; it is never too low."""
@@ -60,8 +60,8 @@ class HeavyHitters:
     def merge(self, other: HeavyHitters) -> None:
         """Add the counts of `other`, as if all had been counted here; `other` does not change."""
         self.total += other.total
-        for place, count in enumerate(other._table):
-            self._table[place] += count
+        for column, count in enumerate(other._table):
+            self._table[column] += count
         names = {*self._estimates, *other._estimates}
         self._estimates, self._heap = {}, []
         for name in names:

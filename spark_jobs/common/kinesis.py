@@ -33,7 +33,7 @@ def write(records: DataFrame, arguments: argparse.Namespace, stream: str) -> Non
 
 
 def _place(arguments: argparse.Namespace, stream: str) -> dict[str, str]:
-    place = {"kinesis.streamName": stream, "kinesis.region": arguments.region}
+    options = {"kinesis.streamName": stream, "kinesis.region": arguments.region}
     if arguments.endpoint_url:
-        place["kinesis.endpointUrl"] = arguments.endpoint_url
-    return place
+        options["kinesis.endpointUrl"] = arguments.endpoint_url
+    return options

@@ -55,11 +55,11 @@ class Quantiles:
         weighted = sorted(
             (value, 1 << height) for height, level in enumerate(self._levels) for value in level
         )
-        wanted = max(1, math.ceil(share * sum(weight for _, weight in weighted)))
+        target_weight = max(1, math.ceil(share * sum(weight for _, weight in weighted)))
         passed = 0
         for value, weight in weighted:
             passed += weight
-            if passed >= wanted:
+            if passed >= target_weight:
                 return value
         return None
 

@@ -37,31 +37,31 @@ def answer_with_faults(
         return _error(plan.error, request, call)
     if plan.drop == "before":
         return HttpResponse(DROPPED)
-    given = answer()
+    response = answer()
     if plan.drop is None:
-        return given
-    if isinstance(given, Future):
+        return response
+    if isinstance(response, Future):
         # This callback runs before those of the Future's waiters.
-        given.add_done_callback(_drop_when_done)
+        response.add_done_callback(_drop_when_done)
     else:
-        _drop(given)
-    return given
+        _drop(response)
+    return response
 
 
-def _drop_when_done(given: Future[HttpResponse]) -> None:
-    if given.exception() is None:
-        _drop(given.result())
+def _drop_when_done(future: Future[HttpResponse]) -> None:
+    if future.exception() is None:
+        _drop(future.result())
 
 
-def _drop(given: HttpResponse) -> None:
-    given.status = DROPPED
-    if isinstance(given.body, FileSlice):
-        if given.body.file is not None:
-            given.body.file.close()
-    elif isinstance(given.body, AsyncGenerator):
+def _drop(response: HttpResponse) -> None:
+    response.status = DROPPED
+    if isinstance(response.body, FileSlice):
+        if response.body.file is not None:
+            response.body.file.close()
+    elif isinstance(response.body, AsyncGenerator):
         # The server closes it, on its event loop.
         return
-    given.body = b""
+    response.body = b""
 
 
 def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> RequestProperties:

@@ -77,11 +77,11 @@ def _list_names(names: list[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _nearest(wanted: str, names: Iterable[str]) -> list[str]:
-    """Return the names in one text, the most similar to `wanted` first."""
+def _nearest(misspelt: str, names: Iterable[str]) -> list[str]:
+    """Return the names in one text, the most similar to `misspelt` first."""
 
     def unlike(name: str) -> tuple[float, str]:
-        return -SequenceMatcher(None, wanted.lower(), name.lower()).ratio(), name
+        return -SequenceMatcher(None, misspelt.lower(), name.lower()).ratio(), name
 
     return sorted(names, key=unlike)
 
@@ -230,9 +230,9 @@ class Faults:
         """Remove a rule; return whether there was one with that id."""
         with self._lock:
             left = tuple(rule for rule in self.rules if rule.id != rule_id)
-            found = len(left) < len(self.rules)
+            is_known = len(left) < len(self.rules)
             self._set(left)
-        return found
+        return is_known
 
     def clear(self) -> int:
         """Remove every rule; return how many there were."""
@@ -326,12 +326,12 @@ _TEXTS: Final = ("service", "action", "stream", "shard", "error_code", "error_me
 def _rule(rule_id: str, value: Any, shards_by_stream: ShardsByStream | None) -> Rule:
     if not isinstance(value, dict):
         raise FaultRefused("A fault is a JSON object.")
-    given = cast("dict[str, Any]", value)
+    members_given = cast("dict[str, Any]", value)
     known = (*_MEMBERS, _EVEN_IF_MISSING)
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(members_given) - set(known))
     if unknown:
         raise FaultRefused(f"A fault has no member {unknown[0]!r}; it has {', '.join(known)}.")
-    members = {name: member for name, member in given.items() if member is not None}
+    members = {name: member for name, member in members_given.items() if member is not None}
     even_if_missing = members.pop(_EVEN_IF_MISSING, False)
     if not isinstance(even_if_missing, bool):
         raise FaultRefused("The member 'even_if_missing' must be true or false.")

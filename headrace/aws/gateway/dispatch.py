@@ -384,10 +384,10 @@ class Gateway:
                 region=region or self._region,
             )
         scope = Scope(account or self._account, region or self._region, service)
-        made = self._call(scope, service, {}, operation)
-        made.permit, made.acting = permit, acting
-        output = owned.operations.run(operation, params, made)
-        for wait in made.waits:
+        scope_call = self._call(scope, service, {}, operation)
+        scope_call.permit, scope_call.acting = permit, acting
+        output = owned.operations.run(operation, params, scope_call)
+        for wait in scope_call.waits:
             wait.result()
         return output
 

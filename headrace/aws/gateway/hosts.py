@@ -121,5 +121,5 @@ def is_loopback(host: str) -> bool:
     address = _address(host)
     if address is not None:
         return address.is_loopback
-    found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
-    return all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)
+    addresses = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    return all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in addresses)

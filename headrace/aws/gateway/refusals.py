@@ -56,9 +56,9 @@ def error_answer(
         return HttpResponse(error.status, kind, msgspec.json.encode({"message": error.message}))
     is_form = content_type.startswith("application/x-www-form")
     if "x-amz-target" in headers or (protocol == "json" and not is_form):
-        given = content_type if codec_json.is_cbor(content_type) else codec_json.JSON_1_1
-        kind = [("Content-Type", given), ("x-amzn-ErrorType", error.code)]
-        return HttpResponse(error.status, kind, codec_json.encode_error(error, given))
+        error_type = content_type if codec_json.is_cbor(content_type) else codec_json.JSON_1_1
+        kind = [("Content-Type", error_type), ("x-amzn-ErrorType", error.code)]
+        return HttpResponse(error.status, kind, codec_json.encode_error(error, error_type))
     kind_of_error = "Sender" if error.status < 500 else "Receiver"
     fields = (
         f"<Type>{kind_of_error}</Type>{_elements({'Code': error.code, 'Message': error.message})}"

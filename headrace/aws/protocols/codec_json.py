@@ -144,20 +144,20 @@ def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
     text = body.decode("utf-8", "replace")
     try:
         json.loads(text)
-        place, why = 0, "an object was expected"
+        at, why = 0, "an object was expected"
     except json.JSONDecodeError as wrong:
-        place = wrong.pos
-        found = text[place : place + 1]
+        at = wrong.pos
+        character = text[at : at + 1]
         why = (
-            f"Unexpected character ('{found}' (code {ord(found)}))"
-            if found
+            f"Unexpected character ('{character}' (code {ord(character)}))"
+            if character
             else "Unexpected end-of-input"
         )
     except (RecursionError, ValueError):  # more levels, or more digits, than Python allows
-        place, why = 0, "too deep a value, or too long a number"
+        at, why = 0, "too deep a value, or too long a number"
     return AwsError(
         "InvalidRequestContentException",
-        f"Could not parse request body into json: {why}\n at [Source: (byte[]); line: 1, column: {place + 1}]",
+        f"Could not parse request body into json: {why}\n at [Source: (byte[]); line: 1, column: {at + 1}]",
     )
 
 

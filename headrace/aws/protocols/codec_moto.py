@@ -136,13 +136,13 @@ def _parse(
     return {name: value for name, value in parsed.items() if value is not None}
 
 
-def _holds(value: Any, wanted: object) -> bool:
-    """Whether `wanted` is anywhere in a value."""
+def _holds(value: Any, searched: object) -> bool:
+    """Whether `searched` is anywhere in a value."""
     if isinstance(value, dict):
-        return any(_holds(item, wanted) for item in cast("dict[str, Any]", value).values())
+        return any(_holds(item, searched) for item in cast("dict[str, Any]", value).values())
     if isinstance(value, list):
-        return any(_holds(item, wanted) for item in cast("list[Any]", value))
-    return value is wanted
+        return any(_holds(item, searched) for item in cast("list[Any]", value))
+    return value is searched
 
 
 def serialize_output(
@@ -160,8 +160,10 @@ def _status_member(service: str, operation: str) -> str:
     """Return the member of an operation's output that is the HTTP status; empty when there is none."""
     shape = _model(service).operation_model(operation).output_shape
     members: Mapping[str, Any] = {} if shape is None else shape.members
-    found = (n for n, one in members.items() if one.serialization.get("location") == "statusCode")
-    return next(found, "")
+    status_names = (
+        n for n, one in members.items() if one.serialization.get("location") == "statusCode"
+    )
+    return next(status_names, "")
 
 
 def serialize_error(

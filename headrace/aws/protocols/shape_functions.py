@@ -60,10 +60,10 @@ class ShapeCompiler:
                 raise serialization_error(
                     LIST_NOT_EXPECTED if isinstance(value, list) else "Expected null"
                 )
-            given = cast("Mapping[str, Any]", value)
+            pairs = cast("Mapping[str, Any]", value)
             return {
                 name: function(item)
-                for name, item in given.items()
+                for name, item in pairs.items()
                 if item is not None and (function := members.get(name)) is not None
             }
 
@@ -93,8 +93,8 @@ class ShapeCompiler:
                 if isinstance(value, list):
                     raise serialization_error(LIST_NOT_EXPECTED)
                 raise serialization_error("Expected map or null")
-            given = cast("Mapping[str, Any]", value)
-            return {key: item(element) for key, element in given.items()}
+            pairs = cast("Mapping[str, Any]", value)
+            return {key: item(element) for key, element in pairs.items()}
 
         return convert
 
@@ -116,12 +116,12 @@ def _kind(value: Any) -> str:
     return "STRING_VALUE" if isinstance(value, str) else "NUMBER_VALUE"
 
 
-def _refuse(value: Any, wanted: str) -> AwsError:
+def _refuse(value: Any, type_name: str) -> AwsError:
     if isinstance(value, Mapping):
         return serialization_error(MAP_NOT_EXPECTED)
     if isinstance(value, list | tuple):
         return serialization_error(LIST_NOT_EXPECTED)
-    return serialization_error(f"{_kind(value)} can not be converted to {wanted}")
+    return serialization_error(f"{_kind(value)} can not be converted to {type_name}")
 
 
 def _decode_string(value: Any) -> str:
@@ -130,11 +130,11 @@ def _decode_string(value: Any) -> str:
     return value
 
 
-def _decode_integer(value: Any, wanted: str = "an Integer") -> int:
+def _decode_integer(value: Any, type_name: str = "an Integer") -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refuse(value, wanted)
+        raise _refuse(value, type_name)
     if not -_LONG_MAX <= value < _LONG_MAX:
-        raise serialization_error(f"NUMBER_VALUE out of range for {wanted}")
+        raise serialization_error(f"NUMBER_VALUE out of range for {type_name}")
     return int(value)
 
 
@@ -142,9 +142,9 @@ def _decode_long(value: Any) -> int:
     return _decode_integer(value, "a Long")
 
 
-def _decode_double(value: Any, wanted: str = "a Double") -> float:
+def _decode_double(value: Any, type_name: str = "a Double") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _refuse(value, wanted)
+        raise _refuse(value, type_name)
     return float(value)
 
 

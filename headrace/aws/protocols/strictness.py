@@ -51,16 +51,16 @@ class Strictness:
         self, operation: str, headers: Mapping[str, str], query: Mapping[str, str]
     ) -> None:
         """Refuse parameters in headers (names in small letters) or in the query. Raises AwsError."""
-        given: list[str] = []
+        unknown_names: list[str] = []
         members = cast("Any", operation_model(self._service, operation)).input_shape.members
         for name in self._ignored.get(operation, ()):
             serialization: dict[str, str] = members[name].serialization if name in members else {}
             sent = serialization.get("name", name)
             if serialization.get("location") == "header" and headers.get(sent.lower()):
-                given.append(name)
+                unknown_names.append(name)
             if serialization.get("location") == "querystring" and query.get(sent):
-                given.append(name)
-        self._refuse(operation, given)
+                unknown_names.append(name)
+        self._refuse(operation, unknown_names)
 
     def guard(self, raw: Callable[[HttpRequest], RawAnswer]) -> Callable[[HttpRequest], RawAnswer]:
         """Return a `raw` hook that first checks the request's head; for services of rest-json."""

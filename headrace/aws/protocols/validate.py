@@ -172,14 +172,14 @@ class _Compiler:
         def run(value: Any, path: str, failures: Failures) -> None:
             if not isinstance(value, Mapping):
                 return
-            given = cast("Mapping[str, Any]", value)
+            members = cast("Mapping[str, Any]", value)
             prefix = f"{path}.member." if path.rpartition(".")[2].isdigit() else path and f"{path}."
             for name in ordered_required:
-                if given.get(name) is None:
+                if members.get(name) is None:
                     where = prefix + _lower_first(name)
                     failures.append(_fail(None, where, "Member must not be null"))
             for name, check in checks:
-                item = given.get(name)
+                item = members.get(name)
                 if item is not None:
                     check(item, prefix + _lower_first(name), failures)
 
@@ -210,10 +210,10 @@ class _Compiler:
         def run(value: Any, path: str, failures: Failures) -> None:
             if length is not None:
                 length(value, path, failures)
-            found: Failures = []
+            failures_of_item: Failures = []
             for item in value if item_check is not None else ():
-                item_check(item, path, found)  # type: ignore[misc]
-            if found:
+                item_check(item, path, failures_of_item)  # type: ignore[misc]
+            if failures_of_item:
                 failures.append(_fail(value, path, sentence_))
 
         return run
@@ -234,11 +234,11 @@ class _Compiler:
             if length is not None:
                 length(value, path, failures)
             for pick, check, constraint in sides:
-                found: Failures = []
+                failures_of_pair: Failures = []
                 for pair in value.items() if check is not None else ():
                     if pair[pick] is not None:
-                        check(pair[pick], path, found)  # type: ignore[misc]
-                if found:
+                        check(pair[pick], path, failures_of_pair)  # type: ignore[misc]
+                if failures_of_pair:
                     failures.append(_fail(value, path, constraint))
 
         return run
@@ -265,9 +265,9 @@ class _Compiler:
 
 
 def _map_key(check: Check, key: str, path: str, failures: Failures) -> None:
-    found: Failures = []
-    check(key, path, found)
-    for failure in found:
+    failures_of_key: Failures = []
+    check(key, path, failures_of_key)
+    for failure in failures_of_key:
         constraint = failure.partition(" failed to satisfy constraint: ")[2]
         failures.append(
             f"Value '{key}' at '{path}' failed to satisfy constraint:"

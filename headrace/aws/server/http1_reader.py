@@ -151,11 +151,11 @@ class RequestHead:
         if self.path.startswith("/") or (self.path == "*" and method == "OPTIONS"):
             return
         # Absolute form, as to a proxy: its host overrides the Host header (RFC 9112, 3.2.2).
-        scheme, found, rest = self._url.decode("latin-1").partition("://")
-        if not found or scheme.lower() not in ("http", "https"):
+        scheme, separator, rest = self._url.decode("latin-1").partition("://")
+        if not separator or scheme.lower() not in ("http", "https"):
             raise BadRequest(400, "the request's target is neither a path nor a URL")
-        place, _, self.query = rest.partition("?")
-        authority, slash, path = place.partition("/")
+        location, _, self.query = rest.partition("?")
+        authority, slash, path = location.partition("/")
         if not authority or "@" in authority:
             raise BadRequest(400, "the request's target has no proper host")
         self.headers["host"] = authority

@@ -135,8 +135,8 @@ class AnswerSender:
         if answer.status == DROPPED:
             self.reset(stream_id, ErrorCodes.CANCEL)
             return
-        body, wanted = answer.body, has_body(method, answer.status)
-        if not wanted or body == b"":
+        body, takes_body = answer.body, has_body(method, answer.status)
+        if not takes_body or body == b"":
             self._send_head(stream_id, answer, end=True)
         elif isinstance(body, bytes):
             self._send_head(stream_id, answer)
@@ -158,8 +158,8 @@ class AnswerSender:
             if name.lower() not in _OF_CONNECTION
         ]
         length_bytes = length_of(answer)
-        given = any(name == "content-length" for name, _ in headers)
-        if length_bytes is not None and answer.status not in (204, 304) and not given:
+        has_length = any(name == "content-length" for name, _ in headers)
+        if length_bytes is not None and answer.status not in (204, 304) and not has_length:
             headers.append(("content-length", str(length_bytes)))
         self._guard(stream_id)
         self._h2.send_headers(stream_id, headers, end_stream=end)

@@ -128,8 +128,8 @@ def _key_of(path: Path, profile: str, values: Mapping[str, str]) -> AccessKey:
     key, secret = values.get("aws_access_key_id", ""), values.get("aws_secret_access_key", "")
     account = values.get("aws_account_id")
     if not key or not secret:
-        wanted = "aws_access_key_id and aws_secret_access_key"
-        raise KeysRefused(f"The profile {profile} of {path} needs {wanted}.")
+        needed = "aws_access_key_id and aws_secret_access_key"
+        raise KeysRefused(f"The profile {profile} of {path} needs {needed}.")
     if account is not None and not is_account_id(account):
         raise KeysRefused(f"The aws_account_id of the profile {profile} of {path} has 12 digits.")
     return AccessKey(key, secret, values.get("aws_session_token"), account)

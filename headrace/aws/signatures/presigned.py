@@ -73,8 +73,10 @@ def check_present(params: dict[str, str], wording: Wording) -> None:
     # Other services do not require a time limit.
     missing = [name for name in _REQUIRED[:-1] if not params.get(name)]
     if missing:
-        each = "".join(f"AWS query-string parameters must include '{name}'. " for name in missing)
-        raise wording.incomplete(f"{each}Re-examine the query-string parameters.")
+        sentences = "".join(
+            f"AWS query-string parameters must include '{name}'. " for name in missing
+        )
+        raise wording.incomplete(f"{sentences}Re-examine the query-string parameters.")
 
 
 def _expires_s(text: str | None, wording: Wording) -> int | None:

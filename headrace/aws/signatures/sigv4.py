@@ -181,6 +181,6 @@ class SigV4Chunks:
         return is_same(expected, signature)
 
 
-def is_same(expected: str, given: str) -> bool:
+def is_same(expected: str, actual: str) -> bool:
     """Compare two signatures in a time that tells nothing about where they differ."""
-    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
+    return hmac.compare_digest(expected.encode(), actual.encode("utf-8", "surrogateescape"))

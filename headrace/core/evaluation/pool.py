@@ -174,8 +174,8 @@ class Pool:
         process: _Process | None = None
         with self._lock:
             if is_first:
-                of_engine = [each for each in reversed(self._idle) if each.engine == engine]
-                of_topic = (each for each in of_engine if each.topic == topic)
+                of_engine = [worker for worker in reversed(self._idle) if worker.engine == engine]
+                of_topic = (worker for worker in of_engine if worker.topic == topic)
                 process = next(of_topic, of_engine[0] if of_engine else None)
                 if process is not None:
                     self._idle.remove(process)
@@ -197,8 +197,8 @@ class Pool:
                     surplus.append(self._idle.pop(0))
             else:
                 surplus.append(process)
-        for each in surplus:
-            each.end()
+        for surplus_child in surplus:
+            surplus_child.end()
         return is_ours
 
 

@@ -237,18 +237,18 @@ class Tokens:
     def _refuse_end(self, where: str) -> NoReturn:
         self.refuse(f"Unexpected end-of-input{where}")
 
-    def _refuse(self, reason: str, place: int) -> NoReturn:
-        raise BadEventPattern(f"{reason}\n at {self._source(place)}")
+    def _refuse(self, reason: str, at: int) -> NoReturn:
+        raise BadEventPattern(f"{reason}\n at {self._source(at)}")
 
-    def _source(self, place: int) -> str:
+    def _source(self, at: int) -> str:
         """Return the text and a place in it as Jackson writes them: lines and columns begin at 1."""
         shown = _CONTROL.sub(
             lambda letter: f"\\u{ord(letter[0]):04X}", self._text[:_LONGEST_SHOWN_SOURCE]
         )
         left_out = len(self._text) - _LONGEST_SHOWN_SOURCE
         more = f"[truncated {left_out} chars]" if left_out > 0 else ""
-        ends = [one.end() for one in _LINE_END.finditer(self._text, 0, place)]
-        line = self._text[ends[-1] if ends else 0 : place]
+        ends = [one.end() for one in _LINE_END.finditer(self._text, 0, at)]
+        line = self._text[ends[-1] if ends else 0 : at]
         column = len(line.encode("utf-16-le", "surrogatepass")) // 2 + 1
         return f'[Source: (String)"{shown}"{more}; line: {len(ends) + 1}, column: {column}]'
 

@@ -83,12 +83,12 @@ class CharacterReader:
 
     def until(self, end: str) -> str:
         """Read up to and including `end`; return the text before `end`."""
-        place = self.text.find(end, self.at)
-        if place < 0:
+        end_at = self.text.find(end, self.at)
+        if end_at < 0:
             raise self.fail(f"There is no closing {end}")
-        found = self.text[self.at : place]
-        self.at = place + len(end)
-        return found
+        piece = self.text[self.at : end_at]
+        self.at = end_at + len(end)
+        return piece
 
     def one(self, ranges: Ranges) -> CharacterSet:
         """Return a node that matches any one of these characters."""
@@ -210,8 +210,8 @@ class CharacterReader:
                 ranges += all_but(inner) if inner_negated else inner
                 properties += inner_properties
             else:
-                found, prop = self.member()
-                ranges += found
+                ranges_of_member, prop = self.member()
+                ranges += ranges_of_member
                 properties += [prop] if prop else []
             first = False
         if both is not None:
@@ -290,8 +290,8 @@ class _Parser(CharacterReader):
         return [] if atom is None else [self._parse_repeats(atom)]
 
     def rest(self) -> str:
-        found, self.at = self.text[self.at :], len(self.text)
-        return found
+        remainder, self.at = self.text[self.at :], len(self.text)
+        return remainder
 
     def atom(self, depth: int) -> Node | None:
         letter = self.take()

@@ -9,26 +9,26 @@ from headrace.core.java_regex.nodes import MAX_CODE_POINT, Range, Ranges
 
 def merge_ranges(ranges: Sequence[Range]) -> Ranges:
     """Return the ranges sorted, with adjacent ones merged."""
-    found: list[Range] = []
+    merged: list[Range] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:
-            found.append((low, high))
-    return tuple(found)
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def all_but(ranges: Sequence[Range]) -> Ranges:
     """Return the ranges of every code point that is in none of the given ones."""
-    found: list[Range] = []
+    gaps_between: list[Range] = []
     at = 0
     for low, high in merge_ranges(ranges):
         if low > at:
-            found.append((at, low - 1))
+            gaps_between.append((at, low - 1))
         at = high + 1
     if at <= MAX_CODE_POINT:
-        found.append((at, MAX_CODE_POINT))
-    return tuple(found)
+        gaps_between.append((at, MAX_CODE_POINT))
+    return tuple(gaps_between)
 
 
 def in_both(one: Ranges, other: Ranges) -> Ranges:
@@ -38,12 +38,12 @@ def in_both(one: Ranges, other: Ranges) -> Ranges:
 
 def both_cases(ranges: Sequence[Range]) -> Ranges:
     """Return the ranges with the other case of every ASCII letter: Java folds no others by default."""
-    found = list(ranges)
+    cased = list(ranges)
     for low, high in ranges:
         for first, last, shift in ((0x41, 0x5A, 32), (0x61, 0x7A, -32)):
             if low <= last and high >= first:
-                found.append((max(low, first) + shift, min(high, last) + shift))
-    return merge_ranges(found)
+                cased.append((max(low, first) + shift, min(high, last) + shift))
+    return merge_ranges(cased)
 
 
 def points(text: str) -> Ranges:

@@ -107,10 +107,10 @@ Behind:
         """Yield the alarms without a dimension."""
         for alarm in template.of_type("AWS::CloudWatch::Alarm"):
             namespace = alarm.get("Namespace")
-            wanted = _WITH_DIMENSION.get(namespace) if isinstance(namespace, str) else None
-            if wanted is not None and alarm.get("Dimensions") in (NOT_SET, []):
+            needed = _WITH_DIMENSION.get(namespace) if isinstance(namespace, str) else None
+            if needed is not None and alarm.get("Dimensions") in (NOT_SET, []):
                 yield Finding(
                     alarm,
-                    f"{alarm.name} watches {namespace} without the dimension {wanted}, under which there is no metric",
+                    f"{alarm.name} watches {namespace} without the dimension {needed}, under which there is no metric",
                     ("MetricName",),
                 )

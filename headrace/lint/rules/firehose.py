@@ -121,11 +121,11 @@ class ConvertedAndCompressed(StreamingRule):
         for delivery in template.of_type(DELIVERY):
             if not _is_converted(delivery):
                 continue
-            for given in delivery.possible(_S3, "CompressionFormat"):
-                if given not in (NOT_SET, "UNCOMPRESSED"):
+            for compression in delivery.possible(_S3, "CompressionFormat"):
+                if compression not in (NOT_SET, "UNCOMPRESSED"):
                     yield Finding(
                         delivery,
-                        f"{delivery.name} converts its records and has CompressionFormat {given};"
+                        f"{delivery.name} converts its records and has CompressionFormat {compression};"
                         " Firehose takes UNCOMPRESSED only",
                         (_S3, "CompressionFormat"),
                     )
@@ -229,11 +229,11 @@ class PartitionKeyFromNowhere(StreamingRule):
             prefix = _text(delivery, _S3, "Prefix") or ""
             processors = str(delivery.get(_S3, "ProcessingConfiguration"))
             for source in sorted(set(_BY_KEY.findall(prefix))):
-                wanted = "MetadataExtraction" if source.endswith("Query") else "Lambda"
+                processor = "MetadataExtraction" if source.endswith("Query") else "Lambda"
                 if not _is_partitioned(delivery):
                     reason = "DynamicPartitioningConfiguration is not enabled"
-                elif f"'{wanted}'" not in processors:
-                    reason = f"no processor of type {wanted} extracts it"
+                elif f"'{processor}'" not in processors:
+                    reason = f"no processor of type {processor} extracts it"
                 else:
                     continue
                 yield Finding(

@@ -147,9 +147,9 @@ Count:
         reserved = 0
         for other in template.around():
             for function in other.of_type("AWS::Lambda::Function"):
-                given = function.number("ReservedConcurrentExecutions")
-                reserved += given or 0
-                if given and other is template:
+                reserved_here = function.number("ReservedConcurrentExecutions")
+                reserved += reserved_here or 0
+                if reserved_here and other is template:
                     last = function
         most = self.quota("concurrency") - _UNRESERVED
         if last is not None and reserved > most:

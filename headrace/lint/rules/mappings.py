@@ -145,16 +145,16 @@ Mapping:
 
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the functions that are too small for their mappings together."""
-        wanted: dict[tuple[str, str], tuple[Resource, int]] = {}
+        at_once_of: dict[tuple[str, str], tuple[Resource, int]] = {}
         for mapping in stream_mappings(template):
             function, stream = function_of(mapping), stream_of(mapping)
             shards = shards_of(stream) if stream is not None else None
             if function is None or shards is None:
                 continue
-            before = wanted.get(function.key, (function, 0))[1]
+            before = at_once_of.get(function.key, (function, 0))[1]
             factor = mapping.number("ParallelizationFactor") or 1
-            wanted[function.key] = (function, before + shards * factor)
-        for function, at_once in wanted.values():
+            at_once_of[function.key] = (function, before + shards * factor)
+        for function, at_once in at_once_of.values():
             reserved = function.number("ReservedConcurrentExecutions")
             if reserved is not None and at_once > reserved:
                 yield Finding(

@@ -139,12 +139,12 @@ Delivery:
     def check(self, template: Template) -> Iterator[Finding]:
         """Yield the deliveries whose roles lack permissions."""
         source, s3 = "KinesisStreamSourceConfiguration", "ExtendedS3DestinationConfiguration"
-        wanted = (
+        configurations = (
             (source, "KinesisStreamARN", ("DescribeStream", "GetShardIterator", "GetRecords")),
             (s3, "BucketARN", ("PutObject",)),
         )
         for delivery in template.of_type(DELIVERY):
-            for configuration, member, calls in wanted:
+            for configuration, member, calls in configurations:
                 role = role_of(delivery, configuration, "RoleARN")
                 service = "kinesis" if configuration == source else "s3"
                 for target in delivery.targets(configuration, member) if role is not None else ():
@@ -236,10 +236,10 @@ class RoleAllowsUnused(StreamingRule):
                 if not one.type.startswith("AWS::Lambda::"):
                     continue
                 around = one.neighbours
-                if one.key not in mine and any(each.key in mine for each in around):
+                if one.key not in mine and any(resource.key in mine for resource in around):
                     named += around
                     # A mapping on a registered consumer reads its stream.
-                    named += [two for each in around for two in each.targets("StreamARN")]
+                    named += [two for resource in around for two in resource.targets("StreamARN")]
         return {one.key for one in (*named, *_list_failed_sources(named, template))}
 
 
@@ -293,9 +293,9 @@ def _statements(template: Template) -> Iterator[tuple[Resource, Statement]]:
     for other in template.around():
         for role in other.of_type("AWS::IAM::Role"):
             for statement in permissions_of(role).statements:
-                place = (statement.owner.key, statement.members)
-                if statement.owner.template.source == template.source and place not in seen:
-                    seen.add(place)
+                key = (statement.owner.key, statement.members)
+                if statement.owner.template.source == template.source and key not in seen:
+                    seen.add(key)
                     yield template.resources[statement.owner.name], statement
 
 

@@ -49,8 +49,8 @@ Clicks:
                 )
         for delivery in template.of_type(DELIVERY):
             kind = delivery.get("DeliveryStreamType")
-            given = delivery.get("DeliveryStreamEncryptionConfigurationInput")
-            if kind in (NOT_SET, "DirectPut") and given is NOT_SET:
+            encryption = delivery.get("DeliveryStreamEncryptionConfigurationInput")
+            if kind in (NOT_SET, "DirectPut") and encryption is NOT_SET:
                 yield Finding(
                     delivery,
                     f"{delivery.name} has no DeliveryStreamEncryptionConfigurationInput:"
@@ -157,9 +157,11 @@ Forward:
                 if path in _CONSTANT_PATHS and self._has_many(
                     template.list_named_in(_at(target, "Arn"))
                 ):
-                    place = ("Targets", number, "KinesisParameters", "PartitionKeyPath")
+                    members = ("Targets", number, "KinesisParameters", "PartitionKeyPath")
                     yield Finding(
-                        rule, f"{rule.name} takes {path} as partition key, the same for all", place
+                        rule,
+                        f"{rule.name} takes {path} as partition key, the same for all",
+                        members,
                     )
         yield from self._pipes(template)
         yield from self._topic_rules(template)
@@ -167,17 +169,17 @@ Forward:
             text = json.dumps(method.get("Integration", "RequestTemplates"), default=str)
             for key in _PUT_TEMPLATE.findall(text.replace('\\"', '"')):
                 if "$" not in key and self._has_many(template.of_type(STREAM)):
-                    place = ("Integration", "RequestTemplates")
+                    members = ("Integration", "RequestTemplates")
                     yield Finding(
-                        method, f"{method.name} puts every record with the key {key!r}", place
+                        method, f"{method.name} puts every record with the key {key!r}", members
                     )
 
     def _pipes(self, template: Template) -> Iterator[Finding]:
         for pipe in template.of_type("AWS::Pipes::Pipe"):
-            place = ("TargetParameters", "KinesisStreamParameters", "PartitionKey")
-            key = pipe.get(*place)
+            members = ("TargetParameters", "KinesisStreamParameters", "PartitionKey")
+            key = pipe.get(*members)
             if isinstance(key, str) and "$" not in key and self._has_many(pipe.targets("Target")):
-                yield Finding(pipe, f"{pipe.name} puts every record with the key {key!r}", place)
+                yield Finding(pipe, f"{pipe.name} puts every record with the key {key!r}", members)
 
     def _topic_rules(self, template: Template) -> Iterator[Finding]:
         for rule in template.of_type("AWS::IoT::TopicRule"):
@@ -185,9 +187,9 @@ Forward:
                 key = _at(action, "Kinesis", "PartitionKey")
                 streams = template.list_named_in(_at(action, "Kinesis", "StreamName"))
                 if isinstance(key, str) and "${" not in key and self._has_many(streams):
-                    place = ("TopicRulePayload", "Actions", number, "Kinesis", "PartitionKey")
+                    members = ("TopicRulePayload", "Actions", number, "Kinesis", "PartitionKey")
                     yield Finding(
-                        rule, f"{rule.name} puts every record with the key {key!r}", place
+                        rule, f"{rule.name} puts every record with the key {key!r}", members
                     )
 
     def _has_many(self, streams: list[Resource]) -> bool:

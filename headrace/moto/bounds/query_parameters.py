@@ -26,5 +26,5 @@ def _has_none(self: Any, query_params: Mapping[str, Any], prefix: str) -> bool:
         known = (query_params, sorted(query_params))
         vars(self)["_names_in_order"] = known
     in_order = known[1]
-    place = bisect_left(in_order, prefix)
-    return not (place < len(in_order) and in_order[place].startswith(prefix))
+    index = bisect_left(in_order, prefix)
+    return not (index < len(in_order) and in_order[index].startswith(prefix))

@@ -44,8 +44,8 @@ def key_in_moto(arn: str) -> str:
         return "" if secret is None else key_arn(str(secret.kms_key_id or ""), account, region)
     elif service == "dynamodb":
         return key_arn(_key_of_table(account, region, resource), account, region)
-    given = "" if held is None else str(getattr(held, "kms_master_key_id", "") or "")
-    return key_arn(given, account, region)
+    key_id = "" if held is None else str(getattr(held, "kms_master_key_id", "") or "")
+    return key_arn(key_id, account, region)
 
 
 def _key_of_table(account: str, region: str, resource: str) -> str:
@@ -66,8 +66,8 @@ def grants_on(key: str) -> Iterator[Grant]:
     from moto.kms.models import kms_backends
 
     region, account, resource = key.split(":", 5)[3:]
-    found: Any = kms_backends[account][region].keys.get(resource.removeprefix("key/"))
-    for grant in () if found is None else list(found.grants.values()):
+    key_there: Any = kms_backends[account][region].keys.get(resource.removeprefix("key/"))
+    for grant in () if key_there is None else list(key_there.grants.values()):
         constraints: Any = grant.constraints or {}
         equals = constraints.get("EncryptionContextEquals")
         yield Grant(

@@ -36,10 +36,10 @@ def tags_in_moto(arn: str) -> dict[str, str]:
         return {}
 
 
-def _pairs(given: Any) -> dict[str, str]:
-    if isinstance(given, Mapping):
-        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
-    return {str(tag["Key"]): str(tag.get("Value") or "") for tag in given or ()}
+def _pairs(tags: Any) -> dict[str, str]:
+    if isinstance(tags, Mapping):
+        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", tags).items()}
+    return {str(tag["Key"]): str(tag.get("Value") or "") for tag in tags or ()}
 
 
 def _holder(account: str, region: str, resource: str, arn: str) -> Any:

@@ -80,9 +80,9 @@ def policy_in_moto(arn: str) -> str | None:
     """Return the policy, as JSON, of a resource of one of these services by its ARN; None without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
     try:
-        found = _READERS[service](account, region, resource)
+        policy = _READERS[service](account, region, resource)
     except (KeyError, LookupError):
         return None
-    if not found:
+    if not policy:
         return None
-    return found if isinstance(found, str) else json.dumps(found)
+    return policy if isinstance(policy, str) else json.dumps(policy)

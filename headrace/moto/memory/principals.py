@@ -92,12 +92,12 @@ def _replace(arn: str, unique_id: str) -> None:
             text = str(role.assume_role_policy_document)
             if quoted in text:
                 role.assume_role_policy_document = without(text, arn, unique_id)
-    for package, found, attribute in _list_policies_in_moto():
-        kept = getattr(found, attribute)
+    for package, holder, attribute in _list_policies_in_moto():
+        kept = getattr(holder, attribute)
         text = json.dumps(kept) if isinstance(kept, dict) else str(kept or "")
         if quoted in text:
             changed = without(text, arn, unique_id)
-            setattr(found, attribute, json.loads(changed) if isinstance(kept, dict) else changed)
+            setattr(holder, attribute, json.loads(changed) if isinstance(kept, dict) else changed)
             CHANGES.service(package)
     _replace_in_buckets(arn.split(":")[4], arn, unique_id)
 
@@ -128,16 +128,16 @@ _PLACES = {
 
 def _list_policies_in_moto() -> Iterator[tuple[str, Any, str]]:
     """Yield the package, the resource and the attribute of each policy; packages that are not imported are left out."""
-    for package, (name, place, attribute) in _PLACES.items():
+    for package, (name, collection, attribute) in _PLACES.items():
         CHANGES.load_deferred(package)
         if f"moto.{package}.models" not in sys.modules:
             continue
         backends: Any = getattr(importlib.import_module(f"moto.{package}.models"), name)
         for regions in list(backends.values()):
             for backend in list(dict.values(regions)):
-                for found in list(getattr(backend, place).values()):
-                    if hasattr(found, attribute):
-                        yield package, found, attribute
+                for holder in list(getattr(backend, collection).values()):
+                    if hasattr(holder, attribute):
+                        yield package, holder, attribute
 
 
 def _replace_in_buckets(account: str, arn: str, unique_id: str) -> None:

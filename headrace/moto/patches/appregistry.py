@@ -28,9 +28,9 @@ def add_missing_calls(urls: Any) -> None:
 
     def find(self: Any) -> Any:
         name = self.path.rsplit("/", 1)[-1]
-        for each in self.servicecatalogappregistry_backend.applications.values():
-            if name in (each.id, each.name, each.arn):
-                return each
+        for candidate in self.servicecatalogappregistry_backend.applications.values():
+            if name in (candidate.id, candidate.name, candidate.arn):
+                return candidate
         raise JsonRESTError("ResourceNotFoundException", f"Application {name} not found")
 
     @functools.wraps(create)

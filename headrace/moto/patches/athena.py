@@ -112,11 +112,11 @@ _ENGINE = {"EffectiveEngineVersion": "Athena engine version 3", "SelectedEngineV
 
 def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:
     """Return a workgroup's configuration with updates, whose `Remove...` members remove settings."""
-    now, given = dict(before), dict(updates)
-    results = given.pop("ResultConfigurationUpdates", None)
-    if given.pop("RemoveBytesScannedCutoffPerQuery", False):
+    now, changes = dict(before), dict(updates)
+    results = changes.pop("ResultConfigurationUpdates", None)
+    if changes.pop("RemoveBytesScannedCutoffPerQuery", False):
         now.pop("BytesScannedCutoffPerQuery", None)
-    if given.pop("RemoveCustomerContentEncryptionConfiguration", False):
+    if changes.pop("RemoveCustomerContentEncryptionConfiguration", False):
         now.pop("CustomerContentEncryptionConfiguration", None)
     if results is not None:
         kept = dict(now.get("ResultConfiguration") or {})
@@ -126,7 +126,7 @@ def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) ->
             if results.get(name) is not None:
                 kept[name] = results[name]
         now["ResultConfiguration"] = kept
-    return {**now, **given}
+    return {**now, **changes}
 
 
 def allow_updates(module: Any) -> None:

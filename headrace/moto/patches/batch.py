@@ -41,7 +41,7 @@ def _get_linked_role(iam: Any) -> str:
             {"Effect": "Allow", "Principal": {"Service": [_BATCH]}, "Action": ["sts:AssumeRole"]}
         ],
     }
-    made = iam.create_role(
+    linked_role = iam.create_role(
         _BATCH_ROLE,
         json.dumps(trust),
         f"/aws-service-role/{_BATCH}/",
@@ -51,4 +51,4 @@ def _get_linked_role(iam: Any) -> str:
         max_session_duration="3600",
         linked_service=_BATCH,
     )
-    return str(made.arn)
+    return str(linked_role.arn)

@@ -33,10 +33,10 @@ def allow_updates(module: Any) -> None:
     @functools.wraps(create)
     def create_project(self: Any) -> ActionResult:
         answer = create(self)
-        given = json.loads(self.body)
-        shown = self.codebuild_backend.codebuild_projects[given["name"]].project_metadata
-        kept = {name: value for name, value in given.items() if name not in shown}
-        shown.update(kept, encryptionKey=given.get("encryptionKey") or shown["encryptionKey"])
+        parameters = json.loads(self.body)
+        shown = self.codebuild_backend.codebuild_projects[parameters["name"]].project_metadata
+        kept = {name: value for name, value in parameters.items() if name not in shown}
+        shown.update(kept, encryptionKey=parameters.get("encryptionKey") or shown["encryptionKey"])
         if shown.pop("badgeEnabled", False):
             shown["badge"] = {"badgeEnabled": True}
         return answer
@@ -48,13 +48,13 @@ def allow_updates(module: Any) -> None:
             arn = f"arn:{partition_of(self.region)}:codebuild:{self.region}:{self.current_account}:project/{name}"
             raise module.ResourceNotFoundException(f"Project cannot be found: {arn}")
         shown = project.project_metadata
-        given = json.loads(self.body)
+        update = json.loads(self.body)
         for member in ("source", "artifacts", "environment"):
-            if member in given:
-                getattr(module, f"_validate_required_params_{member}")(given[member])
-        if given.pop("badgeEnabled", None) is not None:
+            if member in update:
+                getattr(module, f"_validate_required_params_{member}")(update[member])
+        if update.pop("badgeEnabled", None) is not None:
             shown["badge"] = {"badgeEnabled": self._get_param("badgeEnabled")}
-        shown.update(given)
+        shown.update(update)
         for member in [name for name, value in shown.items() if value in ("", [], {}, None)]:
             del shown[member]
         shown["cache"] = shown.get("cache") or {"type": "NO_CACHE"}

@@ -49,9 +49,12 @@ def add_missing_calls(module: Any) -> None:
 
     def put_lifecycle_event_hook_execution_status(self: Any) -> str:
         # The id names the stack and the resource that wait: cloudformation/alias_deployments.py.
-        given, status = self._get_param("lifecycleEventHookExecutionId"), self._get_param("status")
-        wanted = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
-        if wanted is None:
+        execution_id, status = (
+            self._get_param("lifecycleEventHookExecutionId"),
+            self._get_param("status"),
+        )
+        outcome = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
+        if outcome is None:
             raise JsonRESTError(
                 "InvalidLifecycleEventHookExecutionStatusException",
                 f"The lifecycle event hook execution status {status} is invalid.",  # assumed
@@ -60,7 +63,7 @@ def add_missing_calls(module: Any) -> None:
         try:
             if control is None:
                 raise ValueError("there are no stacks")
-            stack, resource, hook = json.loads(base64.urlsafe_b64decode(given))
+            stack, resource, hook = json.loads(base64.urlsafe_b64decode(execution_id))
             control.call(
                 "cloudformation",
                 "SignalResource",
@@ -68,7 +71,7 @@ def add_missing_calls(module: Any) -> None:
                     "StackName": stack,
                     "LogicalResourceId": resource,
                     "UniqueId": hook,
-                    "Status": wanted,
+                    "Status": outcome,
                 },
                 account=self.current_account,
                 region=self.region,
@@ -76,9 +79,9 @@ def add_missing_calls(module: Any) -> None:
         except (ValueError, TypeError, AwsError) as error:
             raise JsonRESTError(
                 "InvalidLifecycleEventHookExecutionIdException",
-                f"The lifecycle event hook execution ID {given} is invalid.",  # assumed
+                f"The lifecycle event hook execution ID {execution_id} is invalid.",  # assumed
             ) from error
-        return json.dumps({"lifecycleEventHookExecutionId": given})
+        return json.dumps({"lifecycleEventHookExecutionId": execution_id})
 
     module.CodeDeployResponse.put_lifecycle_event_hook_execution_status = (
         put_lifecycle_event_hook_execution_status
@@ -93,16 +96,16 @@ def allow_updates(module: Any) -> None:
     from moto.core.responses import ActionResult
 
     def update_deployment_group(self: Any) -> ActionResult:
-        given = json.loads(self.body)
-        name = given["currentDeploymentGroupName"]
-        groups = self.codedeploy_backend.deployment_groups.get(given["applicationName"], {})
+        parameters = json.loads(self.body)
+        name = parameters["currentDeploymentGroupName"]
+        groups = self.codedeploy_backend.deployment_groups.get(parameters["applicationName"], {})
         if name not in groups:
             raise DeploymentGroupDoesNotExistException(
                 f"No Deployment Group found for name: {name}"
             )
         group = groups[name]
-        assign(group, given, leave=("application_name",))
-        renamed = given.get("newDeploymentGroupName")
+        assign(group, parameters, leave=("application_name",))
+        renamed = parameters.get("newDeploymentGroupName")
         if renamed:
             groups[renamed] = groups.pop(name)
             group.deployment_group_name = renamed

@@ -19,11 +19,11 @@ def read_arns(models: ModuleType) -> None:
         path = parts[5].split("/") if named else []
         if len(path) < 2 or not (parts[3] and parts[4] and path[0]):
             raise refused("The ARN provided is invalid.")
-        found = {"region": parts[3], "account_id": parts[4], "service": path[0], "id": path[-1]}
+        parsed = {"region": parts[3], "account_id": parts[4], "service": path[0], "id": path[-1]}
         if len(path) > 2:
-            found["cluster_id"] = path[1]
+            parsed["cluster_id"] = path[1]
         if len(path) > 4 and path[-2] == "ecs-svc":
-            found["service_id"] = path[2]
-        return found
+            parsed["service_id"] = path[2]
+        return parsed
 
     models.EC2ContainerServiceBackend._parse_resource_arn = staticmethod(parse_resource_arn)

@@ -48,18 +48,18 @@ def allow_updates(module: Any) -> None:
     from moto.core.responses import ActionResult
 
     def modify_cache_cluster(self: Any) -> ActionResult:
-        given = self._get_params()
+        parameters = self._get_params()
         (cluster,) = self.elasticache_backend.describe_cache_clusters(
-            cache_cluster_id=given["CacheClusterId"]
+            cache_cluster_id=parameters["CacheClusterId"]
         )
-        assign(cluster, given, leave=("cache_cluster_id", "engine"))
+        assign(cluster, parameters, leave=("cache_cluster_id", "engine"))
         return ActionResult({"CacheCluster": cluster})
 
     def modify_cache_subnet_group(self: Any) -> ActionResult:
         backend, name = self.elasticache_backend, self._get_param("CacheSubnetGroupName")
         (before,) = backend.describe_cache_subnet_groups(cache_subnet_group_name=name)
         description = self._get_param("CacheSubnetGroupDescription")
-        given = {
+        values = {
             "CacheSubnetGroupName": name,
             "CacheSubnetGroupDescription": before.cache_subnet_group_description
             if description is None
@@ -68,7 +68,7 @@ def allow_updates(module: Any) -> None:
             "Tags": before.tags,
         }
         make, groups = backend.create_cache_subnet_group, backend.cache_subnet_groups
-        return ActionResult({"CacheSubnetGroup": recreate(make, groups, name, given)[1]})
+        return ActionResult({"CacheSubnetGroup": recreate(make, groups, name, values)[1]})
 
     module.ElastiCacheResponse.modify_cache_cluster = modify_cache_cluster
     module.ElastiCacheResponse.modify_cache_subnet_group = modify_cache_subnet_group

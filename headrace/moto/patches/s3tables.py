@@ -127,9 +127,9 @@ def _find_table(response: Any) -> Any:
 def _read_schema(iceberg: Mapping[str, Any]) -> TableSchema:
     """Return a request's schema, with ids where it has none. Raises moto's BadRequestException."""
     whole = get_mapping(iceberg, "schemaV2")
-    given = get_list(whole or get_mapping(iceberg, "schema"), "fields")
+    field_list = get_list(whole or get_mapping(iceberg, "schema"), "fields")
     fields: list[dict[str, Any]] = []
-    for index, field in enumerate(given):
+    for index, field in enumerate(field_list):
         kind = field["type"]
         if isinstance(kind, str) and _PRIMITIVE.fullmatch(kind) is None:
             raise _refuse(f"Type {kind[:100]} of field {field['name']} is none of Iceberg's.")

@@ -16,12 +16,12 @@ def allow_updates(module: Any) -> None:
     def update_endpoint(self: Any) -> ActionResult:
         backend, name = self.sagemaker_backend, self._get_param("EndpointName")
         backend.describe_endpoint(name)
-        given = {
+        parameters = {
             "EndpointName": name,
             "EndpointConfigName": self._get_param("EndpointConfigName"),
             "Tags": backend.endpoints[name].tags,
         }
-        before, endpoint = recreate(backend.create_endpoint, backend.endpoints, name, given)
+        before, endpoint = recreate(backend.create_endpoint, backend.endpoints, name, parameters)
         endpoint.creation_time = before.creation_time
         return ActionResult({"EndpointArn": endpoint.arn})
 

@@ -162,11 +162,11 @@ def _path_without(shape: Any, value: Any, name: Any, path: str) -> str:
         return next(filter(None, inner), "")
     if not isinstance(shape, StructureShape) or not isinstance(value, Mapping):
         return ""
-    given = cast("Mapping[str, Any]", value)
-    if name in shape.members and name not in given:
+    mapping = cast("Mapping[str, Any]", value)
+    if name in shape.members and name not in mapping:
         return f"{path}.{_lower(name)}".lstrip(".")
     paths = (
-        _path_without(member, given.get(key), name, f"{path}.{_lower(key)}")
+        _path_without(member, mapping.get(key), name, f"{path}.{_lower(key)}")
         for key, member in shape.members.items()
     )
     return next(filter(None, paths), "")
@@ -225,11 +225,11 @@ def _has_empty(value: Any) -> bool:
         return any(map(_has_empty, cast("list[Any]", value)))
     if not isinstance(value, Mapping):
         return False
-    given = cast("Mapping[str, Any]", value)
-    keys: Any = given.get("Key")
+    mapping = cast("Mapping[str, Any]", value)
+    keys: Any = mapping.get("Key")
     if isinstance(keys, Mapping) and {} in cast("Mapping[str, Any]", keys).values():
         return True
-    return any(map(_has_empty, given.values()))
+    return any(map(_has_empty, mapping.values()))
 
 
 def _invalid(text: str) -> AwsError:

@@ -124,9 +124,9 @@ class Changes:
 
         Without `with_services`, only those services that have a new backend.
         """
-        services, made, rows = self._services, self._made, self._rows
+        services, created, rows = self._services, self._made, self._rows
         self._services, self._made, self._rows = set(), set(), {}
-        return (services | made if with_services else made), rows
+        return (services | created if with_services else created), rows
 
 
 CHANGES = Changes()

@@ -79,9 +79,9 @@ def shell(kind: type, least: type, **attributes: Any) -> Any:
     """Return a shell of `kind`, which must be derived from `least`, while state is read."""
     if not issubclass(kind, least):
         raise pickle.UnpicklingError(f"{kind} is no {least}")
-    made = shell_of(kind)
-    vars(made).update(attributes)
-    return made
+    instance = shell_of(kind)
+    vars(instance).update(attributes)
+    return instance
 
 
 # --- backends -----------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def backends_of(package: str) -> dict[Where, Any]:
     """Return a service's existing backends, by module, class, account and region."""
     from moto.core.base_backend import BackendDict
 
-    found: dict[Where, Any] = {}
+    by_place: dict[Where, Any] = {}
     backends: Any = BackendDict
     for instance in list(backends._instances):  # noqa: SLF001 - moto has no other list of them
         kind = instance.backend
@@ -104,8 +104,8 @@ def backends_of(package: str) -> dict[Where, Any]:
             continue
         for account, regions in list(instance.items()):
             for region, backend in list(regions.items()):
-                found[kind.__module__, kind.__qualname__, account, region] = backend
-    return found
+                by_place[kind.__module__, kind.__qualname__, account, region] = backend
+    return by_place
 
 
 def all_packages() -> set[str]:
@@ -159,7 +159,7 @@ def _reduce_function(function: types.FunctionType) -> Any:
     name = function.__module__, function.__qualname__
     if name not in _FACTORIES:
         # State that was read back contains the replacement itself.
-        name = next((known for known, made in _FACTORIES.items() if made is function), name)
+        name = next((known for known, factory in _FACTORIES.items() if factory is function), name)
     return (known_factory, name) if name in _FACTORIES else NotImplemented
 
 
@@ -289,9 +289,9 @@ def backends_of_account(module: str, qualified_name: str, account: str) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _reducer_of(kind: type) -> Reducer | None:
-    for each in kind.__mro__:
-        if each in _REDUCERS:
-            return _REDUCERS[each]
+    for ancestor in kind.__mro__:
+        if ancestor in _REDUCERS:
+            return _REDUCERS[ancestor]
     # cryptography's keys are registered by their abstract classes, which are not their base classes.
     if kind.__module__.startswith("cryptography."):
         for abstract, reducer in _REDUCERS.items():
@@ -430,7 +430,10 @@ def take_back(package: str, load: Callable[[], Collection[Where]]) -> None:
 
     The backends stay the same objects, since those of other services may refer to them.
     """
-    before = {where: (each, dict(vars(each))) for where, each in backends_of(package).items()}
+    before = {
+        where: (backend_there, dict(vars(backend_there)))
+        for where, backend_there in backends_of(package).items()
+    }
     stored = load()
     for where, (backend, _) in before.items():
         if where not in stored:

@@ -137,9 +137,9 @@ class _StandInType(type):
         return cls.called(*arguments)
 
 
-def _stand_in_for(what: Any, made: Callable[..., Any], called: Callable[..., Any]) -> type:
+def _stand_in_for(what: Any, make: Callable[..., Any], called: Callable[..., Any]) -> type:
     def new(_: type, *arguments: Any) -> Any:
-        return made(*arguments)
+        return make(*arguments)
 
     members = {
         "__new__": new,
@@ -168,8 +168,8 @@ def shell_of(kind: type, *arguments: Any) -> Any:
     values: list[Any] = [base for base in _VALUES if base in kind.__mro__]
     if values and not issubclass(kind, enum.Enum):
         # A named tuple is made of its values, all others of one.
-        given = (arguments,) if values[0] is tuple else arguments
-        return values[0].__new__(kind, *given)
+        constructor_arguments = (arguments,) if values[0] is tuple else arguments
+        return values[0].__new__(kind, *constructor_arguments)
     base = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
     if base is not None:
         factory = [_factory(argument) for argument in arguments] if base is defaultdict else []
@@ -225,8 +225,8 @@ def stand_in_for(name: str) -> type:
     def call(*arguments: Any) -> Any:
         return what(*map(real, arguments))
 
-    made = functools.partial(shell_of, what) if isinstance(what, type) else call
-    return _stand_in_for(what, made, call)
+    make = functools.partial(shell_of, what) if isinstance(what, type) else call
+    return _stand_in_for(what, make, call)
 
 
 def real(value: Any) -> Any:
@@ -237,9 +237,9 @@ def real(value: Any) -> Any:
 # --- plain values -------------------------------------------------------------------------------------
 
 
-def _factory(given: Any) -> Any:
+def _factory(factory_arguments: Any) -> Any:
     """Return a dictionary's factory. Raises `pickle.UnpicklingError` for one that is not listed."""
-    kind = real(given)
+    kind = real(factory_arguments)
     is_listed = (
         kind is None
         or kind in PLAIN.values()

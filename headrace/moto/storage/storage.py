@@ -84,7 +84,7 @@ class MotoStorage:
     def __init__(self, database: Database, always: Sequence[Rows] = ()) -> None:
         """Store the state in `database`; the rows in `always` belong to no service."""
         self._database = database
-        self._always = {each.id: each for each in always}
+        self._always = {backend.id: backend for backend in always}
         self.journal = Journal(database)
         database.migrate("fallback_state", _TABLES)
         self.progress = Progress()
@@ -142,8 +142,8 @@ class MotoStorage:
         self._load_rows({row.id: row for row in rows})
         return where
 
-    def _load_rows(self, found: Mapping[int, Rows]) -> None:
-        for rows_id, rows in found.items():
+    def _load_rows(self, rows_by_id: Mapping[int, Rows]) -> None:
+        for rows_id, rows in rows_by_id.items():
             last = -1
             # The index finds the keys; rowids have the order in which rows were first written.
             while part := self._database.query(
@@ -207,9 +207,9 @@ class MotoStorage:
                 unable = [name for name in sorted(services) if not self._save_service(name, rows)]
                 if unable and entry is not None:
                     self.journal.append(entry, unable)
-                for each, keys in rows.items():
-                    if self._is_live(each) and each.service not in unable:
-                        self._write_rows(each, keys)
+                for backend, keys in rows.items():
+                    if self._is_live(backend) and backend.service not in unable:
+                        self._write_rows(backend, keys)
         except BaseException:
             self._stored = before
             self._take_back(services, rows, is_journalled=bool(journalled & services))
@@ -231,8 +231,8 @@ class MotoStorage:
                 load = functools.partial(self._load_snapshot, name) if is_stored else tuple[Where]
                 take_back(name, load)
             always = {row.id: row for row in rows if row.id in self._always}
-            for each in always.values():
-                each.clear()
+            for backend in always.values():
+                backend.clear()
             self._load_rows(always)
         except Exception:
             log.exception(
@@ -260,7 +260,7 @@ class MotoStorage:
             # Nothing has used it yet, so it is unchanged; and it is not in memory.
             return True
         try:
-            data, found = dump_service(service)
+            data, backends = dump_service(service)
         except Exception as error:  # noqa: BLE001 - whatever cannot be pickled is journalled
             if service not in self._journalled:
                 self._journalled.add(service)
@@ -283,10 +283,14 @@ class MotoStorage:
             (service, self._moto, is_compressed, zlib.compress(data, 1) if is_compressed else data),
         )
         self.journal.drop(service)
-        live = frozenset(each.id for each in found)
+        live = frozenset(backend.id for backend in backends)
         for gone in known.live - live:
             self._database.execute("DELETE FROM fallback_rows WHERE rows_id = ?", (gone,))
-        rows.update((each, None) for each in found if was_journalled or each.id not in known.live)
+        rows.update(
+            (backend, None)
+            for backend in backends
+            if was_journalled or backend.id not in known.live
+        )
         self._stored[service] = _Stored(digest, live)
         self._journalled.discard(service)
         return True
@@ -295,8 +299,8 @@ class MotoStorage:
         if keys is None:
             self._database.execute("DELETE FROM fallback_rows WHERE rows_id = ?", (rows.id,))
         changed: list[tuple[int, RowKey, bytes]] = []
-        wanted: Iterable[Hashable] = rows.keys() if keys is None else keys
-        for key in wanted:
+        row_keys: Iterable[Hashable] = rows.keys() if keys is None else keys
+        for key in row_keys:
             value = rows.encode_row(key)
             if value is not None:
                 changed.append((rows.id, rows.row_key(key), value))

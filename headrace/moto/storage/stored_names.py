@@ -107,10 +107,10 @@ def name_of(what: Any) -> str | None:
 
 def stored(name: str) -> Callable[..., Any]:
     """Return what stands under a name. Raises `pickle.UnpicklingError` when nothing does."""
-    found = _stored.get(name)
-    if found is None:
+    stored_name = _stored.get(name)
+    if stored_name is None:
         raise pickle.UnpicklingError(f"{name} is no part of moto's state")
-    return found
+    return stored_name
 
 
 def named(name: str) -> Callable[..., Any]:

@@ -66,9 +66,9 @@ class Entries:
 
     def entry_of(self, key: EntryKey, access: Access, now_ms: int) -> Entry:
         """Return the entry of an access, a new one if needed; beyond the bound, the shared entry of its folder."""
-        found = self.by_key.get(key)
-        if found is not None:
-            return found
+        known = self.by_key.get(key)
+        if known is not None:
+            return known
         count = self._resources.get(access.action, 0)
         if count >= MOST_RESOURCES or len(self.by_key) >= MOST_ENTRIES:
             return self._of_many(access, now_ms)

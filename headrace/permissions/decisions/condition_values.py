@@ -49,8 +49,8 @@ def with_tags(
     if not asked:
         return access, False
     tags = {key.lower(): value for key, value in tags_of(access.resource).items()}
-    found = {key: (tags[name],) for key in asked if (name := key.partition(_TAG)[2]) in tags}
-    return replace(access, context={**found, **access.context}), True
+    tag_values = {key: (tags[name],) for key in asked if (name := key.partition(_TAG)[2]) in tags}
+    return replace(access, context={**tag_values, **access.context}), True
 
 
 def _of_session(identity: Identity, now_ms: int) -> dict[str, tuple[str, ...]]:

@@ -370,10 +370,10 @@ class Decisions:
             return ()
         find = functools.partial(self._find, account, region)
         with without_note():
-            found = accesses_of(service, operation, params, account, region, find)
-        if not found and (service, operation) not in FREE and why_unknown(service, operation):
+            known = accesses_of(service, operation, params, account, region, find)
+        if not known and (service, operation) not in FREE and why_unknown(service, operation):
             self.note_unknown(service, operation)
-        return found
+        return known
 
     def note_unknown(self, service: str, operation: str) -> None:
         """Count an operation whose accesses are unknown."""

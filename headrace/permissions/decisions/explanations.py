@@ -93,7 +93,7 @@ def policy_of(decisions: Decisions, role: str, account: str, region: str) -> dic
     unused = () if principal is None else find_unused_statements(principal, accesses, policies)
     return {
         "policy": least_policy(accesses, identity.account, region),
-        "unused": [_sentence(each) for each in unused],
+        "unused": [_sentence(unused_action) for unused_action in unused],
         "accesses": len(accesses),
     }
 

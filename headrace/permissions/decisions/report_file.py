@@ -67,19 +67,19 @@ class ReportKeeper:
     def load(self) -> None:
         """Pass the file's entries to `Decisions`; an unreadable file is ignored, with a warning."""
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            report = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except FileNotFoundError:
             return
         except (OSError, msgspec.DecodeError, RecursionError) as error:
             log.warning("%s cannot be read, and a new report begins: %s", self._path, error)
             return
-        if found.form != _FORM or any(
-            one.identity >= len(found.identities) for one in found.entries
+        if report.form != _FORM or any(
+            one.identity >= len(report.identities) for one in report.entries
         ):
             log.warning("%s is of another form, and a new report begins", self._path)
             return
-        unknown = {(service, operation): count for service, operation, count in found.unknown}
-        self._decisions.restore([_entry(found.identities, one) for one in found.entries], unknown)
+        unknown = {(service, operation): count for service, operation, count in report.unknown}
+        self._decisions.restore([_entry(report.identities, one) for one in report.entries], unknown)
 
     def step(self) -> float:
         """Write new entries; see `Worker.step`."""

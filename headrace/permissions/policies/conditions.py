@@ -34,18 +34,20 @@ class Condition:
 
     def holds(self, values: Values) -> bool:
         """Whether the request meets the condition."""
-        found = values(self.key)
+        context_values = values(self.key)
         if self.name == "null":
-            return any((text.source.lower() == "true") == (not found) for text in self.values)
+            return any(
+                (text.source.lower() == "true") == (not context_values) for text in self.values
+            )
         test, is_negated = OPERATORS[self.name]
-        if not found:
+        if not context_values:
             return self._without_key(is_negated)
         if self.qualifier == "forallvalues":
-            return all(self._meets(test, value, values) != is_negated for value in found)
+            return all(self._meets(test, value, values) != is_negated for value in context_values)
         if self.qualifier == "foranyvalue":
-            return any(self._meets(test, value, values) != is_negated for value in found)
+            return any(self._meets(test, value, values) != is_negated for value in context_values)
         # AWS does not define several values without a qualifier; here one matching value is enough (assumed).
-        return any(self._meets(test, value, values) for value in found) != is_negated
+        return any(self._meets(test, value, values) for value in context_values) != is_negated
 
     def _without_key(self, is_negated: bool) -> bool:
         if self.if_exists or self.qualifier == "forallvalues":
@@ -109,8 +111,8 @@ def _same(text: Text, value: str, values: Values) -> bool:
 
 
 def _same_without_case(text: Text, value: str, values: Values) -> bool:
-    wanted = text.resolve(values)
-    return wanted is not None and wanted.lower() == value.lower()
+    expected = text.resolve(values)
+    return expected is not None and expected.lower() == value.lower()
 
 
 def _like(text: Text, value: str, values: Values) -> bool:
@@ -120,15 +122,15 @@ def _like(text: Text, value: str, values: Values) -> bool:
 def _same_arn(text: Text, value: str, values: Values) -> bool:
     """Compare ARNs field by field, as documented for ArnEquals and ArnLike, which are the same."""
     fields = text.fields(values)
-    found = value.split(":", 5)
-    if fields is None or len(fields) != 6 or len(found) != 6:
-        return text.source == "*" and len(found) == 6
-    return all(map(field_matches, fields, found))
+    parts_of_value = value.split(":", 5)
+    if fields is None or len(fields) != 6 or len(parts_of_value) != 6:
+        return text.source == "*" and len(parts_of_value) == 6
+    return all(map(field_matches, fields, parts_of_value))
 
 
 def _same_bool(text: Text, value: str, values: Values) -> bool:
-    wanted = (text.resolve(values) or "").lower()
-    return wanted in ("true", "false") and wanted == value.lower()
+    expected = (text.resolve(values) or "").lower()
+    return expected in ("true", "false") and expected == value.lower()
 
 
 def _same_bytes(text: Text, value: str, values: Values) -> bool:
@@ -152,8 +154,8 @@ def _build_comparison(
     read: Callable[[str], Decimal | None], compare: Callable[[Decimal, Decimal], bool]
 ) -> _Test:
     def test(text: Text, value: str, values: Values) -> bool:
-        wanted, found = read(text.resolve(values) or ""), read(value)
-        return wanted is not None and found is not None and compare(found, wanted)
+        expected, actual = read(text.resolve(values) or ""), read(value)
+        return expected is not None and actual is not None and compare(actual, expected)
 
     return test
 

@@ -23,9 +23,9 @@ def values_of(principal: Principal, access: Access) -> Values:
     derived: dict[str, tuple[str, ...]] = {}
 
     def values(key: str) -> tuple[str, ...]:
-        found = context.get(key)
-        if found is not None:
-            return found
+        context_values = context.get(key)
+        if context_values is not None:
+            return context_values
         if not derived:
             derived.update(keys_of(principal, access))
         return derived.get(key, ())

@@ -112,15 +112,15 @@ class Document:
 
     def about(self, action: str) -> tuple[Statement, ...]:
         """Return the statements that apply to an action (in any case), denials first."""
-        found = self._by_action.get(action)
-        if found is None:
+        statements = self._by_action.get(action)
+        if statements is None:
             name = action.lower()
             about = [statement for statement in self.statements if statement.has_action(name)]
-            found = tuple(sorted(about, key=lambda statement: statement.effect == "Allow"))
+            statements = tuple(sorted(about, key=lambda statement: statement.effect == "Allow"))
             if len(self._by_action) >= _MOST_ACTIONS_KEPT:
                 self._by_action.clear()
-            self._by_action[action] = found
-        return found
+            self._by_action[action] = statements
+        return statements
 
 
 @functools.lru_cache(maxsize=2048)
@@ -229,9 +229,9 @@ def _conditions(index: int, value: Any, *, has_variables: bool) -> tuple[Conditi
     return tuple(row)
 
 
-def _texts(given: Any) -> tuple[str, ...]:
+def _texts(texts: Any) -> tuple[str, ...]:
     """Return one value or a list of values as texts; a boolean as JSON writes it."""
-    values = cast("list[Any]", given if isinstance(given, list) else [given])
+    values = cast("list[Any]", texts if isinstance(texts, list) else [texts])
     return tuple(
         value if isinstance(value, str) else json.dumps(value).strip('"') for value in values
     )

@@ -99,7 +99,7 @@ def _misfit(
 
 
 def _unmet(condition: Condition, values: Values) -> str:
-    found = values(condition.key)
-    wanted = ", ".join(text.source for text in condition.values)
-    has = f"is {', '.join(found)}" if found else "is not in the request"
-    return f"{condition.operator} on {condition.key} wants {wanted}, which {has}"
+    actual = values(condition.key)
+    expected = ", ".join(text.source for text in condition.values)
+    has = f"is {', '.join(actual)}" if actual else "is not in the request"
+    return f"{condition.operator} on {condition.key} wants {expected}, which {has}"

@@ -187,10 +187,10 @@ def _is_texts(value: Any) -> bool:
     )  # IAM accepts null in a list
 
 
-def _is_condition(given: Any) -> bool:
-    if not isinstance(given, dict):
+def _is_condition(condition: Any) -> bool:
+    if not isinstance(condition, dict):
         return False
-    for operator, keys in cast("dict[str, Any]", given).items():
+    for operator, keys in cast("dict[str, Any]", condition).items():
         if not isinstance(keys, dict) or (keys and not is_operator(operator)):
             return False
         for values in cast("dict[str, Any]", keys).values():

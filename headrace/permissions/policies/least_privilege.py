@@ -138,8 +138,8 @@ def _general(resource: str) -> str:
     if ":log-group:" in resource and ":log-stream:" in resource:
         return resource.partition(":log-stream:")[0] + ":*"
     for mark in (":stack/", ":cluster/", "/jobruns/", ":event-source-mapping:"):
-        head, found, rest = resource.partition(mark)
-        if found:
+        head, separator, rest = resource.partition(mark)
+        if separator:
             return f"{head}{mark}{rest.partition('/')[0] + '/*' if mark == ':stack/' else '*'}"
     if "/consumer/" in resource:
         return resource.rpartition(":")[0] + ":*"

@@ -80,13 +80,13 @@ def simulate(
 
 def context_keys(texts: Iterable[str]) -> list[str]:
     """Return the condition keys that policies refer to, in conditions and as variables, sorted."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for text in texts:
         try:
-            found.update(_keys_in(json.loads(text)))
+            keys.update(_keys_in(json.loads(text)))
         except ValueError:
             raise BadSimulation("Syntax errors in policy.") from None
-    return sorted(found)
+    return sorted(keys)
 
 
 def context_of(entries: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
@@ -106,9 +106,9 @@ def _start_of(parameters: Mapping[str, Any]) -> int:
     return int(marker)
 
 
-def _keys_in(given: Any) -> Iterator[str]:
-    if isinstance(given, dict):
-        members = cast("dict[str, Any]", given)
+def _keys_in(document: Any) -> Iterator[str]:
+    if isinstance(document, dict):
+        members = cast("dict[str, Any]", document)
         condition = members.get("Condition")
         if isinstance(condition, dict):
             for keys in cast("dict[str, Any]", condition).values():
@@ -116,11 +116,11 @@ def _keys_in(given: Any) -> Iterator[str]:
                     yield from cast("dict[str, Any]", keys)
         for value in members.values():
             yield from _keys_in(value)
-    elif isinstance(given, list):
-        for value in cast("list[Any]", given):
+    elif isinstance(document, list):
+        for value in cast("list[Any]", document):
             yield from _keys_in(value)
-    elif isinstance(given, str):
-        yield from (key.strip() for key in _VARIABLE.findall(given))
+    elif isinstance(document, str):
+        yield from (key.strip() for key in _VARIABLE.findall(document))
 
 
 # --- one result -----------------------------------------------------------------------------------
@@ -201,20 +201,20 @@ def _spans(text: str) -> list[tuple[int, int]]:
     return []
 
 
-def _spans_of_value(decoder: json.JSONDecoder, text: str, place: int) -> list[tuple[int, int]]:
-    if text[place] == "{":
-        return [(place, decoder.raw_decode(text, place)[1])]
+def _spans_of_value(decoder: json.JSONDecoder, text: str, at: int) -> list[tuple[int, int]]:
+    if text[at] == "{":
+        return [(at, decoder.raw_decode(text, at)[1])]
     spans: list[tuple[int, int]] = []
-    place = _past_white(text, place + 1)
-    while text[place] == "{":
-        end = decoder.raw_decode(text, place)[1]
-        spans.append((place, end))
-        place = _past_white(text, end)
-        place = _past_white(text, place + 1) if text[place] == "," else place
+    at = _past_white(text, at + 1)
+    while text[at] == "{":
+        end = decoder.raw_decode(text, at)[1]
+        spans.append((at, end))
+        at = _past_white(text, end)
+        at = _past_white(text, at + 1) if text[at] == "," else at
     return spans
 
 
-def _past_white(text: str, place: int) -> int:
-    while text[place] in " \t\r\n":
-        place += 1
-    return place
+def _past_white(text: str, at: int) -> int:
+    while text[at] in " \t\r\n":
+        at += 1
+    return at

@@ -57,10 +57,10 @@ class Text:
             if isinstance(part, str):
                 row.append(part)
                 continue
-            found = values(part.key)
-            if len(found) == 1:
-                row.append(found[0])
-            elif part.default is not None and not found:
+            context_values = values(part.key)
+            if len(context_values) == 1:
+                row.append(context_values[0])
+            elif part.default is not None and not context_values:
                 row.append(part.default)
             else:
                 return None
@@ -82,9 +82,9 @@ def compile_text(
     source: str, *, has_variables: bool, has_wildcards: bool, in_lower_case: bool = False
 ) -> Text:
     """Compile a policy's text. `in_lower_case` is for texts that are compared case-insensitively."""
-    given = source.lower() if in_lower_case else source
+    cased = source.lower() if in_lower_case else source
     signs = _SIGNS if has_wildcards else _NO_SIGNS
-    parts = _parts(given, signs) if has_variables else (_mark(given, signs),)
+    parts = _parts(cased, signs) if has_variables else (_mark(cased, signs),)
     if any(isinstance(part, Variable) for part in parts):
         return Text(source, parts, is_literal=False)
     text = "".join(part for part in parts if isinstance(part, str))
@@ -100,17 +100,17 @@ def _mark(text: str, signs: Mapping[str, str]) -> str:
 
 def _parts(text: str, signs: Mapping[str, str]) -> tuple[str | Variable, ...]:
     row: list[str | Variable] = []
-    place = 0
+    at = 0
     while True:
-        start = text.find("${", place)
+        start = text.find("${", at)
         end = text.find("}", start)
         if start < 0 or end < 0:
-            row.append(_mark(text[place:], signs))
+            row.append(_mark(text[at:], signs))
             return tuple(row)
-        row.append(_mark(text[place:start], signs))
+        row.append(_mark(text[at:start], signs))
         inner = text[start + 2 : end]
         row.append(inner if inner in _LITERALS else _variable(inner))
-        place = end + 1
+        at = end + 1
 
 
 def _variable(inner: str) -> Variable:

@@ -28,8 +28,8 @@ def cloudformation_permissions(request: Request) -> RequiredPermissions:
     if action is None or "stack" not in (*action.required, *action.optional) or not name:
         return None
     if not name.startswith("arn:"):
-        found = request.find("cloudformation", "stack", name)
-        name = found or request.arn("cloudformation", f"stack/{name}/*")
+        stack_arn = request.find("cloudformation", "stack", name)
+        name = stack_arn or request.arn("cloudformation", f"stack/{name}/*")
     names = {
         "RoleARN": "cloudformation:rolearn",
         "TemplateURL": "cloudformation:templateurl",
@@ -37,7 +37,9 @@ def cloudformation_permissions(request: Request) -> RequiredPermissions:
         "StackPolicyURL": "cloudformation:stackpolicyurl",
     }
     context: dict[str, tuple[str, ...]] = {
-        key: (request.text(given),) for given, key in names.items() if request.text(given)
+        key: (request.text(parameter_name),)
+        for parameter_name, key in names.items()
+        if request.text(parameter_name)
     }
     types = cast("list[str]", request.parameters.get("ResourceTypes") or [])
     if types:
@@ -110,8 +112,8 @@ def _schemas(request: Request) -> tuple[str, ...]:
     row: list[str] = []
     for parameter in ("SchemaId", "RegistryId"):
         for member in ("SchemaArn", "RegistryArn"):
-            given = _member(request, parameter, member)
-            row += [given] if given else []
+            parameter_schema = _member(request, parameter, member)
+            row += [parameter_schema] if parameter_schema else []
         registry, schema = (
             _member(request, parameter, "RegistryName"),
             _member(request, parameter, "SchemaName"),
@@ -126,10 +128,10 @@ def _schemas(request: Request) -> tuple[str, ...]:
 
 
 def _member(request: Request, parameter: str, name: str) -> str:
-    given: Any = request.parameters.get(parameter)
-    if not isinstance(given, Mapping):
+    parameter_value: Any = request.parameters.get(parameter)
+    if not isinstance(parameter_value, Mapping):
         return ""
-    value = cast("Mapping[str, Any]", given).get(name)
+    value = cast("Mapping[str, Any]", parameter_value).get(name)
     return value if isinstance(value, str) else ""
 
 

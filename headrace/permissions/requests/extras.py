@@ -90,7 +90,7 @@ def tag_permissions(request: Request, resources: tuple[str, ...]) -> Iterator[Re
 
 def _list_tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ARNs of the tagged resources, with `*` for ids that new resources do not have yet."""
-    made = {
+    tagged = {
         ("kinesis", "CreateChannel"): request.arn("kinesis", "channel/*"),
         ("kinesis", "CreateQueue"): request.arn("kinesis", "queue/*"),
         ("kinesis", "RegisterStreamConsumer"): f"{request.text('StreamARN')}/consumer/{request.text('ConsumerName')}:*",
@@ -100,8 +100,8 @@ def _list_tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...
         ("emr-serverless", "CreateApplication"): request.arn("emr-serverless", "/applications/*"),
         ("kms", "CreateKey"): request.arn("kms", "key/*"),
     }.get((request.service, request.operation))  # fmt: skip
-    if made is not None:
-        return (made,)
+    if tagged is not None:
+        return (tagged,)
     if request.service == "emr-serverless":
         return tuple(f"{resource}/jobruns/*" for resource in resources)
     return resources
@@ -180,6 +180,6 @@ def _role_arn(request: Request, name: str, value: str) -> str:
         profile = request.find("iam", "instance profile", value)
         return profile or make_arn("iam", "", request.account, f"role/{value}")
     if (request.service, name) in _BY_NAME:
-        found = request.find("iam", "role", value)
-        return found or make_arn("iam", "", request.account, f"role/{value}")
+        arn = request.find("iam", "role", value)
+        return arn or make_arn("iam", "", request.account, f"role/{value}")
     return ""

@@ -114,9 +114,11 @@ def _of_transaction(
 ) -> tuple[RequiredPermission, ...]:
     row: dict[tuple[str, str], RequiredPermission] = {}
     for entry in entries:
-        for kind, given in entry.items():
-            if kind in _OF_TRANSACTION and isinstance(given, Mapping):
-                table = _table(request, str(cast("Mapping[str, Any]", given).get("TableName", "")))
+        for kind, operand in entry.items():
+            if kind in _OF_TRANSACTION and isinstance(operand, Mapping):
+                table = _table(
+                    request, str(cast("Mapping[str, Any]", operand).get("TableName", ""))
+                )
                 action = f"dynamodb:{_OF_TRANSACTION[kind]}"
                 row[(action, table)] = RequiredPermission(action, (table,))
     return tuple(row.values())
@@ -127,8 +129,8 @@ def _of_partiql(request: Request) -> RequiredPermissions:
         request.parameters
     ]  # fmt: skip
     row: list[RequiredPermission] = []
-    for given in cast("list[Mapping[str, Any]]", listed):
-        text = str(given.get("Statement", ""))
+    for statement in cast("list[Mapping[str, Any]]", listed):
+        text = str(statement.get("Statement", ""))
         verb, table = _PARTIQL.match(text), _PARTIQL_TABLE.search(text)
         if verb is None or table is None:
             continue
@@ -155,14 +157,14 @@ def logs_permissions(request: Request) -> RequiredPermissions:
 
 
 def _groups(request: Request) -> list[str]:
-    given: list[str] = []
+    names_of_groups: list[str] = []
     for name in ("logGroupName", "logGroupIdentifier"):
-        given += [request.text(name)] if request.text(name) else []
+        names_of_groups += [request.text(name)] if request.text(name) else []
     for name in ("logGroupNames", "logGroupIdentifiers"):
-        given += cast("list[str]", request.parameters.get(name) or [])
+        names_of_groups += cast("list[str]", request.parameters.get(name) or [])
     return [
         name.removesuffix(":*") if name.startswith("arn:") else request.arn("logs", f"log-group:{name}")
-        for name in given
+        for name in names_of_groups
     ]  # fmt: skip
 
 
@@ -312,9 +314,9 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
     path = request.text("Path").strip("/")
     if request.operation.startswith("Create") and path:
         name = f"{path}/{name}"
-    found = None if request.operation.startswith("Create") else request.find("iam", kind, name)
+    arn = None if request.operation.startswith("Create") else request.find("iam", kind, name)
     partition = partition_of(request.region)
-    return found or f"arn:{partition}:iam::{request.account}:{kind}/{name}"
+    return arn or f"arn:{partition}:iam::{request.account}:{kind}/{name}"
 
 
 def secrets_permissions(request: Request) -> RequiredPermissions:

@@ -73,20 +73,24 @@ def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str,
     if not action.required:
         return ("*",)
     kind = prefix.resources[action.required[0]]
-    known = {name: found[0] for name, found in _values(prefix, kind, texts).items() if found}
+    known = {
+        name: variables_values[0]
+        for name, variables_values in _values(prefix, kind, texts).items()
+        if variables_values
+    }
     return (kind.fill(known, request.account, request.region),)
 
 
 def _list_arns(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]], request: Request
 ) -> Iterator[str]:
-    found = False
+    has_any = False
     for values in texts.values():
         for value in values:
             if value.startswith("arn:") and prefix.type_of(value) == kind.name:
-                found = True
+                has_any = True
                 yield value
-    if found:
+    if has_any:
         return
     by_variable = _values(prefix, kind, texts)
     if by_variable and all(by_variable.values()):
@@ -101,7 +105,7 @@ def _values(
 ) -> dict[str, list[str]]:
     """Return the request's value for each variable of the template; an ARN of another type is no value."""
     names = _NAMES.get((prefix.name, kind.name), {})
-    found: dict[str, list[str]] = {}
+    by_variable: dict[str, list[str]] = {}
     for variable in kind.variables:
         values = [
             value
@@ -112,8 +116,8 @@ def _values(
         default = _DEFAULTS.get((prefix.name, variable))
         if not values and default:
             values = [default]
-        found[variable] = [_bare(variable, value) for value in values]
-    return found
+        by_variable[variable] = [_bare(variable, value) for value in values]
+    return by_variable
 
 
 def _bare(variable: str, value: str) -> str:
@@ -125,12 +129,12 @@ def _bare(variable: str, value: str) -> str:
 
 def _texts(request: Request) -> dict[str, list[str]]:
     """Return the request's parameters that are texts or lists of texts, by their names in lower case."""
-    found: dict[str, list[str]] = {}
+    texts_by_name: dict[str, list[str]] = {}
     for name, value in request.parameters.items():
         listed = cast("list[Any]", value) if isinstance(value, list) else [value]
         texts = [
             str(text) for text in listed if isinstance(text, str | int) and not isinstance(text, bool) and text != ""
         ]  # fmt: skip
         if texts:
-            found[name.lower()] = texts
-    return found
+            texts_by_name[name.lower()] = texts
+    return texts_by_name

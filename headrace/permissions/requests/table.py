@@ -93,13 +93,13 @@ def _read() -> dict[str, Any]:
 def _resource_type(name: str, form: str) -> ResourceType:
     parts = _VARIABLE.split(form)
     row: list[str] = []
-    for place, part in enumerate(parts):
-        if place % 2 == 0:
+    for index, part in enumerate(parts):
+        if index % 2 == 0:
             row.append(re.escape(part))
         elif part in _OF_EVERY_ARN:
             row.append("[^:]*")
         else:
-            row.append(".+" if place == len(parts) - 2 else "[^:/]+")
-    variables = tuple(found for found in parts[1::2] if found not in _OF_EVERY_ARN)
+            row.append(".+" if index == len(parts) - 2 else "[^:/]+")
+    variables = tuple(variable for variable in parts[1::2] if variable not in _OF_EVERY_ARN)
     length = sum(len(part) for part in parts[::2])
     return ResourceType(name, form, variables, re.compile("".join(row), re.DOTALL), length)

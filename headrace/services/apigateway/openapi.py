@@ -95,14 +95,14 @@ class Definition:
         raise BadDefinition("Invalid OpenAPI input: a reference refers to itself.")
 
     def _at(self, reference: str) -> Any:
-        found: Any = self.members
+        node: Any = self.members
         parts = reference.removeprefix("#/").split("/") if reference.startswith("#/") else [""]
         for part in parts:
             name = part.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, dict) or name not in found:
+            if not isinstance(node, dict) or name not in node:
                 raise BadDefinition(f"Invalid OpenAPI input: {reference} is not in the definition.")
-            found = cast("Members", found)[name]
-        return found
+            node = cast("Members", node)[name]
+        return node
 
     def operations(self) -> Iterator[Operation]:
         """Yield the operations by path, with `base_path` before each path. Raises BadDefinition."""
@@ -126,7 +126,7 @@ class Definition:
         listed: Any = item.get("parameters") or []
         if not isinstance(listed, list):
             raise BadDefinition("Invalid OpenAPI input.")
-        return [self.resolve(each) for each in cast("list[Any]", listed)]
+        return [self.resolve(parameter) for parameter in cast("list[Any]", listed)]
 
     def integration_of(self, operation: Operation) -> Members | None:
         """Return an operation's integration, with its type in upper case. Raises BadDefinition."""
@@ -165,12 +165,12 @@ class Definition:
 
 def members_of(value: Mapping[str, Any], name: str) -> Members:
     """Return the object under `name`, or an empty one. Raises BadDefinition."""
-    found: Any = value.get(name)
-    if found is None:
+    member: Any = value.get(name)
+    if member is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(member, dict):
         raise BadDefinition(f"Invalid OpenAPI input: {name} is no object.")
-    return cast("Members", found)
+    return cast("Members", member)
 
 
 def read_definition(body: str | bytes, base_path_rule: str = "ignore") -> Definition:

@@ -89,7 +89,10 @@ def _read(body: str, query: Mapping[str, str]) -> Definition:
 def _plan_operations(definition: Definition) -> list[tuple[Operation, Members | None]]:
     """Return the operations with their integrations. Raises BadRequestException before anything is changed."""
     try:
-        plan = [(each, definition.integration_of(each)) for each in definition.operations()]
+        plan = [
+            (http_operation, definition.integration_of(http_operation))
+            for http_operation in definition.operations()
+        ]
         for operation, _ in plan:
             security = definition.security_of(operation)
             if security.kind == "AUTHORIZER":
@@ -121,12 +124,14 @@ def _fill(api: Any, definition: Definition, plan: list[tuple[Operation, Members 
             authorizer = authorizers[security.scheme]
             kind = "JWT" if authorizer.authorizer_type == "JWT" else "CUSTOM"
         is_default = operation.path == _DEFAULT_PATH
-        made = None if integration is None else api.create_integration(**_integration(integration))
+        created = (
+            None if integration is None else api.create_integration(**_integration(integration))
+        )
         api.create_route(
             api_key_required=False,
             authorization_scopes=list(security.scopes),
             route_key="$default" if is_default else f"{operation.method} {operation.path}",
-            target=f"integrations/{made.id}" if made is not None else None,
+            target=f"integrations/{created.id}" if created is not None else None,
             authorization_type=kind,
             authorizer_id=None if authorizer is None else authorizer.id,
             operation_name=operation.members.get("operationId"),
@@ -154,22 +159,22 @@ def _integration(integration: Members) -> dict[str, Any]:
 def _authorizer_of(definition: Definition, name: str) -> dict[str, Any]:
     """Return the arguments of moto's authorizer for a security scheme. Raises BadDefinition."""
     scheme = definition.resolve(definition.security_schemes[name])
-    given = definition.resolve(scheme[AUTHORIZER])
-    kind = str(given.get("type", "")).upper()
+    authorizer = definition.resolve(scheme[AUTHORIZER])
+    kind = str(authorizer.get("type", "")).upper()
     if kind not in ("JWT", "REQUEST"):
         raise BadDefinition(
-            f"Unable to create authorizer '{name}': Invalid authorizer type {given.get('type')}"
+            f"Unable to create authorizer '{name}': Invalid authorizer type {authorizer.get('type')}"
         )
-    source = given.get("identitySource")
+    source = authorizer.get("identitySource")
     return {
-        "auth_creds_arn": given.get("authorizerCredentials"),
-        "auth_payload_format_version": given.get("authorizerPayloadFormatVersion"),
-        "auth_result_ttl": given.get("authorizerResultTtlInSeconds"),
+        "auth_creds_arn": authorizer.get("authorizerCredentials"),
+        "auth_payload_format_version": authorizer.get("authorizerPayloadFormatVersion"),
+        "auth_result_ttl": authorizer.get("authorizerResultTtlInSeconds"),
         "authorizer_type": kind,
-        "authorizer_uri": given.get("authorizerUri"),
-        "enable_simple_response": given.get("enableSimpleResponses"),
+        "authorizer_uri": authorizer.get("authorizerUri"),
+        "enable_simple_response": authorizer.get("enableSimpleResponses"),
         "identity_source": source.split(",") if isinstance(source, str) else source,
-        "identity_validation_expr": given.get("identityValidationExpression"),
-        "jwt_config": given.get("jwtConfiguration"),
+        "identity_validation_expr": authorizer.get("identityValidationExpression"),
+        "jwt_config": authorizer.get("jwtConfiguration"),
         "name": name,
     }

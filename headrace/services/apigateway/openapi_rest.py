@@ -182,30 +182,32 @@ class _Import:
         )
 
     def _authorizer(self, name: str, scheme: Members) -> None:
-        given = self._definition.resolve(scheme.get(AUTHORIZER) or {})
-        kind = str(given.get("type", "")).upper()
+        definition = self._definition.resolve(scheme.get(AUTHORIZER) or {})
+        kind = str(definition.get("type", "")).upper()
         if AUTHORIZER not in scheme:
             return
         if kind not in ("TOKEN", "REQUEST", "COGNITO_USER_POOLS"):
             raise BadDefinition(
-                f"Unable to create authorizer '{name}': Invalid authorizer type {given.get('type')}"
+                f"Unable to create authorizer '{name}': Invalid authorizer type {definition.get('type')}"
             )
-        source = given.get("identitySource")
+        source = definition.get("identitySource")
         if source is None and scheme.get("in") == "header" and kind != "REQUEST":
             source = f"method.request.header.{scheme.get('name')}"
-        for key in [key for key, each in self._api.authorizers.items() if each.name == name]:
+        for key in [
+            key for key, existing in self._api.authorizers.items() if existing.name == name
+        ]:
             del self._api.authorizers[key]
         authorizer = self._backend.create_authorizer(
             self._api.id,
             name,
             kind,
-            provider_arns=given.get("providerARNs"),
+            provider_arns=definition.get("providerARNs"),
             auth_type=scheme.get(f"{_PREFIX}authtype"),
-            authorizer_uri=given.get("authorizerUri"),
-            authorizer_credentials=given.get("authorizerCredentials"),
+            authorizer_uri=definition.get("authorizerUri"),
+            authorizer_credentials=definition.get("authorizerCredentials"),
             identity_source=source,
-            identiy_validation_expression=given.get("identityValidationExpression"),
-            authorizer_result_ttl=given.get("authorizerResultTtlInSeconds", 300),
+            identiy_validation_expression=definition.get("identityValidationExpression"),
+            authorizer_result_ttl=definition.get("authorizerResultTtlInSeconds", 300),
         )
         self._authorizers[name] = (
             authorizer.id,
@@ -213,7 +215,9 @@ class _Import:
         )
 
     def _validator(self, name: str, rule: Members) -> str:
-        for key in [key for key, each in self._api.request_validators.items() if each.name == name]:
+        for key in [
+            key for key, existing in self._api.request_validators.items() if existing.name == name
+        ]:
             del self._api.request_validators[key]
         validator = self._backend.create_request_validator(
             self._api.id,
@@ -246,11 +250,11 @@ class _Import:
         parent = self._resource(parent_path or "/")
         if part.startswith("{"):
             self._check_siblings(parent, part, path)
-        made = _make(
+        resource = _make(
             f"create resource at path '{path}'",
             lambda: self._backend.create_resource(self._api.id, parent, part),
         )
-        return str(made.id)
+        return str(resource.id)
 
     def _check_siblings(self, parent: str, part: str, path: str) -> None:
         for other in self._api.resources.values():
@@ -310,8 +314,8 @@ class _Import:
     def _models_by_type(self, value: Members) -> dict[str, str]:
         content = members_of(value, "content")
         return {
-            kind: _model_name(self._definition.resolve(each).get("schema"))
-            for kind, each in content.items()
+            kind: _model_name(self._definition.resolve(content_type).get("schema"))
+            for kind, content_type in content.items()
         }
 
     def _method_response(
@@ -342,7 +346,7 @@ class _Import:
         }
         if "passthrough_behavior" in options:
             options["passthrough_behavior"] = str(options["passthrough_behavior"]).upper()
-        made = _make(
+        integration_created = _make(
             what,
             lambda: self._backend.put_integration(
                 *where,
@@ -352,7 +356,7 @@ class _Import:
                 **options,
             ),
         )
-        made.cache_key_parameters = list(integration.get("cacheKeyParameters") or [])
+        integration_created.cache_key_parameters = list(integration.get("cacheKeyParameters") or [])
         for pattern, value in members_of(integration, "responses").items():
             response = self._definition.resolve(value)
             self._backend.put_integration_response(

@@ -34,8 +34,10 @@ def patch(module: Any) -> None:
             for patch_operation in patch_operations
             if patch_operation["path"] == "/providerARNs"
         ]
-        for each in of_pools:
-            self.provider_arns = _change_values(self.provider_arns or [], each["op"], each["value"])
+        for operation in of_pools:
+            self.provider_arns = _change_values(
+                self.provider_arns or [], operation["op"], operation["value"]
+            )
         return apply(
             self,
             [
@@ -66,7 +68,14 @@ def patch(module: Any) -> None:
             for patch_operation in patch_operations
             if not _takes_a_stage(patch_operation)
         ]
-        plan(self, [each for each in others if not each["path"].startswith(_OF_STAGE)])
+        plan(
+            self,
+            [
+                one_operation
+                for one_operation in others
+                if not one_operation["path"].startswith(_OF_STAGE)
+            ],
+        )
         for api_stage in self.api_stages:
             api_stage.setdefault("throttle", {})
         for patch_operation in others:
@@ -81,14 +90,14 @@ def patch(module: Any) -> None:
 
 def _throttle(stages: list[dict[str, Any]], operation: dict[str, Any]) -> None:
     """Set a method's throttling in a plan's stage, at `/apiStages/API:STAGE/throttle/RESOURCE/METHOD/LIMIT`."""
-    name, _, place = operation["path"].removeprefix(_OF_STAGE).partition("/throttle")
+    name, _, limit_path = operation["path"].removeprefix(_OF_STAGE).partition("/throttle")
     for stage in stages:
         if f"{stage['apiId']}:{stage['stage']}" != name:
             continue
         if operation["op"] == "remove":
             stage["throttle"] = {}
             continue
-        resource, method, limit = place.lstrip("/").rsplit("/", 2)
+        resource, method, limit = limit_path.lstrip("/").rsplit("/", 2)
         named = f"{resource.replace('~1', '/').rstrip('/')}/{method}"
         of_method = stage["throttle"].setdefault(named, {})
         of_method[limit] = float(operation["value"])
@@ -99,7 +108,7 @@ def _takes_a_stage(operation: dict[str, Any]) -> bool:
 
 
 def _change_values(values: list[str], operation: str, value: str) -> list[str]:
-    others = [each for each in values if each != value]
+    others = [existing for existing in values if existing != value]
     return [*others, value] if operation == "add" else others
 
 
@@ -184,8 +193,8 @@ def _put_api(self: Any) -> Any:
 def _of_any(of_stage: Any, change: Any) -> Any:
     @functools.wraps(of_stage)
     def of_any(self: Any) -> Any:
-        _, _, place = unquote(self.path.split("/tags/")[1]).partition("::/")
-        kind, _, name = place.partition("/")
+        _, _, resource_path = unquote(self.path.split("/tags/")[1]).partition("::/")
+        kind, _, name = resource_path.partition("/")
         find = {
             "restapis": "get_rest_api",
             "apikeys": "get_api_key",

@@ -81,17 +81,19 @@ class CloudControl:
 
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
         """Return the resources of a type, sorted by identifier."""
-        found = {r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)}
+        by_identifier = {
+            r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)
+        }
         for kept in self._store.list_stored(call.account, call.region, kind):
-            of_stack = found.get(kept.identifier)
+            of_stack = by_identifier.get(kept.identifier)
             if of_stack is not None and of_stack.changed_ms > kept.at_ms:
                 continue
-            found.pop(kept.identifier, None)
+            by_identifier.pop(kept.identifier, None)
             if not kept.gone:
-                found[kept.identifier] = KnownResource(
+                by_identifier[kept.identifier] = KnownResource(
                     kept.identifier, kept.properties, kept.attributes, kept.at_ms
                 )
-        return [found[identifier] for identifier in sorted(found)]
+        return [by_identifier[identifier] for identifier in sorted(by_identifier)]
 
     def listed(self, call: Call, kind: str) -> dict[str, KnownResource | None]:
         """Return a type's resources by identifier, in order; None for those that another API made. Raises AwsError."""
@@ -159,7 +161,7 @@ class CloudControl:
                     raise errors.token_conflict(client_token)
                 return same.event()
             self._refuse_second(call, kind, identifier)
-            made = Request(
+            accepted = Request(
                 self._ids.uuid(),
                 call.account,
                 call.region,
@@ -171,24 +173,26 @@ class CloudControl:
                 client_token=client_token,
                 identifier=identifier,
             )
-            self._store.put(made)
-            self._stops[made.token] = threading.Event()
-            event = made.event()
+            self._store.put(accepted)
+            self._stops[accepted.token] = threading.Event()
+            event = accepted.event()
             assert self._executor is not None
-            self._executor.submit(self._run, made, work)
+            self._executor.submit(self._run, accepted, work)
         return event
 
     def _with_client_token(self, call: Call, client_token: str) -> Request | None:
         if not client_token:
             return None
-        place = (call.account, call.region, client_token)
+        scope_key = (call.account, call.region, client_token)
         requests = self._store.requests()
-        return next((r for r in requests if (r.account, r.region, r.client_token) == place), None)
+        return next(
+            (r for r in requests if (r.account, r.region, r.client_token) == scope_key), None
+        )
 
     def _refuse_second(self, call: Call, kind: str, identifier: str) -> None:
-        place = (call.account, call.region, kind, identifier)
+        scope_key = (call.account, call.region, kind, identifier)
         for other in self._store.requests():
-            same = (other.account, other.region, other.kind, other.identifier) == place
+            same = (other.account, other.region, other.kind, other.identifier) == scope_key
             if identifier and same and other.status in state.RUNNING:
                 raise errors.concurrent(kind, identifier)
 
@@ -216,15 +220,19 @@ class CloudControl:
                 self._stops.pop(request.token, None)
 
     def _keep(self, request: Request, resource: KnownResource | None) -> None:
-        place = (request.account, request.region, request.kind)
+        scope_key = (request.account, request.region, request.kind)
         now_ms = self._clock.now_ms()
         if resource is None:
-            self._store.keep(StoredResource(*place, request.identifier, now_ms, gone=True))
+            self._store.keep(StoredResource(*scope_key, request.identifier, now_ms, gone=True))
             return
         properties, attributes = dict(resource.properties), dict(resource.attributes)
         self._store.keep(
             StoredResource(
-                *place, resource.identifier, now_ms, properties=properties, attributes=attributes
+                *scope_key,
+                resource.identifier,
+                now_ms,
+                properties=properties,
+                attributes=attributes,
             )
         )
 
@@ -242,8 +250,8 @@ class CloudControl:
 
     def requests(self, call: Call) -> list[Request]:
         """Return the requests of an account and region, newest first."""
-        place = (call.account, call.region)
-        return [replace(r) for r in self._store.requests() if (r.account, r.region) == place]
+        scope_key = (call.account, call.region)
+        return [replace(r) for r in self._store.requests() if (r.account, r.region) == scope_key]
 
     def cancel(self, call: Call, token: str) -> shapes.ProgressEvent:
         """Begin to cancel a request; return its ProgressEvent. Raises AwsError if it has ended."""

@@ -28,18 +28,21 @@ def add_calls(module: Any) -> None:
 
     def asked(self: Any) -> dict[str, Any]:
         """Return the request's metric, in the form of its own member, which AWS prefers to the older members."""
-        given = {name: self._get_param(name) for name in _KEYS if self._get_param(name)}
-        forms = [bool(set(given) & set(_SINGLE)), *(name in given for name in _KEYS[4:])]
+        dimensions_given = {name: self._get_param(name) for name in _KEYS if self._get_param(name)}
+        forms = [
+            bool(set(dimensions_given) & set(_SINGLE)),
+            *(name in dimensions_given for name in _KEYS[4:]),
+        ]
         if sum(forms) != 1:
             raise InvalidParameterCombination(
                 "Exactly one of SingleMetricAnomalyDetector, MetricMathAnomalyDetector, or the metric's own members "
                 "is required."
             )
-        return {"SingleMetricAnomalyDetector": given} if forms[0] else given
+        return {"SingleMetricAnomalyDetector": dimensions_given} if forms[0] else dimensions_given
 
     def put_anomaly_detector(self: Any) -> Any:
         metric = asked(self)
-        known = {_identity(each): id_ for id_, each in detectors(self).items()}
+        known = {_identity(known_detector): id_ for id_, known_detector in detectors(self).items()}
         id_ = known.get(_identity(metric)) or str(mock_random.uuid4())
         detectors(self)[id_] = {
             "AnomalyDetectorId": id_,
@@ -54,7 +57,7 @@ def add_calls(module: Any) -> None:
     def describe_anomaly_detectors(self: Any) -> Any:
         ids = self._get_param("AnomalyDetectorIds")
         kinds = self._get_param("AnomalyDetectorTypes") or ["SINGLE_METRIC"]
-        wanted = {
+        criteria = {
             name: self._get_param(name)
             for name in ("Namespace", "MetricName", "Dimensions")
             if self._get_param(name)
@@ -63,7 +66,7 @@ def add_calls(module: Any) -> None:
             detector
             for id_, detector in detectors(self).items()
             if (id_ in ids if ids else _kind(detector) in kinds)
-            and all(detector.get(name) == value for name, value in wanted.items())
+            and all(detector.get(name) == value for name, value in criteria.items())
         ]
         return ActionResult({"AnomalyDetectors": rows})
 

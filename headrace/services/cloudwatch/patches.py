@@ -213,7 +213,7 @@ class _Wanted:
     def get_all_metrics(self) -> list[Any]:
         """Return the data that a query can use."""
         everything = self._backend.get_all_metrics()
-        return [each for each in everything if (each.namespace, each.name) in self._names]
+        return [metric for metric in everything if (metric.namespace, metric.name) in self._names]
 
 
 def _of_wanted(get: Any) -> Any:
@@ -311,12 +311,12 @@ def _get_filtered_metrics(
     backend: Any, metric_name: str, namespace: str, dimensions: list[dict[str, str]]
 ) -> list[Any]:
     """Return one datum of each metric that matches."""
-    found: dict[tuple[Any, ...], Any] = {}
+    series_found: dict[tuple[Any, ...], Any] = {}
     for datum in backend.get_all_metrics():
         series = _series(datum)
-        if series not in found and datum.filter(namespace, metric_name, dimensions):
-            found[series] = datum
-    return list(found.values())
+        if series not in series_found and datum.filter(namespace, metric_name, dimensions):
+            series_found[series] = datum
+    return list(series_found.values())
 
 
 def _few_pages(paginated: Any) -> Any:

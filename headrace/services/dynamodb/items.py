@@ -51,12 +51,12 @@ def get_item(
     if table.has_range_key and not range_key:
         raise MockValidationException("The provided key element does not match the schema")
     # Not `items[hash_key]`, which would create an entry.
-    found = table.items.get(hash_key)
-    if found is not None and range_key:
-        found = found.get(range_key) if table.has_range_key else None
-    if found is not None and projection_expression:
-        return found.project(projection_expression)
-    return found
+    item = table.items.get(hash_key)
+    if item is not None and range_key:
+        item = item.get(range_key) if table.has_range_key else None
+    if item is not None and projection_expression:
+        return item.project(projection_expression)
+    return item
 
 
 def _note(table: Any, hash_key: Any, range_key: Any) -> None:
@@ -233,12 +233,12 @@ class _OnePartition:
 
     def all_items(self) -> list[Any]:
         """Return the partition's items, by range key."""
-        found = self._table.items.get(self._hash_key)
-        if found is None:
+        partition = self._table.items.get(self._hash_key)
+        if partition is None:
             return []
         if not self._table.has_range_key:
-            return [found]
-        return sorted(found.values(), key=lambda item: item.range_key)
+            return [partition]
+        return sorted(partition.values(), key=lambda item: item.range_key)
 
 
 def of_one_partition(query: Any) -> Any:

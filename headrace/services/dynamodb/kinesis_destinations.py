@@ -76,8 +76,8 @@ def _precision(configuration: dict[str, Any], member: str) -> str:
 
 def _enable(response: Any) -> Any:
     table, stream_arn = _table(response), str(response.body["StreamArn"])
-    given = response.body.get("EnableKinesisStreamingConfiguration") or {}
-    precision = _precision(given, "enableKinesisStreamingConfiguration")
+    configuration = response.body.get("EnableKinesisStreamingConfiguration") or {}
+    precision = _precision(configuration, "enableKinesisStreamingConfiguration")
     kept = destinations_of(table)
     if stream_arn in kept:
         # The state's name is assumed.
@@ -88,7 +88,7 @@ def _enable(response: Any) -> Any:
         raise AwsError("LimitExceededException", "Table has reached its limit of destinations")
     _find_stream(stream_arn, table.account_id)
     table.kinesis_destinations = {**kept, stream_arn: precision}
-    answer = {"EnableKinesisStreamingConfiguration": dict(given)}
+    answer = {"EnableKinesisStreamingConfiguration": dict(configuration)}
     return _answer(table, stream_arn, "ENABLING", answer)
 
 
@@ -127,8 +127,8 @@ def _disable(response: Any) -> Any:
 
 def _update(response: Any) -> Any:
     table, stream_arn = _table(response), str(response.body["StreamArn"])
-    given = response.body.get("UpdateKinesisStreamingConfiguration") or {}
-    precision = _precision(given, "updateKinesisStreamingConfiguration")
+    configuration = response.body.get("UpdateKinesisStreamingConfiguration") or {}
+    precision = _precision(configuration, "updateKinesisStreamingConfiguration")
     if not precision:
         raise _build_refusal(
             "Streaming destination cannot be updated with given parameters:"
@@ -146,7 +146,7 @@ def _update(response: Any) -> Any:
             f" tableId: {uuid.uuid5(uuid.NAMESPACE_URL, table.table_arn)}, kdsArn: {stream_arn}"
         )
     table.kinesis_destinations = {**kept, stream_arn: precision}
-    answer = {"UpdateKinesisStreamingConfiguration": dict(given)}
+    answer = {"UpdateKinesisStreamingConfiguration": dict(configuration)}
     return _answer(table, stream_arn, "UPDATING", answer)
 
 

@@ -104,13 +104,13 @@ def holds(expected: Mapping[str, Any], operator: str | None, item: Any) -> bool:
     return any(results) if operator == "OR" and expected else all(results)
 
 
-def _holds(condition: Mapping[str, Any], found: Any) -> bool:
+def _holds(condition: Mapping[str, Any], attribute: Any) -> bool:
     comparison = condition.get("ComparisonOperator")
     if comparison is None:
         if condition.get("Exists") is False:
-            return found is None
-        return _equal(found, _to_value(condition["Value"]))
-    return _COMPARISONS[comparison](found, [_to_value(value) for value in _values(condition)])
+            return attribute is None
+        return _equal(attribute, _to_value(condition["Value"]))
+    return _COMPARISONS[comparison](attribute, [_to_value(value) for value in _values(condition)])
 
 
 def _to_value(value: Mapping[str, Any]) -> Any:
@@ -119,8 +119,8 @@ def _to_value(value: Mapping[str, Any]) -> Any:
     return DynamoType(dict(value))
 
 
-def _equal(found: Any, wanted: Any) -> bool:
-    return found is not None and bool(found == wanted)
+def _equal(attribute: Any, expected: Any) -> bool:
+    return attribute is not None and bool(attribute == expected)
 
 
 def _order(value: Any) -> Any:
@@ -131,42 +131,44 @@ def _order(value: Any) -> Any:
 
 
 def _build_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, list[Any]], bool]:
-    def holds_of(found: Any, wanted: list[Any]) -> bool:
-        return _comparable(found, wanted[0]) and compare(_order(found), _order(wanted[0]))
+    def holds_of(attribute: Any, expected: list[Any]) -> bool:
+        return _comparable(attribute, expected[0]) and compare(
+            _order(attribute), _order(expected[0])
+        )
 
     return holds_of
 
 
-def _comparable(found: Any, wanted: Any) -> bool:
-    return found is not None and found.type == wanted.type and found.type in _ORDERED
+def _comparable(attribute: Any, expected: Any) -> bool:
+    return attribute is not None and attribute.type == expected.type and attribute.type in _ORDERED
 
 
-def _contains(found: Any, wanted: list[Any]) -> bool:
-    if found is None:
+def _contains(attribute: Any, expected: list[Any]) -> bool:
+    if attribute is None:
         return False
-    value = wanted[0]
-    if found.type == value.type and found.type in ("S", "B"):
-        return bool(_order(value) in _order(found))
-    if found.type == f"{value.type}S":
-        return bool(value.cast_value in found.cast_value)
-    return found.type == "L" and any(_equal(each, value) for each in found.value)
+    value = expected[0]
+    if attribute.type == value.type and attribute.type in ("S", "B"):
+        return bool(_order(value) in _order(attribute))
+    if attribute.type == f"{value.type}S":
+        return bool(value.cast_value in attribute.cast_value)
+    return attribute.type == "L" and any(_equal(element, value) for element in attribute.value)
 
 
-def _begins_with(found: Any, wanted: list[Any]) -> bool:
-    value = wanted[0]
+def _begins_with(attribute: Any, expected: list[Any]) -> bool:
+    value = expected[0]
     return (
-        _comparable(found, value)
-        and found.type != "N"
-        and bool(_order(found).startswith(_order(value)))
+        _comparable(attribute, value)
+        and attribute.type != "N"
+        and bool(_order(attribute).startswith(_order(value)))
     )
 
 
-def _between(found: Any, wanted: list[Any]) -> bool:
-    low, high = wanted
+def _between(attribute: Any, expected: list[Any]) -> bool:
+    low, high = expected
     return (
-        _comparable(found, low)
-        and _comparable(found, high)
-        and bool(_order(low) <= _order(found) <= _order(high))
+        _comparable(attribute, low)
+        and _comparable(attribute, high)
+        and bool(_order(low) <= _order(attribute) <= _order(high))
     )
 
 
@@ -220,35 +222,41 @@ def apply_updates(item: Any, updates: Mapping[str, Any], key_names: list[str]) -
         if "Value" not in update:
             item.attrs.pop(name, None)
             continue
-        value, found = _to_value(update["Value"]), item.attrs.get(name)
-        if action == "PUT" or (found is None and action == "ADD"):
+        value, attribute = _to_value(update["Value"]), item.attrs.get(name)
+        if action == "PUT" or (attribute is None and action == "ADD"):
             item.attrs[name] = value
-        elif found is None:
+        elif attribute is None:
             continue
-        elif found.type != value.type:
+        elif attribute.type != value.type:
             raise _invalid("Type mismatch for attribute to update")
         elif action == "ADD":
-            item.attrs[name] = _sum(found, value)
+            item.attrs[name] = _sum(attribute, value)
         else:
-            _take_away(item, name, found, value)
+            _take_away(item, name, attribute, value)
 
 
-def _sum(found: Any, value: Any) -> Any:
+def _sum(attribute: Any, value: Any) -> Any:
     if value.type == "N":
-        return _to_value({"N": f"{Decimal(found.value) + Decimal(value.value):f}"})
+        return _to_value({"N": f"{Decimal(attribute.value) + Decimal(value.value):f}"})
     if value.type == "L":
-        return _to_value({"L": [*found.value, *value.value]})
-    known = found.cast_value
+        return _to_value({"L": [*attribute.value, *value.value]})
+    known = attribute.cast_value
     added = [
-        each for each in value.value if _to_value({value.type[0]: each}).cast_value not in known
+        element
+        for element in value.value
+        if _to_value({value.type[0]: element}).cast_value not in known
     ]
-    return _to_value({value.type: [*found.value, *added]})
+    return _to_value({value.type: [*attribute.value, *added]})
 
 
-def _take_away(item: Any, name: str, found: Any, value: Any) -> None:
+def _take_away(item: Any, name: str, attribute: Any, value: Any) -> None:
     gone = value.cast_value
-    left = [each for each in found.value if _to_value({found.type[0]: each}).cast_value not in gone]
+    left = [
+        element
+        for element in attribute.value
+        if _to_value({attribute.type[0]: element}).cast_value not in gone
+    ]
     if left:
-        item.attrs[name] = _to_value({found.type: left})
+        item.attrs[name] = _to_value({attribute.type: left})
     else:
         del item.attrs[name]

@@ -152,19 +152,19 @@ def _to_value(plain: dict[str, Any]) -> Any:
     typed: Any = DynamoType.__new__(DynamoType)
     typed.type = kind
     if kind == "L":
-        value = [_to_value(each) for each in value]
+        value = [_to_value(element) for element in value]
     elif kind == "M":
-        value = {name: _to_value(each) for name, each in value.items()}
+        value = {name: _to_value(element) for name, element in value.items()}
     typed.value = value
     return typed
 
 
 def _items(table: Any) -> Iterable[Any]:
-    for found in table.items.values():
+    for partition in table.items.values():
         if table.has_range_key:
-            yield from found.values()
+            yield from partition.values()
         else:
-            yield found
+            yield partition
 
 
 def _reduce_table(table: Any) -> Any:
@@ -211,8 +211,8 @@ def _describe_fully(describe: Any) -> Any:
     def describe_fully(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
         answer = describe(self, base_key)
         shown = answer[base_key]
-        made = f"{self.table_arn} {self.created_at}"
-        shown["TableId"] = str(uuid.uuid5(uuid.NAMESPACE_URL, made))
+        identity = f"{self.table_arn} {self.created_at}"
+        shown["TableId"] = str(uuid.uuid5(uuid.NAMESPACE_URL, identity))
         for name in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
             if not shown[name]:
                 del shown[name]

@@ -85,13 +85,13 @@ class TableStreams:
             shard = self._shard(stream_arn, shard_id)
             rows = shard.kept
             origin = int(shard.starting_sequence_number)
-            wanted = _number(position, origin, rows.next)
-            start = max(wanted, rows.first)
-            found: list[dict[str, Any]] = rows.slice(start, max_records)
+            wanted_number = _number(position, origin, rows.next)
+            start = max(wanted_number, rows.first)
+            changes: list[dict[str, Any]] = rows.slice(start, max_records)
             is_on, following = _is_on(shard), start
         records: list[StreamRecord] = []
         size_bytes = 0
-        for change in found:
+        for change in changes:
             record = _record(change, stream_arn)
             size_bytes += len(record.data)
             if records and size_bytes > max_bytes:
@@ -99,8 +99,8 @@ class TableStreams:
             records.append(record)
             following += 1
         behind_ms = max(0, self._now_ms() - records[-1].approximate_arrival_ms) if records else 0
-        expired = 0 if isinstance(position, TrimHorizon) else start - wanted
-        if not is_on and len(records) == len(found) < max_records:
+        expired = 0 if isinstance(position, TrimHorizon) else start - wanted_number
+        if not is_on and len(records) == len(changes) < max_records:
             return ReadResult(records, None, behind_ms, expired)
         return ReadResult(records, AtSequence(str(origin + following)), behind_ms, expired)
 

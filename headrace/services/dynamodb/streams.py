@@ -254,8 +254,8 @@ class _Iterator:
     """An iterator, with the members that moto's response reads."""
 
     def __init__(self, stream_arn: str, start: int) -> None:
-        place = msgspec.msgpack.encode([start, CURRENT.clock.now_ms()])
-        self.arn = f"{stream_arn}|1|{base64.b64encode(place).decode()}"
+        position = msgspec.msgpack.encode([start, CURRENT.clock.now_ms()])
+        self.arn = f"{stream_arn}|1|{base64.b64encode(position).decode()}"
 
 
 def _check_not_trimmed(rows: StreamRows, start: int) -> None:

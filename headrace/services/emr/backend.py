@@ -57,17 +57,17 @@ class Emr:
 
     def cluster(self, cluster_id: str, *, account: str, region: str) -> Cluster:
         """Return a cluster. Raises the AwsError of Describe*, List* and other newer operations."""
-        found = self.store.find(cluster_id, account=account, region=region)
-        if found is None:
+        cluster = self.store.find(cluster_id, account=account, region=region)
+        if cluster is None:
             raise unknown_cluster(cluster_id)
-        return found
+        return cluster
 
     def job_flow(self, job_flow_id: str, *, account: str, region: str) -> Cluster:
         """Return a cluster. Raises the AwsError of AddJobFlowSteps and other older operations."""
-        found = self.store.find(job_flow_id, account=account, region=region)
-        if found is None:
+        flow = self.store.find(job_flow_id, account=account, region=region)
+        if flow is None:
             raise unknown_job_flow()
-        return found
+        return flow
 
     def check_roles(self, cluster: Cluster) -> None:
         """Raise AwsError for a new cluster whose service role EMR may not assume."""

@@ -19,10 +19,10 @@ SESSION = "EMR"
 
 def role_arn(cluster: Cluster) -> str:
     """Return the service role's ARN; the request has its name or its ARN. Empty without a role."""
-    given = str(cluster.request.get("ServiceRole") or "")
-    if not given or given.startswith("arn:"):
-        return given
-    return f"arn:{partition_of(cluster.region)}:iam::{cluster.account}:role/{given}"
+    role = str(cluster.request.get("ServiceRole") or "")
+    if not role or role.startswith("arn:"):
+        return role
+    return f"arn:{partition_of(cluster.region)}:iam::{cluster.account}:role/{role}"
 
 
 def check_service_role(guard: Guard, cluster: Cluster) -> None:

@@ -58,18 +58,18 @@ class EmrServerless:
 
     def application(self, application_id: str, *, account: str, region: str) -> Application:
         """Return an application. Raises AwsError ResourceNotFoundException."""
-        found = self.store.application(application_id)
-        if found is None or (found.account, found.region) != (account, region):
+        application = self.store.application(application_id)
+        if application is None or (application.account, application.region) != (account, region):
             raise not_found(f"Application {application_id}")
-        return found
+        return application
 
     def job_run(self, application_id: str, run_id: str, *, account: str, region: str) -> JobRun:
         """Return a job run of an application. Raises AwsError ResourceNotFoundException."""
         application = self.application(application_id, account=account, region=region)
-        found = self.store.run(run_id)
-        if found is None or found.application_id != application.id:
+        run = self.store.run(run_id)
+        if run is None or run.application_id != application.id:
             raise not_found(f"JobRun {run_id}")
-        return found
+        return run
 
     def run(self, application: Application, run: JobRun) -> None:
         """Start the worker of a stored job run."""

@@ -44,20 +44,20 @@ def classification(application: Application, run: JobRun, name: str) -> dict[str
     """Return a classification's properties; the job run's override the application's."""
     overrides = get_mapping(run.request, "configurationOverrides")
     properties: dict[str, str] = {}
-    for given in (
+    for configuration in (
         *get_list(application.request, "runtimeConfiguration"),
         *get_list(overrides, "applicationConfiguration"),
     ):
-        if given.get("classification") == name:
-            properties.update(get_mapping(given, "properties"))
+        if configuration.get("classification") == name:
+            properties.update(get_mapping(configuration, "properties"))
     return properties
 
 
 def log_uri(application: Application, run: JobRun) -> str | None:
     """Return the S3 URI for logs: the job run's, else the application's, else None."""
     overrides = get_mapping(run.request, "configurationOverrides")
-    for given in (overrides, application.request):
-        monitoring = get_mapping(given, "monitoringConfiguration")
+    for settings in (overrides, application.request):
+        monitoring = get_mapping(settings, "monitoringConfiguration")
         uri = get_mapping(monitoring, "s3MonitoringConfiguration").get("logUri")
         if uri:
             return str(uri)

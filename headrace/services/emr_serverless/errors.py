@@ -24,9 +24,9 @@ def conflict(message: str) -> AwsError:
     return AwsError("ConflictException", message, 409, {"message": message})
 
 
-def wrong_state(what: str, wanted: Iterable[str], state: str) -> AwsError:
+def wrong_state(what: str, allowed: Iterable[str], state: str) -> AwsError:
     """The operation is not allowed in the resource's state."""
-    states = ", ".join(wanted)
+    states = ", ".join(allowed)
     return validation(
         f"{what} must be in one of the following statuses [{states}]. Current status: {state}"
     )

@@ -216,12 +216,12 @@ class JobRunner:
 
     def _attempt_logs(self) -> JobLogs:
         """Return the newest attempt's logs, which are copied to the run's log location."""
-        place = self._place()
+        log_folder = self._place()
         return JobLogs(
             self._ports.clock,
             context_of(self._ports.context, self._run).objects,
             self.folder,
-            [] if place is None else [place],
+            [] if log_folder is None else [log_folder],
         )
 
     def _place(self, below: str = "") -> LogPlace | None:

@@ -54,8 +54,8 @@ class Store:
     def runs(self, application_id: str | None = None) -> list[JobRun]:
         """Return the job runs of an application, or all, oldest first."""
         with self.lock:
-            found = [r for r in self._runs.values() if application_id in (None, r.application_id)]
-            return sorted(found, key=lambda run: run.number)
+            runs = [r for r in self._runs.values() if application_id in (None, r.application_id)]
+            return sorted(runs, key=lambda run: run.number)
 
     def run(self, run_id: str) -> JobRun | None:
         """Return a job run, or None."""

@@ -59,8 +59,8 @@ def _put_permission(handler: Any) -> str:
     if params.get("Policy"):
         if any(value is not None for value in own):
             raise _invalid(_BOTH)
-        given: Any = json.loads(params["Policy"])
-        document = {**given, "Statement": as_list(given["Statement"])}
+        policy: Any = json.loads(params["Policy"])
+        document = {**policy, "Statement": as_list(policy["Statement"])}
     else:
         statement = _statement_of(bus, params)
         document = {**_document(bus)}
@@ -87,8 +87,8 @@ def _with_statement(statements: list[Any], statement: dict[str, Any]) -> list[An
     """
     ids = [one.get("Sid") for one in statements]
     if statement["Sid"] in ids:
-        place = ids.index(statement["Sid"])
-        return [*statements[:place], statement, *statements[place + 1 :]]
+        index = ids.index(statement["Sid"])
+        return [*statements[:index], statement, *statements[index + 1 :]]
     return [*statements, statement]
 
 

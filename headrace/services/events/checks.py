@@ -121,18 +121,18 @@ def _refuse_members(problems: Iterator[str]) -> None:
         raise _invalid(f"{len(reasons)} validation {noun} detected: {'; '.join(reasons)}")
 
 
-def _of_name(value: Any, place: str) -> Iterator[str]:
-    failed = f"Value '{value}' at '{place}' failed to satisfy constraint: Member must"
+def _of_name(value: Any, path: str) -> Iterator[str]:
+    failed = f"Value '{value}' at '{path}' failed to satisfy constraint: Member must"
     if not re.fullmatch(_NAME, str(value)):
         yield f"{failed} satisfy regular expression pattern: {_NAME}"
     if len(str(value)) > _LONGEST_NAME:
         yield f"{failed} have length less than or equal to {_LONGEST_NAME}"
 
 
-def _of_enum(value: Any, place: str, values: tuple[str, ...]) -> Iterator[str]:
+def _of_enum(value: Any, path: str, values: tuple[str, ...]) -> Iterator[str]:
     if value not in values:
         yield (
-            f"Value '{value}' at '{place}' failed to satisfy constraint: Member must satisfy enum value set:"
+            f"Value '{value}' at '{path}' failed to satisfy constraint: Member must satisfy enum value set:"
             f" [{', '.join(values)}]"
         )
 

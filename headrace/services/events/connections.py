@@ -53,21 +53,24 @@ def patch_models(models: ModuleType) -> None:
         self.arn = f"arn:{partition}:events:{region_name}:{account_id}:connection/{path}"
 
     def update_connection(self: Any, name: str, **changes: Any) -> dict[str, Any]:
-        made = self.connections.get(name)
-        if made is None:
+        changed = self.connections.get(name)
+        if changed is None:
             raise models.ResourceNotFoundException(f"Connection '{name}' does not exist.")
         parameters = changes.pop("auth_parameters", None)
         for attribute, value in changes.items():
             if value is not None:
-                setattr(made, attribute, value)
+                setattr(changed, attribute, value)
         if parameters:
-            kept = (made.auth_parameters or {}).get(_INVOCATION)
-            made.auth_parameters = {**({} if kept is None else {_INVOCATION: kept}), **parameters}
+            kept = (changed.auth_parameters or {}).get(_INVOCATION)
+            changed.auth_parameters = {
+                **({} if kept is None else {_INVOCATION: kept}),
+                **parameters,
+            }
             secrets = models.get_secrets_manager_backend(self.account_id, self.region_name)
-            text = _secret_of(made.auth_parameters)
-            secrets.put_secret_value(made.secret_arn, text, None, None, ["AWSCURRENT"])
-        made.modified_time = CURRENT.clock.now_ms() / 1000
-        return made.describe_short()
+            text = _secret_of(changed.auth_parameters)
+            secrets.put_secret_value(changed.secret_arn, text, None, None, ["AWSCURRENT"])
+        changed.modified_time = CURRENT.clock.now_ms() / 1000
+        return changed.describe_short()
 
     delete = backend.delete_connection
 
@@ -107,29 +110,29 @@ def patch_responses(handler: Any, in_pages: Callable[[str, Callable[[Any], Any]]
         state = self._get_param("ConnectionState")
         return [
             {
-                **made.describe_short(),
-                "Name": made.name,
-                "AuthorizationType": made.authorization_type,
+                **connection.describe_short(),
+                "Name": connection.name,
+                "AuthorizationType": connection.authorization_type,
             }
-            for made in _with_prefix(self, self.events_backend.connections)
-            if state in (None, made.state)
+            for connection in _with_prefix(self, self.events_backend.connections)
+            if state in (None, connection.state)
         ]
 
     def destinations(self: Any) -> list[dict[str, Any]]:
         arn = self._get_param("ConnectionArn")
         return [
-            {name: value for name, value in made.describe().items() if name != "Description"}
-            for made in _with_prefix(self, self.events_backend.destinations)
-            if arn in (None, made.connection_arn)
+            {name: value for name, value in destination.describe().items() if name != "Description"}
+            for destination in _with_prefix(self, self.events_backend.destinations)
+            if arn in (None, destination.connection_arn)
         ]
 
     handler.list_connections = in_pages("Connections", connections)
     handler.list_api_destinations = in_pages("ApiDestinations", destinations)
 
 
-def _with_prefix(response: Any, made: Mapping[str, Any]) -> list[Any]:
+def _with_prefix(response: Any, resources: Mapping[str, Any]) -> list[Any]:
     prefix = str(response._get_param("NamePrefix") or "")
-    return [one for name, one in sorted(made.items()) if name.startswith(prefix)]
+    return [one for name, one in sorted(resources.items()) if name.startswith(prefix)]
 
 
 def _rate_of(destination: Any) -> int:

@@ -59,10 +59,10 @@ def _to_archive(rule: Any, target: Mapping[str, Any], event: Any) -> None:
     from moto.events.utils import EventTemplateParser
 
     transformer = target.get("InputTransformer", {})
-    made = EventTemplateParser.parse(
+    event_of_archive = EventTemplateParser.parse(
         transformer.get("InputTemplate"), transformer.get("InputPathsMap", {}), event
     )
-    rule._send_to_events_archive(made["archive-arn"].split(":archive/", 1)[1], event)
+    rule._send_to_events_archive(event_of_archive["archive-arn"].split(":archive/", 1)[1], event)
 
 
 def _to_function(rule: Any, target: Mapping[str, Any], _: list[str], event: Any) -> None:

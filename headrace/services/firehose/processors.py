@@ -69,15 +69,15 @@ def with_defaults(destination: Mapping[str, Any]) -> dict[str, Any]:
     Without `Enabled` it is disabled; an enabled Lambda processor has all its parameters, in AWS's order.
     """
     processing = get_mapping(destination, "ProcessingConfiguration")
-    made: dict[str, Any] = {**processing, "Enabled": bool(processing.get("Enabled"))}
-    if made["Enabled"]:
-        made["Processors"] = [
+    filled: dict[str, Any] = {**processing, "Enabled": bool(processing.get("Enabled"))}
+    if filled["Enabled"]:
+        filled["Processors"] = [
             _lambda_with_defaults(processor, str(destination.get("RoleARN", "")))
             if processor["Type"] == "Lambda"
             else processor
             for processor in get_list(processing, "Processors")
         ]
-    return made
+    return filled
 
 
 def _lambda_with_defaults(processor: Mapping[str, Any], role: str) -> dict[str, Any]:

@@ -103,13 +103,13 @@ def merged(present: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, A
 
     An input or output format in the update replaces the present one, since each has one SerDe.
     """
-    made = {**present, **change}
+    merged_settings = {**present, **change}
     if "SchemaConfiguration" in change:
-        made["SchemaConfiguration"] = {
+        merged_settings["SchemaConfiguration"] = {
             **get_mapping(present, "SchemaConfiguration"),
             **get_mapping(change, "SchemaConfiguration"),
         }
-    return made
+    return merged_settings
 
 
 def options_of(

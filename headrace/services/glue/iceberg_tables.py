@@ -68,41 +68,41 @@ def columns_of(
     if fields:
         return _read_fields(fields)
     ids = _Ids(len(columns))
-    made: list[dict[str, Any]] = []
-    for place, column in enumerate(columns):
+    schema_fields: list[dict[str, Any]] = []
+    for index, column in enumerate(columns):
         field: dict[str, Any] = {
-            "id": place + 1,
+            "id": index + 1,
             "name": str(column["Name"]),
             "required": False,
             "type": _type_of(str(column.get("Type") or "string").strip().lower(), ids, 0),
         }
         if column.get("Comment"):
             field["doc"] = str(column["Comment"])
-        made.append(field)
-    if not made:
+        schema_fields.append(field)
+    if not schema_fields:
         raise NoIcebergType("An Iceberg table needs a column.")
-    return made, ids.last
+    return schema_fields, ids.last
 
 
 def _read_fields(fields: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int]:
-    made: list[dict[str, Any]] = []
-    for given in fields:
-        kind = given["Type"]
+    schema_fields: list[dict[str, Any]] = []
+    for column in fields:
+        kind = column["Type"]
         if isinstance(kind, str) and kind.lstrip().startswith("{"):
             try:
                 kind = json.loads(kind)
             except (ValueError, RecursionError) as error:
-                raise NoIcebergType(f"The type of field {given['Name']} is no JSON.") from error
+                raise NoIcebergType(f"The type of field {column['Name']} is no JSON.") from error
         field = {
-            "id": int(given["Id"]),
-            "name": str(given["Name"]),
-            "required": bool(given["Required"]),
+            "id": int(column["Id"]),
+            "name": str(column["Name"]),
+            "required": bool(column["Required"]),
             "type": kind,
         }
-        if given.get("Doc"):
-            field["doc"] = str(given["Doc"])
-        made.append(field)
-    return made, find_last_id(made)
+        if column.get("Doc"):
+            field["doc"] = str(column["Doc"])
+        schema_fields.append(field)
+    return schema_fields, find_last_id(schema_fields)
 
 
 def _type_of(text: str, ids: _Ids, level: int) -> Any:
@@ -147,19 +147,19 @@ def _struct(parts: Sequence[str], ids: _Ids, level: int) -> dict[str, Any]:
         name, colon, kind = part.partition(":")
         if not colon or not name.strip():
             raise NoIcebergType(f"{part[:100]} is no field of a struct.")
-        made = _type_of(kind.strip(), ids, level + 1)
-        fields.append({"id": number, "name": name.strip(), "required": False, "type": made})
+        field_type = _type_of(kind.strip(), ids, level + 1)
+        fields.append({"id": number, "name": name.strip(), "required": False, "type": field_type})
     return {"type": "struct", "fields": fields}
 
 
 def _parts(text: str) -> list[str]:
     """Return the parts between commas that are outside brackets."""
     parts, start, depth = list[str](), 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and not depth:
-            parts.append(text[start:place].strip())
-            start = place + 1
+            parts.append(text[start:index].strip())
+            start = index + 1
     return [*parts, text[start:].strip()]
 
 
@@ -183,22 +183,22 @@ def hive_name(kind: Any) -> str:
 _VERSIONS = ("1", "2")
 
 
-def name_of(given: Mapping[str, Any]) -> str:
+def name_of(request: Mapping[str, Any]) -> str:
     """Return the name of the table to create. Raises moto's JsonRESTError."""
-    name = (given.get("TableInput") or {}).get("Name") or given.get("Name")
+    name = (request.get("TableInput") or {}).get("Name") or request.get("Name")
     if not name:
         raise _invalid("A table needs a name.")
     return str(name)
 
 
-def table_input_of(given: Mapping[str, Any], account: str, region: str) -> dict[str, Any]:
+def table_input_of(request: Mapping[str, Any], account: str, region: str) -> dict[str, Any]:
     """Write an Iceberg table's metadata file to S3, and return CreateTable's TableInput.
 
     Raises moto's JsonRESTError, and AwsError when S3 refuses the file.
     """
-    iceberg = given["OpenTableFormatInput"]["IcebergInput"]
-    table = dict(given.get("TableInput") or {})
-    table["Name"] = name_of(given)
+    iceberg = request["OpenTableFormatInput"]["IcebergInput"]
+    table = dict(request.get("TableInput") or {})
+    table["Name"] = name_of(request)
     if iceberg.get("MetadataOperation") != "CREATE":
         raise _invalid("MetadataOperation of an Iceberg table must be CREATE.")
     version = str(iceberg.get("Version") or "2")
@@ -235,9 +235,9 @@ def _invalid(message: str) -> Exception:
 
 
 def _metadata(
-    wanted: Mapping[str, Any], storage: Mapping[str, Any], location: str, version: int
+    iceberg_input: Mapping[str, Any], storage: Mapping[str, Any], location: str, version: int
 ) -> dict[str, Any]:
-    schema, order = get_mapping(wanted, "Schema"), get_mapping(wanted, "WriteOrder")
+    schema, order = get_mapping(iceberg_input, "Schema"), get_mapping(iceberg_input, "WriteOrder")
     try:
         fields, last_id = columns_of(get_list(schema, "Fields"), get_list(storage, "Columns"))
     except NoIcebergType as error:
@@ -245,10 +245,10 @@ def _metadata(
     return build_metadata(
         location=location,
         schema=TableSchema(fields, last_id, get_list(schema, "IdentifierFieldIds")),
-        partitions=_rename_members(get_list(get_mapping(wanted, "PartitionSpec"), "Fields")),
+        partitions=_rename_members(get_list(get_mapping(iceberg_input, "PartitionSpec"), "Fields")),
         sorts=_rename_members(get_list(order, "Fields")),
         order_id=int(order.get("OrderId") or 1),
-        properties=get_mapping(wanted, "Properties"),
+        properties=get_mapping(iceberg_input, "Properties"),
         version=version,
     )
 

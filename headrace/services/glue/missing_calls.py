@@ -33,8 +33,8 @@ def allow_updates(module: Any) -> None:
         # Documented: a member that JobUpdate omits is removed, or gets its default.
         backend, name = self.glue_backend, self._get_param("JobName")
         backend.get_job(name)
-        given = {**self._get_param("JobUpdate"), "Name": name}
-        before, job = recreate(backend.create_job, backend.jobs, name, given)
+        parameters = {**self._get_param("JobUpdate"), "Name": name}
+        before, job = recreate(backend.create_job, backend.jobs, name, parameters)
         job.created_on, job.job_runs = before.created_on, before.job_runs
         return ActionResult({"JobName": name})
 
@@ -60,11 +60,11 @@ def allow_updates(module: Any) -> None:
     def update_connection(self: Any) -> EmptyResult:
         backend, name = self.glue_backend, self._get_param("Name")
         before = backend.get_connection(self._get_param("CatalogId"), name, None)
-        given = {
+        values = {
             "CatalogId": before.catalog_id,
             "ConnectionInput": {**self._get_param("ConnectionInput"), "Name": name},
         }
-        _, connection = recreate(backend.create_connection, backend.connections, name, given)
+        _, connection = recreate(backend.create_connection, backend.connections, name, values)
         connection.created_time = before.created_time
         return EmptyResult()
 

@@ -59,14 +59,14 @@ def patch_responses(module: Any) -> None:
         """Update a table if its version is `VersionId`; with `SkipArchive` the old version is not kept."""
         from moto.core.exceptions import JsonRESTError
 
-        given = self.parameters
-        name = given["TableInput"]["Name"]
-        table = self.glue_backend.get_table(given["DatabaseName"], name)
+        request = self.parameters
+        name = request["TableInput"]["Name"]
+        table = self.glue_backend.get_table(request["DatabaseName"], name)
         before = table._current_version
-        if given.get("VersionId") not in (None, str(before)):
+        if request.get("VersionId") not in (None, str(before)):
             raise JsonRESTError("ConcurrentModificationException", _CONCURRENT)
         answer = update(self)
-        if given.get("SkipArchive"):
+        if request.get("SkipArchive"):
             table.versions.pop(str(before), None)
         return answer
 

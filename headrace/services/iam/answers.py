@@ -57,8 +57,8 @@ def _answer(operation: str, parameters: Mapping[str, Any], account: str) -> dict
     if operation.startswith("GetContextKeys"):
         own = () if holder is None else _list_attached(holder, source)
         return {"ContextKeyNames": context_keys([*(p.document.text for p in own), *texts])}
-    given = parse_policies(texts, "PolicyInputList", "identity")
-    own = given if holder is None else (*_list_attached(holder, source), *given)
+    documents = parse_policies(texts, "PolicyInputList", "identity")
+    own = documents if holder is None else (*_list_attached(holder, source), *documents)
     caller = str(parameters.get("CallerArn") or source)
     principal = _principal(caller, account)
     text = str(parameters.get("ResourcePolicy") or "")

@@ -69,30 +69,34 @@ class MotoUsersAndRoles:
             return Principal("provider", identity.name)
         if identity.kind == "root":
             return Principal("root", identity.arn, identity.account, identity.arn, identity.account)
-        found = self._find(identity)
-        if identity.kind == "federated" and (found is not None or not identity.name):
+        principal_found = self._find(identity)
+        if identity.kind == "federated" and (principal_found is not None or not identity.name):
             user_id = f"{identity.account}:{identity.session}"
-            return _principal(identity, found, identity.arn, user_id)
-        if found is None:
+            return _principal(identity, principal_found, identity.arn, user_id)
+        if principal_found is None:
             return None
         if identity.kind == "role":
             arn = identity.session_arn
-            return _principal(identity, found, arn, f"{found.id}:{identity.session}")
-        return _principal(identity, found, str(found.arn), str(found.id))
+            return _principal(
+                identity, principal_found, arn, f"{principal_found.id}:{identity.session}"
+            )
+        return _principal(
+            identity, principal_found, str(principal_found.arn), str(principal_found.id)
+        )
 
     def policies(self, identity: Identity) -> Policies:
         """See `People.policies`."""
         if identity.kind == "root":
             return Policies(identity=(_EVERYTHING,))
-        found = self._find(identity)
+        principal_found = self._find(identity)
         session = self._session_policies(identity) if identity.has_session_policy else None
-        if found is None:
+        if principal_found is None:
             is_root = identity.kind == "federated" and not identity.name
             return Policies(identity=(_EVERYTHING,) if is_root else (), session=session)
         is_user = identity.kind != "role"
         return Policies(
-            identity=tuple(iam.own_policies(identity.account, found, is_user=is_user)),
-            boundary=iam.boundary_of(identity.account, found),
+            identity=tuple(iam.own_policies(identity.account, principal_found, is_user=is_user)),
+            boundary=iam.boundary_of(identity.account, principal_found),
             session=session,
         )
 
@@ -107,16 +111,16 @@ class MotoUsersAndRoles:
         return iam.holder_of(identity.account, kind, identity.name)
 
 
-def _principal(identity: Identity, found: Any, arn: str, user_id: str) -> Principal:
+def _principal(identity: Identity, entity: Any, arn: str, user_id: str) -> Principal:
     kind = identity.kind
     return Principal(
         kind if kind in ("role", "federated") else "user",
         arn,
         identity.account,
-        "" if found is None else str(found.arn),
+        "" if entity is None else str(entity.arn),
         user_id,
         identity.name,
-        {} if found is None else iam.tags_of(found),
+        {} if entity is None else iam.tags_of(entity),
         dict(identity.tags),
         identity.source_identity,
     )

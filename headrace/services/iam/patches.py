@@ -123,15 +123,15 @@ class _Policies(dict[str, Any]):
         from moto.iam.aws_managed_policies import aws_managed_policies_data
         from moto.iam.models import AWSManagedPolicy
 
-        made: dict[str, Any] = {}
+        by_arn: dict[str, Any] = {}
         account, region = self.backend.account_id, self.backend.region_name
         for name, data in json.loads(aws_managed_policies_data).items():
             policy: Any = AWSManagedPolicy.from_data(name, account, region, data)
             digest = base64.b32encode(hashlib.sha256(policy.arn.encode()).digest()).decode()
             policy.id = f"ANPA{digest[:17]}"
-            made[policy.arn] = policy
-        made.update(self.items_there())
-        super().update(made)
+            by_arn[policy.arn] = policy
+        by_arn.update(self.items_there())
+        super().update(by_arn)
         self.is_filled = True
 
     def items_there(self) -> dict[str, Any]:

@@ -21,12 +21,12 @@ def match_by_wildcards(models: ModuleType) -> None:
 
     @functools.wraps(matches)
     def matches_by_wildcard(self: Any, query_string: str) -> bool:
-        kind, found, pattern = query_string.partition(":")
-        if found and kind == "thingName":
+        kind, separator, pattern = query_string.partition(":")
+        if separator and kind == "thingName":
             return glob_matches(pattern, self.thing_name)
-        if found and kind == "thingTypeName":
+        if separator and kind == "thingTypeName":
             return bool(self.thing_type) and glob_matches(pattern, self.thing_type.thing_type_name)
-        if not found or kind != "thingGroupNames":
+        if not separator or kind != "thingGroupNames":
             return bool(matches(self, query_string))
         backend: Any = models.iot_backends[self.account_id][self.region_name]
         groups = [group.thing_group_name for group in backend.list_thing_groups(None, None, None)]

@@ -161,8 +161,11 @@ def patch_data_plane(module: Any) -> None:
     def list_retained_messages(self: Any) -> str:
         most = min(int(self._get_param("maxResults") or _MOST_LISTED), _MOST_LISTED)
         after = self._get_param("nextToken") or ""
-        rest = [each for each in _retained(self) if each["topic"] > after]
-        page = [{**_summary(each), "payloadSize": len(each["payload"])} for each in rest[:most]]
+        rest = [retained for retained in _retained(self) if retained["topic"] > after]
+        page = [
+            {**_summary(retained), "payloadSize": len(retained["payload"])}
+            for retained in rest[:most]
+        ]
         token = {"nextToken": page[-1]["topic"]} if len(rest) > most else {}
         return json.dumps({"retainedTopics": page, **token})
 

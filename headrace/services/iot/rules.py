@@ -93,27 +93,32 @@ def _find_rules(account: str, region: str, *, only: str) -> list[Any]:
 
 def _run_rule(rule: Any, message: Message, payload: bytes, *, is_direct: bool) -> None:
     try:
-        made = parse(str(rule.sql)).result(message, is_direct=is_direct)
+        outcome = parse(str(rule.sql)).result(message, is_direct=is_direct)
     except IotSqlError as error:
         log.warning("%s does not run: %s", rule.arn, error)
         return
-    if made is not None:
-        data = made if isinstance(made, bytes) else json.dumps(made).encode()
+    if outcome is not None:
+        data = outcome if isinstance(outcome, bytes) else json.dumps(outcome).encode()
         for action in rule.actions:
-            _act(rule, action, made, data, message, payload)
+            _act(rule, action, outcome, data, message, payload)
 
 
 def _act(
-    rule: Any, action: Mapping[str, Any], made: Any, data: bytes, message: Message, payload: bytes
+    rule: Any,
+    action: Mapping[str, Any],
+    outcome: Any,
+    data: bytes,
+    message: Message,
+    payload: bytes,
 ) -> None:
-    ((kind, given),) = action.items()
+    ((kind, settings),) = action.items()
     actor = _ACTORS.get(kind)
     try:
         if actor is None:
             raise AwsError(
                 "UnsupportedAction", "headrace's rules do not have this action, though AWS's do"
             )
-        deliveries = actor(rule, cast("dict[str, Any]", given), made, data, message) or []
+        deliveries = actor(rule, cast("dict[str, Any]", settings), outcome, data, message) or []
     except _FAILURES as error:
         log.warning("%s: the action %s failed: %s", rule.arn, kind, error)
         _report_failure(_describe_failure(rule, action, message, payload), str(error))
@@ -132,8 +137,8 @@ def _describe_failure(
     rule: Any, action: Mapping[str, Any], message: Message, payload: bytes
 ) -> dict[str, Any]:
     """Return what the error action needs, as JSON; it may be stored until the action is given up."""
-    ((kind, given),) = action.items()
-    resource = next((given[name] for name in _RESOURCES if given.get(name)), "")
+    ((kind, settings),) = action.items()
+    resource = next((settings[name] for name in _RESOURCES if settings.get(name)), "")
     return {
         "account": rule.account_id,
         "region": rule.region_name,
@@ -171,12 +176,12 @@ def _report_failure(context: Mapping[str, Any], sentence: str) -> None:
         ],
     }
     message = Message(context["topic"], report, context["now_ms"], context["client_id"])
-    ((kind, given),) = rule.error_action.items()
+    ((kind, settings),) = rule.error_action.items()
     try:
         actor = _ACTORS.get(kind)
         if actor is None:
             raise AwsError("UnsupportedAction", "headrace's rules do not have this action")
-        deliveries = actor(rule, given, report, json.dumps(report).encode(), message) or []
+        deliveries = actor(rule, settings, report, json.dumps(report).encode(), message) or []
     except _FAILURES as error:
         log.warning("%s: the error action %s failed: %s", rule.arn, kind, error)
         return
@@ -208,30 +213,32 @@ def _one(
 
 
 def _kinesis(
-    rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message
+    rule: Any, settings: dict[str, Any], _: Any, data: bytes, message: Message
 ) -> list[Delivery]:
     # Without a key, any shard may get the message.
-    key = fill_template(str(given.get("partitionKey") or "${newuuid()}"), message)
-    params = {"StreamName": given["streamName"], "PartitionKey": key[:256] or "-", "Data": data}
-    return _one(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
+    key = fill_template(str(settings.get("partitionKey") or "${newuuid()}"), message)
+    params = {"StreamName": settings["streamName"], "PartitionKey": key[:256] or "-", "Data": data}
+    return _one(rule, settings.get("roleArn"), "kinesis", "PutRecord", params, data)
 
 
 def _firehose(
-    rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message
+    rule: Any, settings: dict[str, Any], outcome: Any, data: bytes, _: Message
 ) -> list[Delivery]:
-    separator = str(given.get("separator") or "").encode()
+    separator = str(settings.get("separator") or "").encode()
     deliveries: list[Delivery] = []
-    batch: list[Any] = made if given.get("batchMode") and isinstance(made, list) else [None]
-    for each in batch:
-        body = data if each is None else json.dumps(each).encode()
-        name = given["deliveryStreamName"]
+    batch: list[Any] = (
+        outcome if settings.get("batchMode") and isinstance(outcome, list) else [None]
+    )
+    for element in batch:
+        body = data if element is None else json.dumps(element).encode()
+        name = settings["deliveryStreamName"]
         params = {"DeliveryStreamName": name, "Record": {"Data": body + separator}}
-        deliveries += _one(rule, given.get("roleArn"), "firehose", "PutRecord", params, body)
+        deliveries += _one(rule, settings.get("roleArn"), "firehose", "PutRecord", params, body)
     return deliveries
 
 
-def _lambda(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
-    arn = str(given["functionArn"])
+def _lambda(rule: Any, settings: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
+    arn = str(settings["functionArn"])
     functions = CURRENT.functions
     if functions is not None and not functions(
         arn, data, service="iot.amazonaws.com", source_arn=str(rule.arn)
@@ -239,48 +246,52 @@ def _lambda(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) 
         raise AwsError("LambdaInvokeFailed", f"{arn} cannot be invoked")
 
 
-def _sqs(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
-    is_base64 = given.get("useBase64") in (True, "true")
+def _sqs(rule: Any, settings: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
+    is_base64 = settings.get("useBase64") in (True, "true")
     body = base64.b64encode(data).decode() if is_base64 else data.decode(errors="replace")
-    params = {"QueueUrl": given["queueUrl"], "MessageBody": body}
-    return _one(rule, given.get("roleArn"), "sqs", "SendMessage", params, data)
+    params = {"QueueUrl": settings["queueUrl"], "MessageBody": body}
+    return _one(rule, settings.get("roleArn"), "sqs", "SendMessage", params, data)
 
 
-def _sns(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
+def _sns(rule: Any, settings: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
     text = data.decode(errors="replace")
-    params: dict[str, Any] = {"TopicArn": given["targetArn"], "Message": text}
-    if given.get("messageFormat") == "JSON":
+    params: dict[str, Any] = {"TopicArn": settings["targetArn"], "Message": text}
+    if settings.get("messageFormat") == "JSON":
         params["MessageStructure"] = "json"
-    return _one(rule, given.get("roleArn"), "sns", "Publish", params, data)
+    return _one(rule, settings.get("roleArn"), "sns", "Publish", params, data)
 
 
-def _s3(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> list[Delivery]:
-    key = fill_template(str(given["key"]), message)
-    params = {"Bucket": given["bucketName"], "Key": key, "Body": data}
-    return _one(rule, given.get("roleArn"), "s3", "PutObject", params, data)
+def _s3(
+    rule: Any, settings: dict[str, Any], _: Any, data: bytes, message: Message
+) -> list[Delivery]:
+    key = fill_template(str(settings["key"]), message)
+    params = {"Bucket": settings["bucketName"], "Key": key, "Body": data}
+    return _one(rule, settings.get("roleArn"), "s3", "PutObject", params, data)
 
 
-def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> list[Delivery]:
-    if not isinstance(made, dict):
+def _table(
+    rule: Any, settings: dict[str, Any], outcome: Any, data: bytes, _: Message
+) -> list[Delivery]:
+    if not isinstance(outcome, dict):
         raise TypeError("an item needs a JSON object")
     from boto3.dynamodb.types import TypeSerializer
 
-    plain = json.loads(json.dumps(made), parse_float=Decimal)
+    plain = json.loads(json.dumps(outcome), parse_float=Decimal)
     try:
         item = {name: TypeSerializer().serialize(value) for name, value in plain.items()}
     except ArithmeticError as error:
         raise ValueError("a number is outside of DynamoDB's range or precision") from error
-    params = {"TableName": given["putItem"]["tableName"], "Item": item}
-    return _one(rule, given.get("roleArn"), "dynamodb", "PutItem", params, data)
+    params = {"TableName": settings["putItem"]["tableName"], "Item": item}
+    return _one(rule, settings.get("roleArn"), "dynamodb", "PutItem", params, data)
 
 
-def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
+def _logs(rule: Any, settings: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
     import moto.logs.models
     from moto.core.exceptions import JsonRESTError
 
     backends: Any = moto.logs.models.logs_backends
-    backend, group = backends[rule.account_id][rule.region_name], str(given["logGroupName"])
-    role = CallerIdentity(str(given.get("roleArn") or ""), SESSION)
+    backend, group = backends[rule.account_id][rule.region_name], str(settings["logGroupName"])
+    role = CallerIdentity(str(settings.get("roleArn") or ""), SESSION)
     where = f"arn:{partition_of(rule.region_name)}:logs:{rule.region_name}:{rule.account_id}:log-group:{group}:*"
     if sentence := CURRENT.guard.denial(role, "logs:PutLogEvents", where):
         raise AwsError("AccessDeniedException", sentence)
@@ -292,17 +303,19 @@ def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Messag
         raise AwsError(str(error.error_type), str(error.message)) from error
 
 
-def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> list[Delivery]:
+def _machine(
+    rule: Any, settings: dict[str, Any], _: Any, data: bytes, __: Message
+) -> list[Delivery]:
     where = f"{rule.region_name}:{rule.account_id}"
-    arn = f"arn:{partition_of(where)}:states:{where}:stateMachine:{given['stateMachineName']}"
+    arn = f"arn:{partition_of(where)}:states:{where}:stateMachine:{settings['stateMachineName']}"
     params = {"stateMachineArn": arn, "input": data.decode(errors="replace")}
-    return _one(rule, given.get("roleArn"), "stepfunctions", "StartExecution", params, data)
+    return _one(rule, settings.get("roleArn"), "stepfunctions", "StartExecution", params, data)
 
 
-def _republish(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
+def _republish(rule: Any, settings: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
     if _Memory.hops >= MOST_HOPS:
         raise ValueError(f"the message was republished {MOST_HOPS} times")
-    topic = fill_template(str(given["topic"]), message).removeprefix("$$")
+    topic = fill_template(str(settings["topic"]), message).removeprefix("$$")
     _Memory.hops += 1
     try:
         publish(
@@ -312,7 +325,7 @@ def _republish(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: M
             data,
             client_id=message.client_id,
             principal=message.principal,
-            qos=int(given.get("qos") or 0),
+            qos=int(settings.get("qos") or 0),
         )
     finally:
         _Memory.hops -= 1

@@ -80,12 +80,12 @@ class Statement:
         if not is_direct and not filter_matches(self.topic_filter, message.topic):
             return None
         try:
-            made: Any = self._build(replace(message, budget=_quick()))
-            if not isinstance(made, bytes):
-                check_json_size(made, MOST_RESULT_CHARACTERS)
+            outcome: Any = self._build(replace(message, budget=_quick()))
+            if not isinstance(outcome, bytes):
+                check_json_size(outcome, MOST_RESULT_CHARACTERS)
         except TooMuch as error:
             raise IotSqlError(f"the statement asks for too much: {error}") from error
-        return cast("Any", made)
+        return cast("Any", outcome)
 
     def _build(self, message: Message) -> Any:
         if self.where is not None and self.where(message) is not True:
@@ -145,15 +145,15 @@ def fill_template(template: str, message: Message) -> str:
 
 def filter_matches(topic_filter: str, topic: str) -> bool:
     """Whether an MQTT topic filter, with `+` for a level and `#` for the rest, matches a topic."""
-    wanted, levels = topic_filter.split("/"), topic.split("/")
-    if topic.startswith("$") and wanted[0] in ("+", "#"):
+    levels_of_filter, levels = topic_filter.split("/"), topic.split("/")
+    if topic.startswith("$") and levels_of_filter[0] in ("+", "#"):
         return False  # MQTT 3.1.1, 4.7.2
-    for at, level in enumerate(wanted):
+    for at, level in enumerate(levels_of_filter):
         if level == "#":
             return True
         if at >= len(levels) or level not in ("+", levels[at]):
             return False
-    return len(wanted) == len(levels)
+    return len(levels_of_filter) == len(levels)
 
 
 class _Parser:
@@ -346,14 +346,14 @@ def _compute_row(
     first: _Expression,
     rest: list[tuple[Callable[[Any, Any], Any], _Expression]],
 ) -> Any:
-    found: Any = first(message)
+    outcome: Any = first(message)
     for act, part in rest:
-        found = act(found, part(message))
-        if isinstance(found, str):
-            message.budget.make(text_size(found))
-        elif isinstance(found, list):
-            message.budget.make(64 * len(cast("list[Any]", found)))
-    return cast("Any", found)
+        outcome = act(outcome, part(message))
+        if isinstance(outcome, str):
+            message.budget.make(text_size(outcome))
+        elif isinstance(outcome, list):
+            message.budget.make(64 * len(cast("list[Any]", outcome)))
+    return cast("Any", outcome)
 
 
 def _at(value: Any, path: list[str | int]) -> Any:
@@ -384,12 +384,12 @@ def _build_comparison(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any],
 def _build_computation(act: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def compute(left: Any, right: Any) -> Any:
         try:
-            found = act(left, right)
-            if isinstance(found, int) and abs(found) > _LONGEST_INTEGER:
-                found = float(found)  # a product of long numbers is longer than its statement
+            outcome = act(left, right)
+            if isinstance(outcome, int) and abs(outcome) > _LONGEST_INTEGER:
+                outcome = float(outcome)  # a product of long numbers is longer than its statement
         except (TypeError, ZeroDivisionError, OverflowError):
             return _UNDEFINED
-        return found if not isinstance(found, float) or math.isfinite(found) else _UNDEFINED
+        return outcome if not isinstance(outcome, float) or math.isfinite(outcome) else _UNDEFINED
 
     return compute
 
@@ -424,8 +424,8 @@ def _of_text(act: Callable[[str], Any]) -> Callable[[Message, list[Any]], Any]:
     return lambda _, given: act(given[0]) if given and isinstance(given[0], str) else _UNDEFINED
 
 
-def _concat(message: Message, given: list[Any]) -> str:
-    texts = [each for each in given if isinstance(each, str)]
+def _concat(message: Message, operands: list[Any]) -> str:
+    texts = [text for text in operands if isinstance(text, str)]
     message.budget.make(sum(map(text_size, texts)))
     return "".join(texts)
 

@@ -57,10 +57,10 @@ class MinuteMetrics:
     def _put_of_queues(self, minute_ms: int, now_ms: int) -> None:
         kinesis = self._kinesis
         for opened in kinesis.queues.all():
-            found = queue_metrics(opened, NAMESPACE, minute_ms, now_ms)
-            if kinesis.metrics is not None and found:
+            metrics = queue_metrics(opened, NAMESPACE, minute_ms, now_ms)
+            if kinesis.metrics is not None and metrics:
                 queue = opened.queue
-                kinesis.metrics.put(found, account=queue.account, region=queue.region)
+                kinesis.metrics.put(metrics, account=queue.account, region=queue.region)
 
     def _put_of_channels(self, minute_ms: int) -> None:
         kinesis = self._kinesis
@@ -98,13 +98,13 @@ def with_derived(counted: dict[Key, Stat]) -> dict[Key, Stat]:
         return counted.get((name, "", "")) or Stat()
 
     def add(name: str, *sources: Stat, zeros: int = 0, ones: int = 0) -> None:
-        made = Stat()
+        totals = Stat()
         for source in sources:
-            made.merge(source)
-        made.note_many(0, zeros)
-        made.note_many(1, ones)
-        if made.count:
-            counted[name, "", ""] = made
+            totals.merge(source)
+        totals.note_many(0, zeros)
+        totals.note_many(1, ones)
+        if totals.count:
+            counted[name, "", ""] = totals
 
     put, puts = stat("PutRecord.Bytes"), stat("PutRecords.Bytes")
     refused_put = stat("PutRecord.Success")

@@ -125,10 +125,10 @@ class Throttle:
 
     def _shard(self, stream: Stream, shard: Shard, now_ms: int) -> ShardLimits:
         key = (stream.stream_id, shard.number)
-        found = self._shards.get(key)
-        if found is None:
-            found = self._shards[key] = ShardLimits(now_ms)
-        return found
+        limits = self._shards.get(key)
+        if limits is None:
+            limits = self._shards[key] = ShardLimits(now_ms)
+        return limits
 
     def admit(self, stream: Stream, shard: Shard, sizes: Sequence[int], now_ms: int) -> list[bool]:
         """Return for each record whether the shard accepts it now; count the accepted ones. `sizes` is in bytes."""

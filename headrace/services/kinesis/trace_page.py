@@ -58,18 +58,20 @@ def _reports(kinesis: Kinesis, name: str, number: str | None) -> Iterator[dict[s
             row = {"kind": "queue", **queue_row(opened, now_ms)}
             if number is None:
                 places = opened.deliveries.unacknowledged(now_ms, _MOST)
-                row["records"] = [_queue_record(opened, place, now_ms) for place in places]
+                row["records"] = [_queue_record(opened, location, now_ms) for location in places]
             else:
-                place = _place_of(opened.stream, number)
-                row["records"] = [] if place is None else [_queue_record(opened, place, now_ms)]
+                location = _place_of(opened.stream, number)
+                row["records"] = (
+                    [] if location is None else [_queue_record(opened, location, now_ms)]
+                )
             yield row
     for row in kinesis.channels.statuses():
         order = kinesis.channels.by_arn(row["arn"])
         if order is None or name not in (order.name, order.order_id, row["arn"]):
             continue
-        place = None if number is None else _place_of(order.stream, number)
+        location = None if number is None else _place_of(order.stream, number)
         positions = row.get("positions", {})
-        records = [] if place is None else [_channel_record(order, place, positions)]
+        records = [] if location is None else [_channel_record(order, location, positions)]
         yield {"kind": "channel", **row, "records": records}
 
 
@@ -89,32 +91,32 @@ def _shard(stream: Stream, number: int) -> Shard | None:
     return next((shard for shard in stream.shards if shard.number == number), None)
 
 
-def _stored(stream: Stream, place: Place) -> tuple[str, StoredRecord | None]:
+def _stored(stream: Stream, record_key: Place) -> tuple[str, StoredRecord | None]:
     """Return the shard of a record, and what the log has of it; None when it has expired or is lost."""
-    shard = _shard(stream, place[0])
+    shard = _shard(stream, record_key[0])
     if shard is None or shard.log is None:
         return "", None
     try:
-        batch = read(shard.log, place[1], 1, 1)
+        batch = read(shard.log, record_key[1], 1, 1)
     except LogDamaged:
         return shard.shard_id, None
     for payload, (start, _) in zip(batch.payloads, batch.starts, strict=True):
-        if start == place[1]:
+        if start == record_key[1]:
             return shard.shard_id, _decode(b"".join((b"[", payload, b"]")))[0]
     return shard.shard_id, None
 
 
-def _row(stream: Stream, place: Place) -> tuple[dict[str, Any], StoredRecord | None]:
-    shard_id, stored = _stored(stream, place)
+def _row(stream: Stream, record_key: Place) -> tuple[dict[str, Any], StoredRecord | None]:
+    shard_id, stored = _stored(stream, record_key)
     row: dict[str, Any] = {"shardId": shard_id}
     if stored is not None:
         row |= {"sequenceNumber": stored.SequenceNumber, "partitionKey": stored.PartitionKey}
     return row, stored
 
 
-def _queue_record(opened: OpenQueue, place: Place, now_ms: int) -> dict[str, Any]:
-    row, stored = _row(opened.stream, place)
-    was_received, entry = opened.deliveries.look(place, now_ms)
+def _queue_record(opened: OpenQueue, record_key: Place, now_ms: int) -> dict[str, Any]:
+    row, stored = _row(opened.stream, record_key)
+    was_received, entry = opened.deliveries.look(record_key, now_ms)
     if stored is None:
         return {**row, "outcome": "expired: the stream has it no longer"}
     if entry is None:
@@ -139,9 +141,9 @@ def _until(entry: Delivery) -> str:
 
 
 def _channel_record(
-    order: ChannelOrder, place: Place, positions: Mapping[str, str]
+    order: ChannelOrder, record_key: Place, positions: Mapping[str, str]
 ) -> dict[str, Any]:
-    row, stored = _row(order.stream, place)
+    row, stored = _row(order.stream, record_key)
     if stored is None:
         return {**row, "outcome": "expired: the stream has it no longer"}
     if not _is_behind(positions.get(row["shardId"], ""), stored.SequenceNumber):

@@ -61,19 +61,23 @@ def apply_update(
         )
     networks = update.pop("VpcConfigurationUpdates", [])
     properties = update.pop("EnvironmentPropertyUpdates", None)
-    found = _merge(described, update)
+    merged_configuration = _merge(described, update)
     if properties is not None:
         # Documented: the property groups of an update replace all others.
         groups: list[Any] = properties.get("PropertyGroups") or []
-        found["EnvironmentPropertyDescriptions"] = {"PropertyGroupDescriptions": groups}
+        merged_configuration["EnvironmentPropertyDescriptions"] = {
+            "PropertyGroupDescriptions": groups
+        }
     for network in networks:
-        found[NETWORKS] = _with_network(found.get(NETWORKS, []), network)
+        merged_configuration[NETWORKS] = _with_network(
+            merged_configuration.get(NETWORKS, []), network
+        )
     if run:
-        found["RunConfigurationDescription"] = {
-            **found.get("RunConfigurationDescription", {}),
+        merged_configuration["RunConfigurationDescription"] = {
+            **merged_configuration.get("RunConfigurationDescription", {}),
             **{f"{name}Description": value for name, value in run.items()},
         }
-    return found
+    return merged_configuration
 
 
 def vpc(network: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +105,9 @@ def _merge(described: dict[str, Any], update: dict[str, Any], at: str = "") -> d
                 merged["CurrentParallelism"] = merged["Parallelism"]
             shown[section] = merged
         elif isinstance(value, list):
-            shown[section] = [_artifact(each) for each in cast("list[dict[str, Any]]", value)]
+            shown[section] = [
+                _artifact(artifact) for artifact in cast("list[dict[str, Any]]", value)
+            ]
         elif member == "ZipFileContentUpdate":
             shown |= _code(str(value))
         else:
@@ -210,17 +216,18 @@ def _update_application(self: Any) -> str:
 def _update_options(self: Any, application: Any) -> list[dict[str, str]] | None:
     kept = application.cloud_watch_logging_description
     updates = {
-        each["CloudWatchLoggingOptionId"]: each.get("LogStreamARNUpdate")
-        for each in self._get_param("CloudWatchLoggingOptionUpdates") or []
+        option["CloudWatchLoggingOptionId"]: option.get("LogStreamARNUpdate")
+        for option in self._get_param("CloudWatchLoggingOptionUpdates") or []
     }
-    for gone in updates.keys() - {each["CloudWatchLoggingOptionId"] for each in kept or []}:
+    for gone in updates.keys() - {option["CloudWatchLoggingOptionId"] for option in kept or []}:
         raise _no_option(application, gone)
     return kept and [
         {
-            **each,
-            "LogStreamARN": updates.get(each["CloudWatchLoggingOptionId"]) or each["LogStreamARN"],
+            **option,
+            "LogStreamARN": updates.get(option["CloudWatchLoggingOptionId"])
+            or option["LogStreamARN"],
         }
-        for each in kept
+        for option in kept
     ]
 
 
@@ -231,7 +238,7 @@ def _add_option(self: Any) -> str:
     # The id is the version's number, which no option had before: with a reused id CloudFormation would mistake the new
     # option for the one that it replaces.
     _make_version(application)
-    used = {each["CloudWatchLoggingOptionId"] for each in kept}
+    used = {existing["CloudWatchLoggingOptionId"] for existing in kept}
     described = {
         "CloudWatchLoggingOptionId": _new_id(application, used),
         "LogStreamARN": option["LogStreamARN"],
@@ -244,7 +251,7 @@ def _delete_option(self: Any) -> str:
     application, gone = _find_application(self), self._get_param("CloudWatchLoggingOptionId")
     _check_version(self, application)
     kept = application.cloud_watch_logging_description or []
-    left = [each for each in kept if each["CloudWatchLoggingOptionId"] != gone]
+    left = [option for option in kept if option["CloudWatchLoggingOptionId"] != gone]
     if len(left) == len(kept):
         raise _no_option(application, gone)
     _make_version(application)
@@ -274,7 +281,7 @@ def _delete_network(self: Any) -> str:
     _check_version(self, application)
     described = dict(application.app_config_description or {})
     kept = described.pop(NETWORKS, [])
-    left = [each for each in kept if each["VpcConfigurationId"] != gone]
+    left = [network for network in kept if network["VpcConfigurationId"] != gone]
     if len(left) == len(kept):
         raise AwsError(
             "ResourceNotFoundException",
@@ -330,11 +337,11 @@ def _check_version(self: Any, application: Any) -> None:
         ("CurrentApplicationVersionId", application.application_version_id),
         ("ConditionalToken", application.conditional_token),
     ):
-        given = self._get_param(member)
-        if given is not None and given != current:
+        version_given = self._get_param(member)
+        if version_given is not None and version_given != current:
             raise AwsError(
                 "ConcurrentModificationException",
-                f"{member} {given} is not that of application {application.application_name},"
+                f"{member} {version_given} is not that of application {application.application_name},"
                 f" which is {current}",
             )
 
@@ -348,7 +355,7 @@ def _make_version(application: Any) -> None:
 
 def _new_id(application: Any, used: set[str]) -> str:
     ids = (f"{application.application_version_id}.{number}" for number in itertools.count(1))
-    return next(each for each in ids if each not in used)
+    return next(candidate for candidate in ids if candidate not in used)
 
 
 def _no_option(application: Any, option: str) -> AwsError:

@@ -42,12 +42,12 @@ def _by_pattern(describe_log_groups: Any) -> Any:
                 "LogGroup name prefix and LogGroup name pattern are mutually exclusive parameters."
             )
         groups = [group.to_describe_dict() for group in self.logs_backend.groups.values()]
-        found = [
+        described = [
             {name: group[name] for name in _OF_A_PATTERN}
             for group in sorted(groups, key=lambda group: group["logGroupName"])
             if pattern in group["logGroupName"]
         ]
-        return json.dumps({"logGroups": found})
+        return json.dumps({"logGroups": described})
 
     return describe
 

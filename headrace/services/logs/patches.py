@@ -74,9 +74,9 @@ def _in_its_place(put_metric_filter: Any) -> Any:
     ) -> None:
         kept = self.filters.metric_filters
         kept[:] = [
-            each
-            for each in kept
-            if (each["filterName"], each["logGroupName"]) != (filter_name, log_group_name)
+            filter_
+            for filter_ in kept
+            if (filter_["filterName"], filter_["logGroupName"]) != (filter_name, log_group_name)
         ]
         put_metric_filter(self, filter_name, filter_pattern, log_group_name, *args)
 

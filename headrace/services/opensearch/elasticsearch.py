@@ -34,8 +34,8 @@ def allow_updates(urls: Any) -> None:
         # Raises moto's error for a missing domain.
         backend.describe_domain(name)
         domain = backend.domains[name]
-        given = json.loads(self.body)
-        assign(domain, {**given, **{n: v for n, v in _ES.items() if given.get(n) == {}}})
+        parameters = json.loads(self.body)
+        assign(domain, {**parameters, **{n: v for n, v in _ES.items() if parameters.get(n) == {}}})
         return 200, {}, json.dumps({"DomainConfig": domain.to_config_dict()})
 
     urls.url_paths["{0}/2015-01-01/es/domain/(?P<domainname>[^/]+)/config"] = config

@@ -78,28 +78,32 @@ def add_access_policies(module: Any) -> None:
 
     response: Any = module.OpenSearchServiceServerlessResponse
 
-    def find(self: Any, given: dict[str, Any]) -> dict[str, Any]:
+    def find(self: Any, request: dict[str, Any]) -> dict[str, Any]:
         policies = _access_policies(self)
-        if given["name"] not in policies:
+        if request["name"] not in policies:
             raise ResourceNotFoundException(
-                msg=f"Policy with name {given['name']} and type {given['type']} is not found"
+                msg=f"Policy with name {request['name']} and type {request['type']} is not found"
             )
-        return policies[given["name"]]
+        return policies[request["name"]]
 
     def create_access_policy(self: Any) -> str:
-        given, now_ms = json.loads(self.body), CURRENT.clock.now_ms()
-        if given["name"] in _access_policies(self):
+        parameters, now_ms = json.loads(self.body), CURRENT.clock.now_ms()
+        if parameters["name"] in _access_policies(self):
             raise ConflictException(
-                msg=f"Policy with name {given['name']} and type {given['type']} already exists"
+                msg=f"Policy with name {parameters['name']} and type {parameters['type']} already exists"
             )
         policy = {
-            **{name: given[name] for name in ("type", "name", "description") if name in given},
-            "policy": json.loads(given["policy"]),
+            **{
+                name: parameters[name]
+                for name in ("type", "name", "description")
+                if name in parameters
+            },
+            "policy": json.loads(parameters["policy"]),
             "policyVersion": _version(now_ms, 1),
             "createdDate": now_ms,
             "lastModifiedDate": now_ms,
         }
-        _access_policies(self)[given["name"]] = policy
+        _access_policies(self)[parameters["name"]] = policy
         return json.dumps({"accessPolicyDetail": policy})
 
     def get_access_policy(self: Any) -> str:
@@ -157,19 +161,19 @@ def add_missing_calls(module: Any) -> None:
     response: Any = module.OpenSearchServiceServerlessResponse
 
     def delete_security_policy(self: Any) -> str:
-        given, backend = json.loads(self.body), self.opensearchserverless_backend
-        policy = backend.get_security_policy(given["name"], given["type"])
+        parameters, backend = json.loads(self.body), self.opensearchserverless_backend
+        policy = backend.get_security_policy(parameters["name"], parameters["type"])
         del backend.security_policies[policy.client_token]
         return "{}"
 
     def update_collection(self: Any) -> str:
-        given, backend = json.loads(self.body), self.opensearchserverless_backend
-        if given["id"] not in backend.collections:
+        request, backend = json.loads(self.body), self.opensearchserverless_backend
+        if request["id"] not in backend.collections:
             raise ResourceNotFoundException(
-                msg=f"Collection with ID {given['id']} cannot be found."
+                msg=f"Collection with ID {request['id']} cannot be found."
             )
-        collection = backend.collections[given["id"]]
-        collection.description = given.get("description", collection.description)
+        collection = backend.collections[request["id"]]
+        collection.description = request.get("description", collection.description)
         collection.last_modified_date = CURRENT.clock.now_ms()
         return json.dumps({"updateCollectionDetail": collection.to_dict()})
 

@@ -218,18 +218,20 @@ def _enriched(batch: Batch, events: list[Any], control: ControlPlane, now_ms: in
     else:
         raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
     try:
-        found: Any = json.loads(answer or b"null")
+        enriched: Any = json.loads(answer or b"null")
     except ValueError:
-        found = None
-    if isinstance(found, list):
-        return cast("list[Any]", found)
-    return [] if found is None else [found]
+        enriched = None
+    if isinstance(enriched, list):
+        return cast("list[Any]", enriched)
+    return [] if enriched is None else [enriched]
 
 
 def _passes(filters: Mapping[str, Any], event: dict[str, Any]) -> bool:
     """Whether an event matches a filter; without filters every event does. Raises PipeFailed."""
     patterns = [
-        str(each["Pattern"]) for each in filters.get("Filters") or [] if each.get("Pattern")
+        str(filter_["Pattern"])
+        for filter_ in filters.get("Filters") or []
+        if filter_.get("Pattern")
     ]
     try:
         return not patterns or any(_matches(pattern, event) for pattern in patterns)

@@ -29,9 +29,9 @@ def patch(module: Any) -> None:
 
     @functools.wraps(create)
     def create_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        given = {"Name": name, "RoleArn": named["role_arn"]}
-        given.update({"Source": named["source"], "Target": named["target"]})
-        validate("pipes", "CreatePipe", given, code="ValidationException")
+        request = {"Name": name, "RoleArn": named["role_arn"]}
+        request.update({"Source": named["source"], "Target": named["target"]})
+        validate("pipes", "CreatePipe", request, code="ValidationException")
         _check_filters(named.get("source_parameters"))
         return create(self, name, *args, **named)
 
@@ -61,8 +61,8 @@ def _check_filters(source_parameters: dict[str, Any] | None) -> None:
             raise AwsError("ValidationException", message) from error
 
 
-def _with_fixed(before: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
-    members = dict(given)
+def _with_fixed(before: dict[str, Any] | None, members_given: dict[str, Any]) -> dict[str, Any]:
+    members = dict(members_given)
     for source, parameters in (before or {}).items():
         if not isinstance(parameters, dict):
             continue

@@ -20,12 +20,12 @@ def patch(module: Any) -> None:
     def endpoint(self: Any) -> dict[str, Any]:
         # The answer to a deletion shows the endpoint once more.
         is_gone = self.redshift_backend.clusters.get(self.cluster_identifier) is not self
-        found = (
+        address = (
             None
             if CURRENT.warehouses is None or is_gone
             else CURRENT.warehouses.endpoint_of(_spec(self))
         )
-        return made_up(self) if found is None else {"Address": found[0], "Port": found[1]}
+        return made_up(self) if address is None else {"Address": address[0], "Port": address[1]}
 
     def modify_cluster(self: Any, **arguments: Any) -> Any:
         if arguments.get("new_cluster_identifier"):

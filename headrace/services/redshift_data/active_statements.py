@@ -67,24 +67,24 @@ class Active:
         """Stop a statement; a queued one ends at once. Return whether it was active."""
         where = _where(statement)
         with self._lock:
-            found = self._runs.get(statement.id)
+            run = self._runs.get(statement.id)
             waiting = self._waiting.get(where, deque())
-            is_waiting = found is not None and found[0] in waiting
-            if is_waiting and found is not None:
-                waiting.remove(found[0])
-        if found is None:
+            is_waiting = run is not None and run[0] in waiting
+            if is_waiting and run is not None:
+                waiting.remove(run[0])
+        if run is None:
             return False
-        found[0].cancel()
+        run[0].cancel()
         if is_waiting:
-            self._supervisor.start(found[0])
+            self._supervisor.start(run[0])
         return True
 
     def wait(self, statement: Statement, seconds: int) -> None:
         """Wait at most so many seconds until a statement has ended."""
         with self._lock:
-            found = self._runs.get(statement.id)
-        if found is not None:
-            found[1].wait(seconds)
+            run = self._runs.get(statement.id)
+        if run is not None:
+            run[1].wait(seconds)
 
     def stop(self) -> None:
         """Interrupt the running statements, and start no others."""

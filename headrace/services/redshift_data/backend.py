@@ -201,13 +201,13 @@ class RedshiftData:
         if text is None:
             raise LookupError("Secrets Manager can't find the specified secret.")
         try:
-            found = json.loads(text)
+            secret = json.loads(text)
         except ValueError:
-            found = None
-        given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        if not given.get("username") or not given.get("password"):
+            secret = None
+        members = cast("dict[str, Any]", secret) if isinstance(secret, dict) else {}
+        if not members.get("username") or not members.get("password"):
             raise LookupError("The secret has no username and password.")
-        return Login(str(given["username"]), str(given["password"]))
+        return Login(str(members["username"]), str(members["password"]))
 
     def open(self, call: Call, request: CatalogRequest) -> Session:
         """Connect for an operation that answers synchronously. Raises AwsError, WarehouseError."""
@@ -310,10 +310,14 @@ class RedshiftData:
             )  # assumed
         opened = self.sessions.opened_by(call.account, call.region, session_id)
         kind = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
-        made: dict[str, object] = {**request, kind: opened.target_name, "Database": opened.database}
+        values: dict[str, object] = {
+            **request,
+            kind: opened.target_name,
+            "Database": opened.database,
+        }
         if opened.secret_arn:
-            made["SecretArn"] = opened.secret_arn
-        return cast("RunRequest", made)
+            values["SecretArn"] = opened.secret_arn
+        return cast("RunRequest", values)
 
     def _of_token(self, call: Call, token: str) -> Statement | None:
         if not token:

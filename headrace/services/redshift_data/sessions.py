@@ -128,6 +128,6 @@ class Sessions:
         """Forget all sessions, and close the connections on which nothing runs."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
-        for each in held:
-            if each.connection is not None and not each.statement_id:
-                each.connection.close()
+        for session in held:
+            if session.connection is not None and not session.statement_id:
+                session.connection.close()

@@ -56,10 +56,10 @@ class Statements:
 
     def result(self, part_id: str) -> StoredResult | None:
         """Return a result."""
-        found = self._results.get(part_id)
-        return None if found is None else StoredResult(**found)
+        stored = self._results.get(part_id)
+        return None if stored is None else StoredResult(**stored)
 
 
 def _statement(value: dict[str, Any]) -> Statement:
-    given: dict[str, Any] = {**value, "parts": [Part(**part) for part in value["parts"]]}
-    return Statement(**given)
+    values: dict[str, Any] = {**value, "parts": [Part(**part) for part in value["parts"]]}
+    return Statement(**values)

@@ -48,11 +48,11 @@ class RedshiftServerless:
 
     # --- namespaces ---------------------------------------------------------------------------
 
-    def create_namespace(self, call: Call, given: shapes.CreateNamespaceRequest) -> Namespace:
+    def create_namespace(self, call: Call, request: shapes.CreateNamespaceRequest) -> Namespace:
         """Create a namespace. Raises AwsError."""
-        if given.get("manageAdminPassword"):
+        if request.get("manageAdminPassword"):
             raise not_built("manageAdminPassword")
-        key = _key(call, str(given["namespaceName"]))
+        key = _key(call, str(request["namespaceName"]))
         with self._lock:
             if key in self._store.namespaces:
                 raise conflict(f"The namespace {key[2]} already exists.")
@@ -62,23 +62,23 @@ class RedshiftServerless:
                 region=call.region,
                 namespace_id=self._ids.uuid(),
                 created_ms=call.now_ms,
-                admin=str(given.get("adminUsername") or ADMIN),
-                admin_password=str(given.get("adminUserPassword") or ""),
-                database=str(given.get("dbName") or DATABASE),
-                roles=[str(role) for role in given.get("iamRoles") or ()],
-                default_role=str(given.get("defaultIamRoleArn") or ""),
-                settings={name: value for name, value in given.items() if name in _OF_NAMESPACE},
-                tags=tags_of(given),
+                admin=str(request.get("adminUsername") or ADMIN),
+                admin_password=str(request.get("adminUserPassword") or ""),
+                database=str(request.get("dbName") or DATABASE),
+                roles=[str(role) for role in request.get("iamRoles") or ()],
+                default_role=str(request.get("defaultIamRoleArn") or ""),
+                settings={name: value for name, value in request.items() if name in _OF_NAMESPACE},
+                tags=tags_of(request),
             )
             self._store.put_namespace(namespace)
         return namespace
 
     def namespace(self, call: Call, name: str) -> Namespace:
         """Return a namespace. Raises AwsError."""
-        found = self._store.namespaces.get(_key(call, name))
-        if found is None:
+        namespace = self._store.namespaces.get(_key(call, name))
+        if namespace is None:
             raise not_found("namespace", name)
-        return found
+        return namespace
 
     def namespaces(self, call: Call) -> list[Namespace]:
         """Return the account's namespaces, sorted by name."""
@@ -87,21 +87,21 @@ class RedshiftServerless:
                 item for key, item in sorted(self._store.namespaces.items()) if _is_of(call, key)
             ]
 
-    def update_namespace(self, call: Call, given: shapes.UpdateNamespaceRequest) -> Namespace:
+    def update_namespace(self, call: Call, request: shapes.UpdateNamespaceRequest) -> Namespace:
         """Change what is given. Raises AwsError."""
-        if given.get("manageAdminPassword"):
+        if request.get("manageAdminPassword"):
             raise not_built("manageAdminPassword")
-        if any(name.startswith("s3Table") for name in given):
+        if any(name.startswith("s3Table") for name in request):
             raise not_built("publishing S3 tables")
         with self._lock:
-            present = self.namespace(call, str(given["namespaceName"]))
-            settings = {name: value for name, value in given.items() if name in _OF_NAMESPACE}
+            present = self.namespace(call, str(request["namespaceName"]))
+            settings = {name: value for name, value in request.items() if name in _OF_NAMESPACE}
             namespace = replace(
                 present,
-                admin=str(given.get("adminUsername") or present.admin),
-                admin_password=str(given.get("adminUserPassword") or present.admin_password),
-                roles=[str(role) for role in given.get("iamRoles", present.roles)],
-                default_role=str(given.get("defaultIamRoleArn", present.default_role)),
+                admin=str(request.get("adminUsername") or present.admin),
+                admin_password=str(request.get("adminUserPassword") or present.admin_password),
+                roles=[str(role) for role in request.get("iamRoles", present.roles)],
+                default_role=str(request.get("defaultIamRoleArn", present.default_role)),
                 settings={**present.settings, **settings},
             )
             self._store.put_namespace(namespace)
@@ -122,11 +122,11 @@ class RedshiftServerless:
 
     # --- workgroups ---------------------------------------------------------------------------
 
-    def create_workgroup(self, call: Call, given: shapes.CreateWorkgroupRequest) -> Workgroup:
+    def create_workgroup(self, call: Call, request: shapes.CreateWorkgroupRequest) -> Workgroup:
         """Create a workgroup for a namespace. Raises AwsError."""
-        key = _key(call, str(given["workgroupName"]))
+        key = _key(call, str(request["workgroupName"]))
         with self._lock:
-            namespace = self.namespace(call, str(given["namespaceName"]))
+            namespace = self.namespace(call, str(request["namespaceName"]))
             if key in self._store.workgroups:
                 raise conflict(f"The workgroup {key[2]} already exists.")
             if any(other.namespace == namespace.name for other in self.workgroups(call)):
@@ -142,14 +142,14 @@ class RedshiftServerless:
                 workgroup_id=self._ids.uuid(),
                 created_ms=call.now_ms,
                 namespace=namespace.name,
-                port=int(given.get("port") or PORT),
+                port=int(request.get("port") or PORT),
                 settings={
                     "baseCapacity": BASE_CAPACITY,
                     "enhancedVpcRouting": False,
                     "publiclyAccessible": False,
-                    **{name: value for name, value in given.items() if name in _OF_WORKGROUP},
+                    **{name: value for name, value in request.items() if name in _OF_WORKGROUP},
                 },
-                tags=tags_of(given),
+                tags=tags_of(request),
             )
             # Namespace first: without `home`, DeleteNamespace could not find the tables.
             self._store.put_namespace(replace(namespace, home=workgroup.name))
@@ -158,10 +158,10 @@ class RedshiftServerless:
 
     def workgroup(self, call: Call, name: str) -> Workgroup:
         """Return a workgroup. Raises AwsError."""
-        found = self._store.workgroups.get(_key(call, name))
-        if found is None:
+        workgroup = self._store.workgroups.get(_key(call, name))
+        if workgroup is None:
             raise not_found("workgroup", name)
-        return found
+        return workgroup
 
     def workgroups(self, call: Call) -> list[Workgroup]:
         """Return the account's workgroups, sorted by name."""
@@ -170,13 +170,13 @@ class RedshiftServerless:
                 item for key, item in sorted(self._store.workgroups.items()) if _is_of(call, key)
             ]
 
-    def update_workgroup(self, call: Call, given: shapes.UpdateWorkgroupRequest) -> Workgroup:
+    def update_workgroup(self, call: Call, request: shapes.UpdateWorkgroupRequest) -> Workgroup:
         """Change what is given. Raises AwsError."""
-        if "port" in given:
+        if "port" in request:
             raise not_built("another port of a workgroup that is there")
         with self._lock:
-            present = self.workgroup(call, str(given["workgroupName"]))
-            settings = {name: value for name, value in given.items() if name in _OF_WORKGROUP}
+            present = self.workgroup(call, str(request["workgroupName"]))
+            settings = {name: value for name, value in request.items() if name in _OF_WORKGROUP}
             workgroup = replace(present, settings={**present.settings, **settings})
             self._store.put_workgroup(workgroup)
         return workgroup
@@ -255,12 +255,12 @@ class RedshiftServerless:
 
 
 def tags_of(
-    given: shapes.CreateNamespaceRequest
+    request: shapes.CreateNamespaceRequest
     | shapes.CreateWorkgroupRequest
     | shapes.TagResourceRequest,
 ) -> dict[str, str]:
     """Return a request's tags. Raises AwsError."""
-    tags = {str(tag["key"]): str(tag["value"]) for tag in given.get("tags") or ()}
+    tags = {str(tag["key"]): str(tag["value"]) for tag in request.get("tags") or ()}
     check_tags(tags)
     return tags
 

@@ -63,8 +63,8 @@ class S3Objects:
 
     def home(self, bucket: str) -> tuple[str, str]:
         """See `ObjectStore.home`."""
-        found = self._s3.bucket(bucket)
-        return found.account, found.region
+        location = self._s3.bucket(bucket)
+        return location.account, location.region
 
     def get(self, bucket: str, key: str) -> bytes:
         """See `ObjectStore.get`."""

@@ -68,16 +68,16 @@ def _time(value: Any) -> datetime | None:
 
 def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> Delivery:
     account, region = arn.split(":")[4], arn.split(":")[3]
-    given = target.get("Input")
-    if given is None:
-        given = compact(build_scheduled_event("aws.scheduler", arn, now))
+    input_text = target.get("Input")
+    if input_text is None:
+        input_text = compact(build_scheduled_event("aws.scheduler", arn, now))
     attributes = {
         "schedule-arn": arn,
         "scheduled-time": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "execution-id": str(uuid.uuid4()),
         "attempt-number": "1",
     }
-    payload = str(given)
+    payload = str(input_text)
     for name, value in attributes.items():
         payload = payload.replace(f"<aws.scheduler.{name}>", value)
     parameters = {
@@ -85,16 +85,16 @@ def _delivery(arn: str, target: dict[str, Any], now: datetime, now_ms: int) -> D
         for kind in ("SqsParameters", "KinesisParameters", "EventBridgeParameters")
         for name, value in (target.get(kind) or {}).items()
     }
-    found = target_call(
+    call = target_call(
         str(target["Arn"]), payload, parameters, source=arn, now_ms=now_ms, waits=False
     )
     retry = target.get("RetryPolicy") or {}
     return Delivery(
         what=f"{arn} for {target['Arn']}",
         body=payload.encode(),
-        service=found.service,
-        operation=found.operation,
-        params=found.params,
+        service=call.service,
+        operation=call.operation,
+        params=call.params,
         account=account,
         region=region,
         most_age_s=int(retry.get("MaximumEventAgeInSeconds") or MOST_AGE_S),

@@ -251,8 +251,8 @@ def _check_batch(response: Any) -> None:
         return  # moto refuses it
     check_batch_size(entries)
     for number, entry in enumerate(entries, 1):
-        place = f"publishBatchRequestEntries.{number}.member.messageAttributes"
-        check_attributes(entry.get("MessageAttributes"), place)
+        path = f"publishBatchRequestEntries.{number}.member.messageAttributes"
+        check_attributes(entry.get("MessageAttributes"), path)
         if entry.get("MessageStructure") == "json":
             check_structure(str(entry.get("Message")))
         check_fifo(entry, topic)
@@ -269,8 +269,8 @@ def _check_same_tags(response: Any) -> None:
     _check_tags(response)
     name = str(response._get_param("Name"))
     there = next((one for one in response.backend.topics.values() if one.name == name), None)
-    given = {tag["Key"]: tag["Value"] for tag in response._get_param("Tags") or []}
-    if there is not None and not given.items() <= dict(there._tags).items():
+    tags = {tag["Key"]: tag["Value"] for tag in response._get_param("Tags") or []}
+    if there is not None and not tags.items() <= dict(there._tags).items():
         raise invalid("Tags Reason: Topic already exists with different tags")
 
 

@@ -31,15 +31,15 @@ def _refuse(code: str, message: str) -> Exception:
     return SNSException(code, message)
 
 
-def check_attributes(attributes: Mapping[str, Any] | None, place: str) -> None:
-    """Refuse a message's attributes with invalid names, types or values; `place` is their path in the request."""
+def check_attributes(attributes: Mapping[str, Any] | None, path: str) -> None:
+    """Refuse a message's attributes with invalid names, types or values; `path` is their path in the request."""
     for name, value in (attributes or {}).items():
         _check_name(name)
         kind = value.get("DataType")
         if kind is None:
             raise _refuse(
                 "ValidationError",
-                f"1 validation error detected: Value null at '{place}.{name}.member.dataType' failed to satisfy"
+                f"1 validation error detected: Value null at '{path}.{name}.member.dataType' failed to satisfy"
                 " constraint: Member must not be null",
             )
         _check_value(name, str(kind), value)

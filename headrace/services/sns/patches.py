@@ -193,19 +193,19 @@ def _publish(
 ) -> None:
     """Send a message to a subscriber, if its filter takes it. A subscriber's failure is not the publisher's."""
     try:
-        wanted = _select_message(subscription, message, message_attributes, message_structure)
+        text = _select_message(subscription, message, message_attributes, message_structure)
     except Exception as error:  # noqa: BLE001 - a filter that fails takes nothing
         _log_failure(subscription, error, "")
         return
-    if wanted is None:
+    if text is None:
         return
     if deliver := _DELIVERED_HERE.get(subscription.protocol):
-        deliver(subscription, wanted, message_id, subject, message_attributes)
+        deliver(subscription, text, message_id, subject, message_attributes)
         return
     if subscription.protocol != "sqs":
         return  # nothing here is an inbox or a telephone
     fifo = {"group_id": group_id, "deduplication_id": deduplication_id}
-    data = (subscription, wanted, message_id, subject, message_attributes, fifo)
+    data = (subscription, text, message_id, subject, message_attributes, fifo)
     try:
         queues.to_queue(*data)
     except Exception as error:  # noqa: BLE001 - as above
@@ -241,19 +241,19 @@ def _select_message(
 
 def _to_address(
     subscription: Any,
-    wanted: str,
+    text: str,
     message_id: str,
     subject: str | None,
     message_attributes: Mapping[str, Any] | None,
 ) -> None:
     if CURRENT.control is None:
         return
-    notification = subscription.get_post_data(wanted, message_id, subject, message_attributes)
+    notification = subscription.get_post_data(text, message_id, subject, message_attributes)
     is_raw = queues.is_raw(subscription)
     OUTBOX.add(
         Delivery(
             what=f"A message of {subscription.topic.arn} for {subscription.endpoint}",
-            body=wanted.encode() if is_raw else json.dumps(notification).encode(),
+            body=text.encode() if is_raw else json.dumps(notification).encode(),
             url=subscription.endpoint,
             headers={
                 "Content-Type": "text/plain; charset=UTF-8",
@@ -273,7 +273,7 @@ def _to_address(
 
 def _to_delivery_stream(
     subscription: Any,
-    wanted: str,
+    text: str,
     message_id: str,
     subject: str | None,
     message_attributes: Mapping[str, Any] | None,
@@ -284,9 +284,9 @@ def _to_delivery_stream(
     """
     if CURRENT.control is None:
         return
-    line = wanted
+    line = text
     if not queues.is_raw(subscription):
-        whole = subscription.get_post_data(wanted, message_id, subject, message_attributes)
+        whole = subscription.get_post_data(text, message_id, subject, message_attributes)
         unsigned = ("SignatureVersion", "Signature", "SigningCertURL")
         line = json.dumps({name: value for name, value in whole.items() if name not in unsigned})
     parts = str(subscription.endpoint).split(":", 5)
@@ -313,7 +313,7 @@ def _to_delivery_stream(
 
 def _to_function(
     subscription: Any,
-    wanted: str,
+    text: str,
     message_id: str,
     subject: str | None,
     message_attributes: Mapping[str, Any] | None,
@@ -325,7 +325,7 @@ def _to_function(
         "MessageId": message_id,
         "TopicArn": subscription.topic.arn,
         "Subject": subject,
-        "Message": wanted,
+        "Message": text,
         "Timestamp": now(),
     }
     # A function gets signature version 1, whatever the topic's is (observed in LocalStack's recordings of AWS, 2024).
@@ -336,8 +336,8 @@ def _to_function(
         "SigningCertUrl": signature["SigningCertURL"],
         "UnsubscribeUrl": signature["UnsubscribeURL"],
         "MessageAttributes": {
-            name: {"Type": each["Type"], "Value": str(each["Value"])}
-            for name, each in (message_attributes or {}).items()
+            name: {"Type": attribute["Type"], "Value": str(attribute["Value"])}
+            for name, attribute in (message_attributes or {}).items()
         },
     }
     record = {

@@ -111,7 +111,7 @@ def _certificate(key: Any) -> tuple[bytes, int]:
 
     made_at = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
     serial_number = x509.random_serial_number() >> 32
-    made = (
+    certificate = (
         x509.CertificateBuilder()
         .subject_name(name(COMMON_NAME="sns.amazonaws.com"))
         .issuer_name(
@@ -127,7 +127,7 @@ def _certificate(key: Any) -> tuple[bytes, int]:
         .not_valid_after(made_at + timedelta(days=365))
         .sign(key, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.PEM), serial_number
+    return certificate.public_bytes(serialization.Encoding.PEM), serial_number
 
 
 def now() -> str:

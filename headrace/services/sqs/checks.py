@@ -86,13 +86,13 @@ def _check_entries(response: Any) -> None:
         raise TooManyEntriesInBatchRequest(len(ids))
     if not all(map(_ENTRY_ID.fullmatch, ids)):
         raise InvalidBatchEntryId
-    for place, one in enumerate(ids):
-        if one in ids[:place]:
+    for index, one in enumerate(ids):
+        if one in ids[:index]:
             raise BatchEntryIdsNotDistinct(one)
 
 
-def _check_attributes(given: Mapping[str, Any] | None) -> None:
-    for name, value in (given or {}).items():
+def _check_attributes(attributes: Mapping[str, Any] | None) -> None:
+    for name, value in (attributes or {}).items():
         if value.get("StringValue") == "" and str(value.get("DataType")).startswith("String"):
             raise _invalid(
                 f"Message (user) attribute '{name}' must contain a non-empty value of type 'String'."
@@ -175,19 +175,19 @@ _PERMISSIONS = ("allowAll", "denyAll", "byQueue")
 _MOST_SOURCES = 10  # documented: API_SetQueueAttributes
 
 
-def _check_kind(given: Mapping[str, Any], *, is_fifo: bool) -> None:
+def _check_kind(attributes: Mapping[str, Any], *, is_fifo: bool) -> None:
     """Refuse attributes of FIFO queues for a standard queue."""
     for name, sentence in _FIFO_ONLY.items():
-        if name in given and not is_fifo:
+        if name in attributes and not is_fifo:
             raise refuse("InvalidAttributeName", sentence)
 
 
-def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> None:
+def _check_redrive(response: Any, values: Mapping[str, Any], source_arn: str) -> None:
     """Refuse a malformed RedriveAllowPolicy, and a dead-letter queue whose own one does not allow the source."""
-    if text := given.get("RedriveAllowPolicy"):
+    if text := values.get("RedriveAllowPolicy"):
         _sources_allowed(str(text))
     try:
-        target = json.loads(given.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "")
+        target = json.loads(values.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "")
     except (ValueError, AttributeError):
         return  # moto refuses it
     queues = response.sqs_backend.queues.values()
@@ -197,7 +197,7 @@ def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> 
         # The sentence is assumed.
         raise refuse(
             "InvalidParameterValue",
-            f"Value {given['RedrivePolicy']} for parameter RedrivePolicy is invalid. Reason: The redrive allow policy"
+            f"Value {values['RedrivePolicy']} for parameter RedrivePolicy is invalid. Reason: The redrive allow policy"
             f" of {target} does not permit {source_arn}.",
         )
 
@@ -361,8 +361,8 @@ def _with_suffix(code_of: Any) -> Any:
 
     @functools.wraps(code_of)
     def code(self: Any, error: Any) -> str:
-        found = str(code_of(self, error))
+        kind = str(code_of(self, error))
         is_sqs = self.operation_model.service_model.service_name == "sqs"
-        return f"{found}Exception" if is_sqs and found.endswith("InvalidParameterValue") else found
+        return f"{kind}Exception" if is_sqs and kind.endswith("InvalidParameterValue") else kind
 
     return code

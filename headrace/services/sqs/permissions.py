@@ -57,7 +57,7 @@ def _add(
         )
     who = [f"arn:{partition_of(region_name)}:iam::{account}:root" for account in account_ids or []]
     what = [f"SQS:{action}" for action in actions or []]
-    made = {
+    statement = {
         "Sid": label,
         "Effect": "Allow",
         "Principal": {"AWS": who[0] if len(who) == 1 else who},
@@ -66,7 +66,7 @@ def _add(
     }
     kept = queue._policy_json if statements else {"Version": VERSION}
     own = {"Id": f"{queue.queue_arn}/SQSDefaultPolicy", **kept}
-    queue._policy_json = {**own, "Statement": [*statements, made]}
+    queue._policy_json = {**own, "Statement": [*statements, statement]}
 
 
 def _check(queue: Any, actions: list[str], account_ids: list[str], label: str) -> None:

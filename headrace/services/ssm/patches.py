@@ -145,17 +145,19 @@ def _bound_put(put: Any) -> Any:
     return put_parameter
 
 
-def _tier(given: dict[str, Any], known: str | None, default: str) -> str | None:
+def _tier(parameters: dict[str, Any], known: str | None, default: str) -> str | None:
     """Return the tier of a value. Raises AWS's ValidationException when the value is too long."""
     from moto.ssm.exceptions import ValidationException
 
-    tier, value = given.get("tier"), given.get("value") or ""
+    tier, value = parameters.get("tier"), parameters.get("value") or ""
     count = len(value.encode("utf-8", "surrogatepass"))
-    wanted = tier or known or default
-    if wanted == "Intelligent-Tiering":
-        is_large = len(value) > MOST_STANDARD or bool(given.get("policies")) or known == "Advanced"
-        tier = wanted = "Advanced" if is_large else "Standard"
-    if wanted == "Advanced":
+    tier_asked = tier or known or default
+    if tier_asked == "Intelligent-Tiering":
+        is_large = (
+            len(value) > MOST_STANDARD or bool(parameters.get("policies")) or known == "Advanced"
+        )
+        tier = tier_asked = "Advanced" if is_large else "Standard"
+    if tier_asked == "Advanced":
         if count > MOST_ADVANCED:
             raise ValidationException(
                 "Advanced tier parameters support a maximum parameter value of"
@@ -169,4 +171,4 @@ def _tier(given: dict[str, Any], known: str | None, default: str) -> str | None:
             "userguide/parameter-store-advanced-parameters.html"
         )
     # AWS's sentence is this one when the parameter already is in the advanced tier.
-    return "Advanced" if wanted == "Advanced" else tier
+    return "Advanced" if tier_asked == "Advanced" else tier

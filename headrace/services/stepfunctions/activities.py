@@ -25,10 +25,10 @@ class Activities:
         self._lock = threading.Lock()
         self._waiting: defaultdict[str, deque[tuple[str, str]]] = defaultdict(deque)
 
-    def add(self, arn: str, token: str, given: str) -> None:
+    def add(self, arn: str, token: str, input_text: str) -> None:
         """Add a task, and wake the workers that wait for one."""
         with self._lock:
-            self._waiting[arn].append((token, given))
+            self._waiting[arn].append((token, input_text))
         CURRENT.message_arrived()
 
     def take(self, arn: str) -> tuple[str, str] | None:

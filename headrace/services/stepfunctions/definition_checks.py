@@ -102,11 +102,11 @@ def _machine(
         return
     members = cast("dict[str, Any]", states)
     for name, state in members.items():
-        place = f"{at}/States/{name}"
+        path = f"{at}/States/{name}"
         if not isinstance(state, dict):
-            yield Problem(SCHEMA, f"Expected value of type Object for field '{name}'", place)
+            yield Problem(SCHEMA, f"Expected value of type Object for field '{name}'", path)
             continue
-        yield from _state(cast("dict[str, Any]", state), place, language)
+        yield from _state(cast("dict[str, Any]", state), path, language)
     yield from _transitions(machine.get("StartAt"), members, at)
 
 
@@ -145,7 +145,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
 
 def _objects(value: Any) -> list[dict[str, Any]]:
     items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", each) for each in items if isinstance(each, dict)]
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
 
 
 def _targets(state: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
@@ -154,9 +154,9 @@ def _targets(state: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
         if name in state:
             yield str(state[name]), f"{at}/{name}"
     for name in ("Choices", "Catch"):
-        for number, each in enumerate(_objects(state.get(name))):
-            if "Next" in each:
-                yield str(each["Next"]), f"{at}/{name}[{number}]/Next"
+        for number, item in enumerate(_objects(state.get(name))):
+            if "Next" in item:
+                yield str(item["Next"]), f"{at}/{name}[{number}]/Next"
 
 
 def _transitions(start: Any, states: dict[str, Any], at: str) -> Iterator[Problem]:
@@ -170,9 +170,9 @@ def _transitions(start: Any, states: dict[str, Any], at: str) -> Iterator[Proble
         if name in reached or not isinstance(state, dict):
             continue
         reached.add(name)
-        for target, place in _targets(cast("dict[str, Any]", state), f"{at}/States/{name}"):
+        for target, path in _targets(cast("dict[str, Any]", state), f"{at}/States/{name}"):
             if target not in states:
-                yield Problem(MISSING_TARGET, f"Missing 'Next' target: {target}", place)
+                yield Problem(MISSING_TARGET, f"Missing 'Next' target: {target}", path)
             pending.append(target)
     if start is not None:
         for name in states:

@@ -67,8 +67,8 @@ class Executions:
     def run_of(self, arn: str) -> Run | None:
         """Return the execution while it runs, else None."""
         with self._lock:
-            found = self._runs.get(arn)
-        return found[0] if found else None
+            entry = self._runs.get(arn)
+        return entry[0] if entry else None
 
     def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
         """Return the token and the input of an activity's next task whose execution still runs."""
@@ -152,9 +152,9 @@ def settle(execution: Any, executions: RunningExecutions | None) -> None:
 
 def trim(finished_and_running: list[Any]) -> None:
     """Drop a machine's oldest finished executions, in place."""
-    finished = [each for each in finished_and_running if each.status != "RUNNING"]
-    for each in finished[: max(0, len(finished) - MOST_FINISHED)]:
-        finished_and_running.remove(each)
+    finished = [execution for execution in finished_and_running if execution.status != "RUNNING"]
+    for execution in finished[: max(0, len(finished) - MOST_FINISHED)]:
+        finished_and_running.remove(execution)
 
 
 def _find(started: ExecutionInput) -> Any:

@@ -158,8 +158,8 @@ def _list_versions(self: Any) -> Any:
 
     machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
     versions = [
-        {"stateMachineVersionArn": each.arn, "creationDate": each.creation_date}
-        for _, each in sorted(machine.versions.items(), reverse=True)
+        {"stateMachineVersionArn": version.arn, "creationDate": version.creation_date}
+        for _, version in sorted(machine.versions.items(), reverse=True)
     ]
     return ActionResult({"stateMachineVersions": versions})
 
@@ -189,7 +189,7 @@ def _delete_version(self: Any) -> Any:
 
 
 def _build_input(
-    machine: Any, arn: str, name: str, given: str, start_date: datetime
+    machine: Any, arn: str, name: str, input_text: str, start_date: datetime
 ) -> ExecutionInput:
     parts = arn.split(":")
     return ExecutionInput(
@@ -201,7 +201,7 @@ def _build_input(
         role_arn=machine.roleArn,
         account=parts[4],
         region=parts[3],
-        input=given,
+        input=input_text,
         is_express=machine.type == "EXPRESS",
         start_date=start_date,
         logging=machine.loggingConfiguration,
@@ -212,8 +212,8 @@ def _start(start: Any) -> Any:
     def start_execution(
         self: Any, region_name: str, account_id: str, execution_name: str, execution_input: str
     ) -> Any:
-        for each in self.executions:
-            settle(each, CURRENT.executions)
+        for started in self.executions:
+            settle(started, CURRENT.executions)
         known = len(self.executions)
         execution = start(self, region_name, account_id, execution_name, execution_input)
         if len(self.executions) == known or CURRENT.executions is None:
@@ -300,10 +300,12 @@ def _with_stop_date(describe: Any) -> Any:
 def _with_stop_dates(list_executions: Any) -> Any:
     def with_stop_dates(self: Any) -> Any:
         answer = list_executions(self)
-        for each in answer.result["executions"]:
-            if each["status"] == "TIMED_OUT":
-                execution = self.stepfunction_backend.describe_execution(each["executionArn"])
-                each["stopDate"] = execution.stop_date
+        for execution_row in answer.result["executions"]:
+            if execution_row["status"] == "TIMED_OUT":
+                execution = self.stepfunction_backend.describe_execution(
+                    execution_row["executionArn"]
+                )
+                execution_row["stopDate"] = execution.stop_date
         return answer
 
     return with_stop_dates
@@ -373,7 +375,7 @@ def _start_sync_execution(self: Any) -> Any:
     from moto.core.responses import ActionResult
 
     machine_arn = self._get_param("stateMachineArn")
-    given = self._get_param("input", if_none="{}")
+    input_text = self._get_param("input", if_none="{}")
     name = self._get_param("name") or str(uuid.uuid4())
     machine = self.stepfunction_backend.describe_state_machine(machine_arn)
     if machine.type != "EXPRESS":
@@ -382,15 +384,15 @@ def _start_sync_execution(self: Any) -> Any:
             "This operation is not supported by this type of state machine",
         )
     try:
-        json.loads(given)
+        json.loads(input_text)
     except ValueError as error:
         raise AwsError(
             "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
         ) from error
     arn = machine.arn.replace(":stateMachine:", ":express:", 1) + f":{name}:{uuid.uuid4()}"
-    started = _build_input(machine, arn, name, given, datetime.now(UTC))
+    started = _build_input(machine, arn, name, input_text, datetime.now(UTC))
     outcome = Run(started).run()
-    found = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
+    details = {"output": outcome.output, "error": outcome.error, "cause": outcome.cause}
     return ActionResult(
         {
             "executionArn": arn,
@@ -400,7 +402,7 @@ def _start_sync_execution(self: Any) -> Any:
             "stopDate": datetime.now(UTC),
             # Here AWS has no status ABORTED.
             "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
-            "input": given,
-            **{key: value for key, value in found.items() if value is not None},
+            "input": input_text,
+            **{key: value for key, value in details.items() if value is not None},
         }
     )

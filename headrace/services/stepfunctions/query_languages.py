@@ -71,12 +71,14 @@ def _map_expressions(value: Any, location: str, change: Callable[[Expression], A
         return value if text is None else change(Expression(text, location))
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_map_expressions(each, f"{location}[{n}]", change) for n, each in enumerate(items)]
+        return [
+            _map_expressions(element, f"{location}[{n}]", change) for n, element in enumerate(items)
+        ]
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return {
-            key: _map_expressions(each, f"{location}/{key}", change)
-            for key, each in members.items()
+            key: _map_expressions(element, f"{location}/{key}", change)
+            for key, element in members.items()
         }
     return value
 
@@ -133,7 +135,7 @@ def _mark_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     for name in _MACHINES & new_state.keys():
         inner: Any = new_state[name]
         new_state[name] = (
-            [_mark_machine(each, language) for each in inner]
+            [_mark_machine(machine, language) for machine in inner]
             if name == "Branches"
             else _mark_machine(inner, language)
         )
@@ -160,7 +162,7 @@ def _fit_map(state: dict[str, Any]) -> None:
     writer = state.get("ResultWriter")
     if isinstance(writer, dict) and "Arguments" in writer:
         members = cast("dict[str, Any]", writer)
-        others = {name: each for name, each in members.items() if name != "Arguments"}
+        others = {name: element for name, element in members.items() if name != "Arguments"}
         packed = json.dumps(members["Arguments"]).encode()
         state["ResultWriter"] = {
             **others,
@@ -219,10 +221,10 @@ def problems_of_state(state: dict[str, Any], at: str, machine: str) -> Iterator[
             yield from _of_expression(expression, f"{at}/{expression.location}", kind)
 
 
-def _of_language(place: dict[str, Any], at: str) -> Iterator[Problem]:
-    if "QueryLanguage" not in place:
+def _of_language(owner: dict[str, Any], at: str) -> Iterator[Problem]:
+    if "QueryLanguage" not in owner:
         return
-    value = place["QueryLanguage"]
+    value = owner["QueryLanguage"]
     where = f"{at}/QueryLanguage"
     if not isinstance(value, str):
         yield Problem(SCHEMA, "Expected value of type [STRING]", where)
@@ -247,9 +249,9 @@ def _of_fields(state: dict[str, Any], at: str, own: str) -> Iterator[Problem]:
             for number, rule in enumerate(cast("list[Any]", rules)):
                 if isinstance(rule, dict):
                     places.append((cast("dict[str, Any]", rule), names, f"{at}/{name}[{number}]"))
-    for place, names, where in places:
+    for location, names, where in places:
         for field in names:
-            if field in place:
+            if field in location:
                 yield Problem(
                     SCHEMA,
                     f"The QueryLanguage is set to '{own}', but field '{field}' is only supported"

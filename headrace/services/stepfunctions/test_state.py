@@ -33,7 +33,7 @@ def test_state(self: Any) -> Any:
             raise NotImplementedError(f"TestState's {name}")
     if (self._get_param("inspectionLevel") or "INFO") != "INFO":
         raise NotImplementedError("TestState's inspectionLevel other than INFO")
-    given = self._get_param("input") or "{}"
+    input_text = self._get_param("input") or "{}"
     name, state, language = _state_of(self._get_param("definition"), self._get_param("stateName"))
     retriers = cast("list[dict[str, Any]]", state.pop("Retry", None) or [])
     definition = json.dumps(_machine(name, state, language, self._get_param("variables")))
@@ -41,7 +41,7 @@ def test_state(self: Any) -> Any:
     if problems:
         raise AwsError("InvalidDefinition", sentence_of(problems))
     try:
-        json.loads(given)
+        json.loads(input_text)
     except ValueError as error:
         raise AwsError(
             "InvalidExecutionInput", f"Invalid State Machine Execution Input: '{error}'"
@@ -57,7 +57,7 @@ def test_state(self: Any) -> Any:
             role_arn=self._get_param("roleArn") or "",
             account=account,
             region=region,
-            input=given,
+            input=input_text,
             is_express=True,
             start_date=datetime.now(UTC),
         )
@@ -76,13 +76,13 @@ def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], s
     if not isinstance(value, dict):
         text = "Invalid State Machine Definition: 'INVALID_JSON_DESCRIPTION: no JSON object'"
         raise AwsError("InvalidDefinition", text)
-    found = cast("dict[str, Any]", value)
-    if "States" not in found:
-        return name or _NAME, dict(found), str(found.get("QueryLanguage", JSONPATH))
-    states = cast("dict[str, dict[str, Any]]", found["States"])
+    body = cast("dict[str, Any]", value)
+    if "States" not in body:
+        return name or _NAME, dict(body), str(body.get("QueryLanguage", JSONPATH))
+    states = cast("dict[str, dict[str, Any]]", body["States"])
     if name not in states:
         raise AwsError("ValidationException", f"State '{name}' not found in definition")
-    return name, dict(states[name]), str(found.get("QueryLanguage", JSONPATH))
+    return name, dict(states[name]), str(body.get("QueryLanguage", JSONPATH))
 
 
 def _machine(
@@ -91,19 +91,19 @@ def _machine(
     """Return a machine with the state, a Succeed state for each target, and a Pass state for the variables."""
     targets: set[str] = set()
 
-    def follow(place: dict[str, Any]) -> dict[str, Any]:
-        found = dict(place)
+    def follow(entry: dict[str, Any]) -> dict[str, Any]:
+        redirected = dict(entry)
         for field in ("Next", "Default"):
-            if isinstance(place.get(field), str):
+            if isinstance(entry.get(field), str):
                 # A state that names itself as the next one must not run twice.
-                found[field] = _ITSELF if place[field] == name else place[field]
-                targets.add(found[field])
-        return found
+                redirected[field] = _ITSELF if entry[field] == name else entry[field]
+                targets.add(redirected[field])
+        return redirected
 
     state = follow(state)
     for field in ("Catch", "Choices"):
         if isinstance(state.get(field), list):
-            state[field] = [follow(each) for each in state[field]]
+            state[field] = [follow(element) for element in state[field]]
     ends: dict[str, Any] = {target: {"Type": "Succeed"} for target in targets}
     machine = {"QueryLanguage": language, "StartAt": name, "States": {**ends, name: state}}
     if variables:
@@ -122,8 +122,8 @@ def _answer(
     entered = [
         event["stateEnteredEventDetails"] for event in events if "stateEnteredEventDetails" in event
     ]
-    place = next((n for n, each in enumerate(entered) if each["name"] == name), len(entered))
-    after = entered[place + 1] if len(entered) > place + 1 else None
+    index = next((n for n, entry in enumerate(entered) if entry["name"] == name), len(entered))
+    after = entered[index + 1] if len(entered) > index + 1 else None
     failures = [
         details
         for event in events
@@ -132,7 +132,9 @@ def _answer(
     ]
     error = failures[-1].get("error") if failures else outcome.error
     cause = failures[-1].get("cause") if failures else outcome.cause
-    failure = {key: each for key, each in (("error", error), ("cause", cause)) if each is not None}
+    failure = {
+        key: entry for key, entry in (("error", error), ("cause", cause)) if entry is not None
+    }
     if (failures or outcome.status != "SUCCEEDED") and _is_retried(str(error), retriers):
         return {"status": "RETRIABLE", **failure}
     if outcome.status != "SUCCEEDED":

@@ -22,25 +22,25 @@ class Tagging:
 
     def resources(self, call: Call, types: Sequence[str] = ()) -> list[TaggedResource]:
         """Return the tagged resources of the call's account and region, of these types or of all, sorted by ARN."""
-        place = self._place(call)
-        found = [
+        scope = self._place(call)
+        tagged = [
             resource
             for kind in KINDS.values()
-            if not types or any(_may_have(kind, wanted) for wanted in types)
-            for resource in kind.found(place)
-            if resource.tags and (not types or any(_is(resource, wanted) for wanted in types))
+            if not types or any(_may_have(kind, type_name) for type_name in types)
+            for resource in kind.found(scope)
+            if resource.tags and (not types or any(_is(resource, type_name) for type_name in types))
         ]
-        return sorted(found, key=lambda resource: resource.arn)
+        return sorted(tagged, key=lambda resource: resource.arn)
 
     def change(
         self, call: Call, arns: Sequence[str], change: Callable[[Kind, RegionServices, str], Any]
     ) -> dict[str, FailureInfo]:
         """Change each resource's tags; return the FailedResourcesMap."""
-        place = self._place(call)
+        scope = self._place(call)
         failed: dict[str, FailureInfo] = {}
         for arn in arns:
             try:
-                change(_kind_of(arn), place, arn)
+                change(_kind_of(arn), scope, arn)
             except AwsError as error:
                 failed[arn] = {
                     "StatusCode": error.status,
@@ -67,13 +67,13 @@ def _kind_of(arn: str) -> Kind:
     return kind
 
 
-def _may_have(kind: Kind, wanted: str) -> bool:
-    return wanted.partition(":")[0] == kind.service
+def _may_have(kind: Kind, type_filter: str) -> bool:
+    return type_filter.partition(":")[0] == kind.service
 
 
-def _is(resource: TaggedResource, wanted: str) -> bool:
+def _is(resource: TaggedResource, type_filter: str) -> bool:
     """Return whether a resource has a type such as `s3` or `kinesis:stream`."""
-    service, _, wanted_type = wanted.partition(":")
+    service, _, wanted_type = type_filter.partition(":")
     arn = Arn.parse(resource.arn)
     if arn.service != service:
         return False
@@ -84,8 +84,8 @@ def _is(resource: TaggedResource, wanted: str) -> bool:
 
 def matching(resource: TaggedResource, filters: Sequence[TagFilter]) -> bool:
     """Return whether a resource has a tag for each filter: the key, and one of the values if the filter has any."""
-    for wanted in filters:
-        key, values = wanted.get("Key"), wanted.get("Values")
+    for tag_filter in filters:
+        key, values = tag_filter.get("Key"), tag_filter.get("Values")
         if key is None:
             continue
         if key not in resource.tags or (values and resource.tags[key] not in values):

@@ -81,138 +81,140 @@ def _last(arn: str) -> str:
     return Arn.parse(arn).resource.rpartition("/")[2]
 
 
-def _streams(place: RegionServices) -> Iterator[TaggedResource]:
-    for stream in place.pages("kinesis", "ListStreams", "StreamSummaries", "NextToken"):
+def _streams(services: RegionServices) -> Iterator[TaggedResource]:
+    for stream in services.pages("kinesis", "ListStreams", "StreamSummaries", "NextToken"):
         arn = stream["StreamARN"]
-        tags = place.call("kinesis", "ListTagsForStream", StreamARN=arn)["Tags"]
+        tags = services.call("kinesis", "ListTagsForStream", StreamARN=arn)["Tags"]
         yield TaggedResource(arn, _tags(tags))
     for kind in ("Queue", "Channel"):
         # The lowest botocore that headrace takes does not know them.
         if f"List{kind}s" not in service_model("kinesis").operation_names:
             continue
-        for one in place.pages("kinesis", f"List{kind}s", f"{kind}Summaries", "NextToken"):
+        for one in services.pages("kinesis", f"List{kind}s", f"{kind}Summaries", "NextToken"):
             arn = one[f"{kind}ARN"]
-            tags = place.call("kinesis", "ListTagsForResource", ResourceARN=arn)["Tags"]
+            tags = services.call("kinesis", "ListTagsForResource", ResourceARN=arn)["Tags"]
             yield TaggedResource(arn, _tags(tags))
 
 
-def _tag_stream(place: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
+def _tag_stream(services: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
     if ":stream/" in arn:
-        place.call("kinesis", "AddTagsToStream", StreamARN=arn, Tags=dict(tags))
+        services.call("kinesis", "AddTagsToStream", StreamARN=arn, Tags=dict(tags))
     else:
-        place.call("kinesis", "TagResource", ResourceARN=arn, Tags=dict(tags))
+        services.call("kinesis", "TagResource", ResourceARN=arn, Tags=dict(tags))
 
 
-def _untag_stream(place: RegionServices, arn: str, keys: Sequence[str]) -> None:
+def _untag_stream(services: RegionServices, arn: str, keys: Sequence[str]) -> None:
     if ":stream/" in arn:
-        place.call("kinesis", "RemoveTagsFromStream", StreamARN=arn, TagKeys=list(keys))
+        services.call("kinesis", "RemoveTagsFromStream", StreamARN=arn, TagKeys=list(keys))
     else:
-        place.call("kinesis", "UntagResource", ResourceARN=arn, TagKeys=list(keys))
+        services.call("kinesis", "UntagResource", ResourceARN=arn, TagKeys=list(keys))
 
 
-def _bucket_tags(place: RegionServices, bucket: str) -> dict[str, str]:
+def _bucket_tags(services: RegionServices, bucket: str) -> dict[str, str]:
     try:
-        return _tags(place.call("s3", "GetBucketTagging", Bucket=bucket)["TagSet"])
+        return _tags(services.call("s3", "GetBucketTagging", Bucket=bucket)["TagSet"])
     except AwsError as error:
         if error.code != "NoSuchTagSet":
             raise
         return {}
 
 
-def _buckets(place: RegionServices) -> Iterator[TaggedResource]:
-    for bucket in place.pages("s3", "ListBuckets", "Buckets", "ContinuationToken"):
+def _buckets(services: RegionServices) -> Iterator[TaggedResource]:
+    for bucket in services.pages("s3", "ListBuckets", "Buckets", "ContinuationToken"):
         name = bucket["Name"]
-        region = place.call("s3", "GetBucketLocation", Bucket=name).get("LocationConstraint")
-        if (region or "us-east-1") == place.region:
-            yield TaggedResource(make_arn("s3", "", "", name), _bucket_tags(place, name))
+        region = services.call("s3", "GetBucketLocation", Bucket=name).get("LocationConstraint")
+        if (region or "us-east-1") == services.region:
+            yield TaggedResource(make_arn("s3", "", "", name), _bucket_tags(services, name))
 
 
-def _tag_bucket(place: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
+def _tag_bucket(services: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
     bucket = _last(arn)
-    every = {**_bucket_tags(place, bucket), **tags}
-    place.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(every)})
+    every = {**_bucket_tags(services, bucket), **tags}
+    services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(every)})
 
 
-def _untag_bucket(place: RegionServices, arn: str, keys: Sequence[str]) -> None:
+def _untag_bucket(services: RegionServices, arn: str, keys: Sequence[str]) -> None:
     bucket = _last(arn)
-    left = {k: v for k, v in _bucket_tags(place, bucket).items() if k not in keys}
+    left = {k: v for k, v in _bucket_tags(services, bucket).items() if k not in keys}
     if left:
-        place.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(left)})
+        services.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(left)})
     else:
-        place.call("s3", "DeleteBucketTagging", Bucket=bucket)
+        services.call("s3", "DeleteBucketTagging", Bucket=bucket)
 
 
-def _functions(place: RegionServices) -> Iterator[TaggedResource]:
-    for function in place.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
+def _functions(services: RegionServices) -> Iterator[TaggedResource]:
+    for function in services.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
         arn = function["FunctionArn"]
         yield TaggedResource(
-            arn, get_mapping(place.call("lambda", "ListTags", Resource=arn), "Tags")
+            arn, get_mapping(services.call("lambda", "ListTags", Resource=arn), "Tags")
         )
 
 
-def _delivery_streams(place: RegionServices) -> Iterator[TaggedResource]:
+def _delivery_streams(services: RegionServices) -> Iterator[TaggedResource]:
     names = get_list(
-        place.call("firehose", "ListDeliveryStreams", Limit=10_000), "DeliveryStreamNames"
+        services.call("firehose", "ListDeliveryStreams", Limit=10_000), "DeliveryStreamNames"
     )
     for name in names:
-        answer = place.call("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)
-        yield TaggedResource(place.arn("firehose", f"deliverystream/{name}"), _tags(answer["Tags"]))
+        answer = services.call("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)
+        yield TaggedResource(
+            services.arn("firehose", f"deliverystream/{name}"), _tags(answer["Tags"])
+        )
 
 
-def _clusters(place: RegionServices) -> Iterator[TaggedResource]:
-    for page in place.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
-        cluster = place.call("emr", "DescribeCluster", ClusterId=page["Id"])["Cluster"]
+def _clusters(services: RegionServices) -> Iterator[TaggedResource]:
+    for page in services.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
+        cluster = services.call("emr", "DescribeCluster", ClusterId=page["Id"])["Cluster"]
         yield TaggedResource(page["ClusterArn"], _tags(cluster["Tags"]))
 
 
-def _applications(place: RegionServices) -> Iterator[TaggedResource]:
+def _applications(services: RegionServices) -> Iterator[TaggedResource]:
     token = "nextToken"
-    for page in place.pages("emr-serverless", "ListApplications", "applications", token):
+    for page in services.pages("emr-serverless", "ListApplications", "applications", token):
         if page["state"] != "TERMINATED":
-            answer = place.call("emr-serverless", "ListTagsForResource", resourceArn=page["arn"])
+            answer = services.call("emr-serverless", "ListTagsForResource", resourceArn=page["arn"])
             yield TaggedResource(page["arn"], get_mapping(answer, "tags"))
 
 
-def _stacks(place: RegionServices) -> Iterator[TaggedResource]:
-    for stack in place.pages("cloudformation", "DescribeStacks", "Stacks", "NextToken"):
+def _stacks(services: RegionServices) -> Iterator[TaggedResource]:
+    for stack in services.pages("cloudformation", "DescribeStacks", "Stacks", "NextToken"):
         yield TaggedResource(stack["StackId"], _tags(stack["Tags"]))
 
 
-def _refuse_stacks(place: RegionServices, arn: str, tags: Any) -> None:
+def _refuse_stacks(services: RegionServices, arn: str, tags: Any) -> None:
     raise AwsError("InvalidParameterException", f"{arn}: a stack's tags are changed by an update.")
 
 
-def _queues(place: RegionServices) -> Iterator[TaggedResource]:
-    for url in place.pages("sqs", "ListQueues", "QueueUrls", "NextToken"):
-        tags = get_mapping(place.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
-        yield TaggedResource(place.arn("sqs", str(url).rpartition("/")[2]), tags)
+def _queues(services: RegionServices) -> Iterator[TaggedResource]:
+    for url in services.pages("sqs", "ListQueues", "QueueUrls", "NextToken"):
+        tags = get_mapping(services.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
+        yield TaggedResource(services.arn("sqs", str(url).rpartition("/")[2]), tags)
 
 
-def _queue_url(place: RegionServices, arn: str) -> str:
-    return str(place.call("sqs", "GetQueueUrl", QueueName=_last(arn))["QueueUrl"])
+def _queue_url(services: RegionServices, arn: str) -> str:
+    return str(services.call("sqs", "GetQueueUrl", QueueName=_last(arn))["QueueUrl"])
 
 
-def _topics(place: RegionServices) -> Iterator[TaggedResource]:
-    for topic in place.pages("sns", "ListTopics", "Topics", "NextToken"):
+def _topics(services: RegionServices) -> Iterator[TaggedResource]:
+    for topic in services.pages("sns", "ListTopics", "Topics", "NextToken"):
         arn = topic["TopicArn"]
         yield TaggedResource(
-            arn, _tags(place.call("sns", "ListTagsForResource", ResourceArn=arn)["Tags"])
+            arn, _tags(services.call("sns", "ListTagsForResource", ResourceArn=arn)["Tags"])
         )
 
 
-def _tables(place: RegionServices) -> Iterator[TaggedResource]:
+def _tables(services: RegionServices) -> Iterator[TaggedResource]:
     token = "LastEvaluatedTableName>ExclusiveStartTableName"
-    for name in place.pages("dynamodb", "ListTables", "TableNames", token):
-        arn = place.arn("dynamodb", f"table/{name}")
+    for name in services.pages("dynamodb", "ListTables", "TableNames", token):
+        arn = services.arn("dynamodb", f"table/{name}")
         yield TaggedResource(
-            arn, _tags(place.call("dynamodb", "ListTagsOfResource", ResourceArn=arn)["Tags"])
+            arn, _tags(services.call("dynamodb", "ListTagsOfResource", ResourceArn=arn)["Tags"])
         )
 
 
-def _log_groups(place: RegionServices) -> Iterator[TaggedResource]:
-    for group in place.pages("logs", "DescribeLogGroups", "logGroups", "nextToken"):
+def _log_groups(services: RegionServices) -> Iterator[TaggedResource]:
+    for group in services.pages("logs", "DescribeLogGroups", "logGroups", "nextToken"):
         arn = str(group["arn"]).removesuffix(":*")
-        answer = place.call("logs", "ListTagsForResource", resourceArn=arn)
+        answer = services.call("logs", "ListTagsForResource", resourceArn=arn)
         yield TaggedResource(arn, get_mapping(answer, "tags"))
 
 

@@ -125,7 +125,7 @@ def recorded(
     if not taken:
         raise ValueError("there are no records")
     names = sorted({key for _, key, _ in taken}, key=hash_key_of)
-    place_of = {name: place for place, name in enumerate(names)}
+    place_of = {name: index for index, name in enumerate(names)}
     first_s = taken[0][0]
     at = np.array([(at_s - first_s) / speed for at_s, _, _ in taken])
     steps = int(at[-1] // step_s) + 1

@@ -45,20 +45,20 @@ class Ring:
         """Take an action of the policy."""
         match action:
             case Split():
-                place = self._place_of(action.shard_id)
-                shard = self.shards[place]
+                index = self._place_of(action.shard_id)
+                shard = self.shards[index]
                 children = [
                     self._new(shard.start, action.at - 1),
                     self._new(action.at, shard.end),
                 ]
-                self.shards = [*self.shards[:place], *children, *self.shards[place + 1 :]]
-                self._edges = np.insert(self._edges, place + 1, self._edge(action.at))
+                self.shards = [*self.shards[:index], *children, *self.shards[index + 1 :]]
+                self._edges = np.insert(self._edges, index + 1, self._edge(action.at))
             case Merge():
-                place = self._place_of(action.shard_id)
-                left, right = self.shards[place : place + 2]
+                index = self._place_of(action.shard_id)
+                left, right = self.shards[index : index + 2]
                 child = self._new(left.start, right.end)
-                self.shards = [*self.shards[:place], child, *self.shards[place + 2 :]]
-                self._edges = np.delete(self._edges, place + 1)
+                self.shards = [*self.shards[:index], child, *self.shards[index + 2 :]]
+                self._edges = np.delete(self._edges, index + 1)
             case Resize():
                 self._resize(action.count)
                 return
@@ -68,8 +68,8 @@ class Ring:
 
     def get(self, shard_id: str, /) -> ShardKeys:
         """Return a shard's keys."""
-        place = self._place_of(shard_id)
-        first, last = int(self._edges[place]), int(self._edges[place + 1])
+        index = self._place_of(shard_id)
+        first, last = int(self._edges[index]), int(self._edges[index + 1])
         return ShardKeys(self._load, self._row, first, last)
 
     def _resize(self, count: int) -> None:

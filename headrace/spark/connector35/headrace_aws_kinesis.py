@@ -79,8 +79,8 @@ def _answer_load(kind: Any) -> None:
         from headrace.spark.options import parse_options
 
         self.options(**options)
-        given = parse_options(as_ours(_options(self), SOURCE, needed=NEEDED_OF_SOURCE))
-        return stream_frame(self._spark, given, OneBatchSource).drop("shardId")
+        options_given = parse_options(as_ours(_options(self), SOURCE, needed=NEEDED_OF_SOURCE))
+        return stream_frame(self._spark, options_given, OneBatchSource).drop("shardId")
 
     kind.load = answered
 

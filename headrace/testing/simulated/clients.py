@@ -67,10 +67,10 @@ class _Direct(cast("Any", Endpoint)):
             response = transport.carry_to_entered(request_dict["url"], self._request(request_dict))
         except HTTPClientError as error:
             return None, error
-        found = convert_to_response_dict(response, operation_model)
-        parsed = self.parser.parse(found, operation_model.output_shape)
+        response_members = convert_to_response_dict(response, operation_model)
+        parsed = self.parser.parse(response_members, operation_model.output_shape)
         if response.status_code >= 300:
-            self._add_modeled_error_fields(found, parsed, operation_model, self.parser)
+            self._add_modeled_error_fields(response_members, parsed, operation_model, self.parser)
         return (response, parsed), None
 
     def _request(self, request_dict: dict[str, Any]) -> HttpRequest:
@@ -107,14 +107,14 @@ class _KeptClients(boto3.Session):
         if service_name not in kept:
             # To build the User-Agent takes botocore a tenth of each request's time.
             config = BotocoreConfig(user_agent="headrace-simulation")
-            made = cast("Any", super()).client(service_name, config=config)
+            client = cast("Any", super()).client(service_name, config=config)
             if service_name not in _USUAL:
-                endpoint = made._endpoint  # noqa: SLF001 - botocore has no public way
+                endpoint = client._endpoint  # noqa: SLF001 - botocore has no public way
                 endpoint.__class__ = _Direct
                 # An endpoint ruleset that resolves every operation to the one address.
-                made._ruleset_resolver = None  # noqa: SLF001
-                endpoint.begin(made, cast("Any", self).get_credentials().access_key)
-            kept[service_name] = made
+                client._ruleset_resolver = None  # noqa: SLF001
+                endpoint.begin(client, cast("Any", self).get_credentials().access_key)
+            kept[service_name] = client
         return kept[service_name]
 
 

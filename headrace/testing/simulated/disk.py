@@ -82,12 +82,12 @@ class Disk:
             self.hold(file)
 
         def open_connection(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-            made = connect(*args, factory=_Connection, **kwargs)
+            connection = connect(*args, factory=_Connection, **kwargs)
             # Nobody else opens the database meanwhile: to take and release locks is half of a statement's time.
-            made.execute("PRAGMA locking_mode=EXCLUSIVE")
-            made.point = self.point
-            self.hold(made)
-            return made
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            connection.point = self.point
+            self.hold(connection)
+            return connection
 
         for name, call in before.items():
             setattr(os, name, self._count_calls(call))

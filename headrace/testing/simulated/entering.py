@@ -44,11 +44,11 @@ def simulation(
     An exception from inside gets a note with the seed. Raises UnknownOption.
     """
     cloud = SimulatedCloud(seed, chances=chances, start_from=start_from, **options)
-    wanted = environment.pointing_at(
+    variables_given = environment.pointing_at(
         str(cloud.endpoint_url), account=cloud.account, region=cloud.region
     )
     with contextlib.ExitStack() as stack:
-        stack.enter_context(environment.variables(wanted))
+        stack.enter_context(environment.variables(variables_given))
         stack.enter_context(environment.default_session(cloud.session()))
         stack.enter_context(_time_of(cloud))
         stack.enter_context(_chance_of(seed))

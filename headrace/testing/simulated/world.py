@@ -350,13 +350,13 @@ class SimulatedCloud(InProcessAccess):
         looks = self._looks_for_waiting
         self._asks_whether = True
         try:
-            found = next((look for look in looks if look(self)), None)
+            waiting = next((look for look in looks if look(self)), None)
         finally:
             self.disk.is_counting, self._asks_whether = counting, False
-        if found is not None and found is not looks[0]:
-            looks.remove(found)
-            looks.insert(0, found)
-        return found is not None
+        if waiting is not None and waiting is not looks[0]:
+            looks.remove(waiting)
+            looks.insert(0, waiting)
+        return waiting is not None
 
     @property
     def how_to_repeat(self) -> str:

@@ -86,8 +86,8 @@ def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
         resources=resources,
         stages=stages,
         binary_types=list(api.binaryMediaTypes or []),
-        authorizers={name: each.to_json() for name, each in api.authorizers.items()},
-        responses={name: each.to_json() for name, each in api.gateway_responses.items()},
+        authorizers={name: entity.to_json() for name, entity in api.authorizers.items()},
+        responses={name: entity.to_json() for name, entity in api.gateway_responses.items()},
         keys={key.value for key in backend.keys.values() if key.enabled},
     )
 
@@ -114,7 +114,7 @@ def _http_api(backend: Any, api_id: str, account: str, region: str) -> HttpApi:
         cors=dict(api.cors_configuration or {}),
         is_closed=api.disable_execute_api_endpoint in (True, "true"),
         routes={route.route_key: route.to_json() for route in api.routes.values()},
-        integrations={name: each.to_json() for name, each in api.integrations.items()},
-        authorizers={name: each.to_json() for name, each in api.authorizers.items()},
+        integrations={name: entity.to_json() for name, entity in api.integrations.items()},
+        authorizers={name: entity.to_json() for name, entity in api.authorizers.items()},
         stages={name: dict(stage.stage_variables or {}) for name, stage in api.stages.items()},
     )

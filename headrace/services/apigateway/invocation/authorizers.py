@@ -69,7 +69,7 @@ def authorize_rest(
     if kind == "COGNITO_USER_POOLS":
         return {"claims": _authorize_by_pools(authorizer, asked)}
     source = str(authorizer.get("identitySource") or "")
-    values = [_identity(each.strip(), asked) for each in source.split(",") if each.strip()]
+    values = [_identity(part.strip(), asked) for part in source.split(",") if part.strip()]
     if any(not value for value in values):
         raise Refused(401, UNAUTHORIZED, "UnauthorizedException")
     if kind == "TOKEN":

@@ -52,4 +52,8 @@ def forward(
         raise Refused(504, "Endpoint request timed out", "IntegrationTimeoutException") from error
     except (AwsError, OSError, ValueError) as error:
         raise Refused(502, "Internal server error", "InternalServerErrorException") from error
-    return status, [each for each in answered if each[0].lower() not in _OF_THE_CONNECTION], answer
+    return (
+        status,
+        [header for header in answered if header[0].lower() not in _OF_THE_CONNECTION],
+        answer,
+    )

@@ -63,8 +63,8 @@ def function_of(uri: str) -> str | None:
     """Return the function's ARN in an integration's or authorizer's URI; None without one."""
     if uri.startswith("arn:") and uri.split(":")[2:3] == ["lambda"]:
         return uri
-    _, found, rest = uri.partition(":lambda:path/")
-    if not found or "/functions/" not in rest:
+    _, separator, rest = uri.partition(":lambda:path/")
+    if not separator or "/functions/" not in rest:
         return None
     return rest.partition("/functions/")[2].removesuffix("/invocations")
 
@@ -80,10 +80,10 @@ def headers_of(request: HttpRequest) -> dict[str, str]:
 
 def query_of(request: HttpRequest) -> dict[str, list[str]]:
     """Return the query parameters, each with all its values."""
-    found: dict[str, list[str]] = {}
+    query: dict[str, list[str]] = {}
     for name, value in parse_qsl(request.query, keep_blank_values=True):
-        found.setdefault(name, []).append(value)
-    return found
+        query.setdefault(name, []).append(value)
+    return query
 
 
 def when(now_ms: int) -> str:
@@ -130,8 +130,8 @@ def _parse_structured(value: Mapping[str, Any], *, decodes: bool) -> HttpRespons
     many = cast("dict[str, list[Any]]", value.get("multiValueHeaders") or {})
     one = cast("dict[str, Any]", value.get("headers") or {})
     taken = {name.lower() for name in many}
-    headers = [(str(name), str(each)) for name, values in many.items() for each in values]
-    headers += [(str(name), str(each)) for name, each in one.items() if name.lower() not in taken]
+    headers = [(str(name), str(item)) for name, values in many.items() for item in values]
+    headers += [(str(name), str(item)) for name, item in one.items() if name.lower() not in taken]
     headers += [
         ("Set-Cookie", str(cookie)) for cookie in cast("list[Any]", value.get("cookies") or [])
     ]

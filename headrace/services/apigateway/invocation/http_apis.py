@@ -87,19 +87,19 @@ class HttpApiRequest:
         if cors and self._request.method == "OPTIONS" and "origin" in self._request.headers:
             return HttpResponse(204, cors, b"")
         try:
-            made = self._answer()
+            response = self._answer()
         except Refused as refused:
-            made = refusal(refused.status, refused.message or "Internal Server Error")
+            response = refusal(refused.status, refused.message or "Internal Server Error")
         except FunctionThrottled:
-            made = refusal(503, "Service Unavailable")
+            response = refusal(503, "Service Unavailable")
         if cors:
-            made.headers = [
+            response.headers = [
                 header
-                for header in made.headers
+                for header in response.headers
                 if not header[0].lower().startswith("access-control-")
             ]
-        made.headers += cors
-        return made
+        response.headers += cors
+        return response
 
     def find_allowed_origin(self) -> str:
         """Return the origin that the API's CORS configuration allows; '' for none."""
@@ -111,7 +111,7 @@ class HttpApiRequest:
         allowed = [
             str(allow_origin) for allow_origin in cast("list[Any]", cors.get("allowOrigins") or [])
         ]
-        if not origin or not any(glob_matches(each, origin) for each in allowed):
+        if not origin or not any(glob_matches(pattern, origin) for pattern in allowed):
             return []
         has_credentials = cors.get("allowCredentials") in (True, "true")
         shown = "*" if "*" in allowed and not has_credentials else origin
@@ -134,10 +134,10 @@ class HttpApiRequest:
             raise Refused(501, "headrace stores WebSocket APIs, but does not serve them")
         if self._stage not in api.stages or api.is_closed:
             raise Refused(404, "Not Found")
-        found = self._route()
-        if found is None:
+        route_and_parameters = self._route()
+        if route_and_parameters is None:
             raise Refused(404, "Not Found")
-        key, parameters = found
+        key, parameters = route_and_parameters
         route = api.routes[key]
         integration = api.integrations.get(str(route.get("target") or "").rpartition("/")[2])
         if integration is None:
@@ -196,8 +196,8 @@ class HttpApiRequest:
 
     def _arn(self, key: str) -> str:
         api = self._api
-        place = key if key == DEFAULT else f"{self._request.method}{self._route_path}"
-        return f"arn:{partition_of(api.region)}:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{place}"
+        suffix = key if key == DEFAULT else f"{self._request.method}{self._route_path}"
+        return f"arn:{partition_of(api.region)}:execute-api:{api.region}:{api.account}:{api.id}/{self._stage}/{suffix}"
 
     def _authorize(
         self, route: Mapping[str, Any], key: str, parameters: dict[str, str], version: str
@@ -260,7 +260,9 @@ class HttpApiRequest:
         }
         context = self._context(key)
         if version == "2.0":
-            cookies = [each.strip() for each in request.headers.get("cookie", "").split(";")]
+            cookies = [
+                one_cookie.strip() for one_cookie in request.headers.get("cookie", "").split(";")
+            ]
             event: dict[str, Any] = {
                 "routeKey": key,
                 "rawPath": self._path,
@@ -320,12 +322,12 @@ class HttpApiRequest:
     def _call_service(
         self, subtype: str, integration: Mapping[str, Any], parameters: dict[str, str]
     ) -> HttpResponse:
-        found = _SUBTYPES.get(subtype)
-        if found is None:
+        subtype_call = _SUBTYPES.get(subtype)
+        if subtype_call is None:
             raise Refused(501, f"headrace's APIs have no integration of subtype {subtype}")
-        service, operation = found
-        given: Mapping[str, Any] = members(integration.get("requestParameters"))
-        params = {name: self._source(str(value), parameters) for name, value in given.items()}
+        service, operation = subtype_call
+        mapped: Mapping[str, Any] = members(integration.get("requestParameters"))
+        params = {name: self._source(str(value), parameters) for name, value in mapped.items()}
         params = {
             name: _read_structure(service, operation, name, value)
             for name, value in params.items()

@@ -85,10 +85,14 @@ def members(value: Any) -> dict[str, Any]:
 def text_at(value: Any, path: str) -> str | None:
     """Return the value at `a.b` of a JSON value as text; None when it is missing."""
     try:
-        found = first_value(f"$.{path}", value)
+        value_there = first_value(f"$.{path}", value)
     except NoValue:
         return None
-    return found if isinstance(found, str) else json.dumps(found, separators=(",", ":"))
+    return (
+        value_there
+        if isinstance(value_there, str)
+        else json.dumps(value_there, separators=(",", ":"))
+    )
 
 
 def parse_body(text: str) -> Any:
@@ -136,14 +140,14 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
     def path_of(path: str) -> Any:
         return _at(value(), path, "")
 
-    given = {"path": seen.path, "querystring": seen.querystring, "header": seen.header}
+    request_values = {"path": seen.path, "querystring": seen.querystring, "header": seen.header}
 
     def parameters(name: str | None = None) -> Any:
         if name is None:
-            return cast("Any", given)
+            return cast("Any", request_values)
         for kind, key in (("path", name), ("querystring", name), ("header", name.lower())):
-            if key in given[kind]:
-                return given[kind][key]
+            if key in request_values[kind]:
+                return request_values[kind][key]
         return ""
 
     methods = {"json": json_of, "path": path_of, "params": parameters}

@@ -52,14 +52,14 @@ def request_parameters(
     integration: Mapping[str, Any], seen: RequestValues
 ) -> dict[str, dict[str, str]]:
     """Return the integration's header (by lower-case name), path and querystring parameters."""
-    found: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
-    given: Mapping[str, Any] = members(integration.get("requestParameters"))
-    for name, source in given.items():
+    request_values: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
+    mapped: Mapping[str, Any] = members(integration.get("requestParameters"))
+    for name, source in mapped.items():
         kind, _, key = name.removeprefix("integration.request.").partition(".")
         value = seen.parameter(str(source))
-        if value is not None and kind in found:
-            found[kind][key.lower() if kind == "header" else key] = value
-    return found
+        if value is not None and kind in request_values:
+            request_values[kind][key.lower() if kind == "header" else key] = value
+    return request_values
 
 
 def response(
@@ -82,7 +82,9 @@ def response(
     templates: Mapping[str, Any] = members(chosen.get("responseTemplates"))
     text = answered.body.decode(errors="replace")
     accepted = seen.header.get("accept", "").partition(",")[0].partition(";")[0].strip()
-    kind = next((each for each in (accepted, _JSON, *templates) if each in templates), None)
+    kind = next(
+        (candidate for candidate in (accepted, _JSON, *templates) if candidate in templates), None
+    )
     body = answered.body
     override: dict[str, Any] = {"header": {}}
     if kind is not None and templates[kind]:
@@ -94,8 +96,8 @@ def response(
         goes_binary=is_binary(seen.header.get("accept", "")),
     )
     headers = [("Content-Type", kind or _JSON)]
-    given: Mapping[str, Any] = members(chosen.get("responseParameters"))
-    for name, source in given.items():
+    mapped: Mapping[str, Any] = members(chosen.get("responseParameters"))
+    for name, source in mapped.items():
         value = _of_answer(str(source), answered, text, seen)
         if value is not None:
             header = name.removeprefix("method.response.header.")
@@ -103,7 +105,7 @@ def response(
                 headers = []
             headers.append((header, value))
     changed = {name.lower(): str(value) for name, value in members(override["header"]).items()}
-    headers = [each for each in headers if each[0].lower() not in changed]
+    headers = [candidate for candidate in headers if candidate[0].lower() not in changed]
     status = override.get("status") or chosen["statusCode"]
     return int(status), [*headers, *changed.items()], body
 
@@ -136,13 +138,13 @@ def _choose_response(
 ) -> Mapping[str, Any] | None:
     """Return the integration response whose pattern matches the outcome, or the one without a pattern."""
     default = None
-    for each in responses:
-        pattern = each.get("selectionPattern")
+    for candidate in responses:
+        pattern = candidate.get("selectionPattern")
         if not pattern:
-            is_default = not is_mock or str(each.get("statusCode")) == outcome
-            default = each if default is None or (is_mock and is_default) else default
+            is_default = not is_mock or str(candidate.get("statusCode")) == outcome
+            default = candidate if default is None or (is_mock and is_default) else default
         elif _fits(str(pattern), outcome):
-            return each
+            return candidate
     return default
 
 

@@ -97,8 +97,8 @@ class RestRequest:
         method = members(methods.get("OPTIONS"))
         integration: Mapping[str, Any] = members(method.get("integration"))
         for response in (members(integration.get("integrationResponses"))).values():
-            given = members(response.get("responseParameters"))
-            origin = given.get("method.response.header.Access-Control-Allow-Origin")
+            parameters = members(response.get("responseParameters"))
+            origin = parameters.get("method.response.header.Access-Control-Allow-Origin")
             if origin:
                 return str(origin).strip("'")
         return ""
@@ -190,17 +190,19 @@ class RestRequest:
         return make_arn("execute-api", api.region, api.account, resource)
 
     def _refusal(self, refused: Refused) -> HttpResponse:
-        made = refusal(refused.status, refused.message or "", refused.kind)
+        response = refusal(refused.status, refused.message or "", refused.kind)
         if refused.message is None:
-            made.body = b'{"message":null}'
+            response.body = b'{"message":null}'
         kind = "DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX"
         # A gateway response adds its own headers, such as CORS headers.
         parameters = members(self._api.responses.get(kind, {}).get("responseParameters"))
         for name, value in parameters.items():
             text = str(value)
             if text.startswith("'") and name.startswith("gatewayresponse.header."):
-                made.headers.append((name.removeprefix("gatewayresponse.header."), text.strip("'")))
-        return made
+                response.headers.append(
+                    (name.removeprefix("gatewayresponse.header."), text.strip("'"))
+                )
+        return response
 
     # --- the parts of the request that mappings read ------------------------------------------------
 
@@ -356,8 +358,8 @@ class RestRequest:
 
     def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
         """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
-        made = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
-        return answer(*made)
+        response = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
+        return answer(*response)
 
     def _ask(
         self,

@@ -13,14 +13,14 @@ _LITERAL, _PARAMETER, _REST = 0, 1, 2
 def best_match(path: str, templates: Iterable[str]) -> tuple[str, dict[str, str]] | None:
     """Return the template that matches a path best, such as `/items/{id}/{proxy+}`, and its parameters' values."""
     parts = _parts(path)
-    found: list[tuple[list[int], str, dict[str, str]]] = []
+    fits: list[tuple[list[int], str, dict[str, str]]] = []
     for template in templates:
         fit = _fit(parts, _parts(template))
         if fit is not None:
-            found.append((fit[0], template, fit[1]))
-    if not found:
+            fits.append((fit[0], template, fit[1]))
+    if not fits:
         return None
-    _, template, parameters = min(found, key=lambda each: each[0])
+    _, template, parameters = min(fits, key=lambda each: each[0])
     return template, parameters
 
 
@@ -31,14 +31,14 @@ def _parts(path: str) -> list[str]:
 def _fit(parts: list[str], template: list[str]) -> tuple[list[int], dict[str, str]] | None:
     kinds: list[int] = []
     parameters: dict[str, str] = {}
-    for at, wanted in enumerate(template):
-        name = wanted[1:-1] if wanted.startswith("{") and wanted.endswith("}") else ""
+    for at, segment in enumerate(template):
+        name = segment[1:-1] if segment.startswith("{") and segment.endswith("}") else ""
         if name.endswith("+"):
             if at >= len(parts):
                 return None
             parameters[name[:-1]] = unquote("/".join(parts[at:]))
             return [*kinds, _REST], parameters
-        if at >= len(parts) or (not name and unquote(parts[at]) != wanted):
+        if at >= len(parts) or (not name and unquote(parts[at]) != segment):
             return None
         if name:
             parameters[name] = unquote(parts[at])

@@ -145,9 +145,9 @@ def _to_json(value: Any) -> Any:
     return value.timestamp() if hasattr(value, "timestamp") else str(value)
 
 
-def _tree(given: Mapping[str, str]) -> dict[str, Any]:
+def _tree(members: Mapping[str, str]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in members.items():
         *path, last = name.split(".")
         level = tree
         for part in path:
@@ -160,13 +160,13 @@ def _tree(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _members(shape: Any, tree: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members_found: dict[str, Any] = {}
     for name, member in shape.members.items():
         names = (name, str(member.serialization.get("name", name)), name.removesuffix("s"))
-        key = next((each for each in names if each in tree), None)
+        key = next((candidate for candidate in names if candidate in tree), None)
         if key is not None:
-            found[name] = _convert(member, tree[key])
-    return found
+            members_found[name] = _convert(member, tree[key])
+    return members_found
 
 
 def _convert(shape: Any, value: Any) -> Any:
@@ -182,7 +182,7 @@ def _convert(shape: Any, value: Any) -> Any:
         pairs = [
             (_find_member(e, "Name", "key"), _find_member(e, "Value", "value")) for e in entries
         ]
-        return {str(key): _convert(shape.value, each) for key, each in pairs}
+        return {str(key): _convert(shape.value, element) for key, element in pairs}
     if kind in ("integer", "long"):
         return int(value)
     if kind == "boolean":

@@ -84,7 +84,7 @@ class Parser(ExpressionReader):
         name = text[start:last]
         # `#elsetext` begins with a directive too.
         if name not in _DIRECTIVES:
-            name = next((each for each in ("else", "end") if name.startswith(each)), "")
+            name = next((keyword for keyword in ("else", "end") if name.startswith(keyword)), "")
             last = start + len(name)
         if name and is_braced:
             if not text.startswith("}", last):

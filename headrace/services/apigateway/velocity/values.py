@@ -52,17 +52,17 @@ def _write(value: Any, parts: list[str], left: list[int], budget: Budget) -> Non
     """Write a value of at most `left` characters: nested lists can have a text that is larger than the memory."""
     if isinstance(value, dict):
         parts.append("{")
-        for at, (key, each) in enumerate(cast("dict[str, Any]", value).items()):
+        for at, (key, element) in enumerate(cast("dict[str, Any]", value).items()):
             parts.append(f"{', ' if at else ''}{key}=")
             _count(left, len(parts[-1]), budget)
-            _write(each, parts, left, budget)
+            _write(element, parts, left, budget)
         parts.append("}")
     elif isinstance(value, list):
         parts.append("[")
-        for at, each in enumerate(cast("list[Any]", value)):
+        for at, element in enumerate(cast("list[Any]", value)):
             if at:
                 parts.append(", ")
-            _write(each, parts, left, budget)
+            _write(element, parts, left, budget)
         parts.append("]")
     elif isinstance(value, str):
         parts.append(value)
@@ -117,15 +117,15 @@ def method(value: Any, name: str, arguments: list[Any], budget: Budget) -> Any:
     """Call a method of a value. Raises TemplateError when templates have no such method, and TooMuch."""
     if isinstance(value, Members):
         function = value.methods.get(name)
-        given = arguments
+        call_arguments = arguments
     else:
         kind = next((kind for kind in _METHODS if isinstance(value, kind)), object)
         function = _METHODS[kind].get(name)
-        given = [budget, value, *arguments]
+        call_arguments = [budget, value, *arguments]
     if function is None:
         raise TemplateError(f"headrace's mapping templates have no method {name}")
     try:
-        return function(*given)
+        return function(*call_arguments)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise TemplateError(f"{name}: {error}") from error
 
@@ -234,7 +234,7 @@ def _put_all(budget: Budget, members: dict[str, Any], others: dict[str, Any]) ->
 
 
 def _place(budget: Budget, items: list[Any], item: Any) -> int:
-    return next((at for at, each in enumerate(items) if are_equal(each, item, budget)), -1)
+    return next((at for at, element in enumerate(items) if are_equal(element, item, budget)), -1)
 
 
 def _list(budget: Budget, items: Any) -> list[Any]:

@@ -192,11 +192,11 @@ class _Run:
             return "".join(inner.parts)
         if kind == "list":
             self.budget.make(MEMBER_BYTES * (1 + len(rest[0])))
-            return [self.value(each) for each in rest[0]]
+            return [self.value(part) for part in rest[0]]
         if kind == "map":
             self.budget.make(MEMBER_BYTES * (1 + len(rest[0])))
             return {
-                text_of(self.value(key), self.budget): self.value(each) for key, each in rest[0]
+                text_of(self.value(key), self.budget): self.value(part) for key, part in rest[0]
             }
         if kind == "range":
             return self._range(self.value(rest[0]), self.value(rest[1]))
@@ -218,8 +218,8 @@ class _Run:
 
     def _property(self, value: Any, name: str) -> Any:
         if isinstance(value, Members):
-            found = value.properties.get(name)
-            return found() if callable(found) else found
+            property_value = value.properties.get(name)
+            return property_value() if callable(property_value) else property_value
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value)
             return members.get(name)

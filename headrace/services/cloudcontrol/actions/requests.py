@@ -23,10 +23,10 @@ def list_resource_requests(
     control: CloudControl, call: Call, request: shapes.ListResourceRequestsInput
 ) -> shapes.ListResourceRequestsOutput:
     """Return the requests of the last seven days, newest first."""
-    wanted = request.get("ResourceRequestStatusFilter") or {}
-    operations = wanted.get("Operations") or []
-    statuses = wanted.get("OperationStatuses") or []
-    found = [
+    status_filter = request.get("ResourceRequestStatusFilter") or {}
+    operations = status_filter.get("Operations") or []
+    statuses = status_filter.get("OperationStatuses") or []
+    rows = [
         one.event()
         for one in control.requests(call)
         if (not operations or one.operation in operations)
@@ -34,7 +34,7 @@ def list_resource_requests(
     ]
     try:
         shown, token = page_of(
-            found, request.get("NextToken"), request.get("MaxResults") or REQUESTS_PER_PAGE
+            rows, request.get("NextToken"), request.get("MaxResults") or REQUESTS_PER_PAGE
         )
     except BadMarker:
         raise invalid("Invalid NextToken") from None

@@ -25,8 +25,8 @@ def create_resource(
     control.check_type(kind, "CREATE")
     properties = _object(request["DesiredState"], "DesiredState")
 
-    def work(place: ResourcePlace) -> KnownResource:
-        return control.types.create(place, kind, properties)
+    def work(scope: ResourcePlace) -> KnownResource:
+        return control.types.create(scope, kind, properties)
 
     return {"ProgressEvent": control.ask(call, request, "CREATE", work)}
 
@@ -51,8 +51,8 @@ def update_resource(
     before = _find_named(control, call, request, "UPDATE")
     properties = _apply_patch(before, request["PatchDocument"])
 
-    def work(place: ResourcePlace) -> KnownResource:
-        return control.types.update(place, request["TypeName"], before, properties)
+    def work(scope: ResourcePlace) -> KnownResource:
+        return control.types.update(scope, request["TypeName"], before, properties)
 
     event = control.ask(call, request, "UPDATE", work, before.identifier)
     return {"ProgressEvent": event}
@@ -65,8 +65,8 @@ def delete_resource(
     """Begin to delete a resource."""
     before = _find_named(control, call, request, "DELETE")
 
-    def work(place: ResourcePlace) -> None:
-        control.types.delete(place, request["TypeName"], before)
+    def work(scope: ResourcePlace) -> None:
+        control.types.delete(scope, request["TypeName"], before)
 
     event = control.ask(call, request, "DELETE", work, before.identifier)
     return {"ProgressEvent": event}
@@ -131,7 +131,7 @@ def _apply_patch(resource: KnownResource, document: str) -> dict[str, Any]:
     library = cast("Any", jsonpatch)
     try:
         patch = library.JsonPatch.from_string(document)
-        found = patch.apply(json.loads(json.dumps(dict(resource.properties))))
+        patched = patch.apply(json.loads(json.dumps(dict(resource.properties))))
     except (
         library.JsonPatchException,
         library.JsonPointerException,
@@ -139,6 +139,6 @@ def _apply_patch(resource: KnownResource, document: str) -> dict[str, Any]:
         TypeError,
     ) as error:
         raise invalid(f"Invalid patch document: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(patched, dict):
         raise invalid("Invalid patch document: the whole model is replaced")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", patched)

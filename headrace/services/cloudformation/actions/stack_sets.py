@@ -513,8 +513,8 @@ def list_stack_set_operation_results(
     for account, region in one.targets:
         under_way = {"Account": account, "Region": region, "Status": "PENDING"}
         rows.append({**one.results.get(f"{account} {region}", under_way)})
-    for wanted in get_list(request, "Filters"):
-        rows = [row for row in rows if row["Status"] in wanted["Values"].split(",")]
+    for condition in get_list(request, "Filters"):
+        rows = [row for row in rows if row["Status"] in condition["Values"].split(",")]
     page, token = _page(rows, request)
     return present({"Summaries": page, "NextToken": token})
 

@@ -108,7 +108,7 @@ def list_clusters(
     after, before = request.get("CreatedAfter"), request.get("CreatedBefore")
     states = request.get("ClusterStates") or list(ClusterState)
     with emr.store.lock:
-        found = [
+        clusters = [
             {
                 "Id": cluster.id,
                 "Name": cluster.name,
@@ -122,7 +122,7 @@ def list_clusters(
             and (after is None or cluster.created_ms >= after.timestamp() * 1000)
             and (before is None or cluster.created_ms <= before.timestamp() * 1000)
         ]
-    shown, marker = page(found, request.get("Marker"), CLUSTERS_PER_PAGE)
+    shown, marker = page(clusters, request.get("Marker"), CLUSTERS_PER_PAGE)
     return present({"Clusters": shown, "Marker": marker})
 
 

@@ -79,12 +79,12 @@ def modify_instance_fleet(emr: Emr, call: Call, request: shapes.ModifyInstanceFl
             raise invalid_request(f"Instance fleet id '{change['InstanceFleetId']}' is not valid.")
         if fleet["InstanceFleetType"] == "MASTER":
             raise invalid_request("The master instance fleet cannot be resized.")
-        given = present({name: change.get(name) for name in _CHANGEABLE})
-        changed = cast("InstanceFleet", {**fleet, **given})
+        changes = present({name: change.get(name) for name in _CHANGEABLE})
+        changed = cast("InstanceFleet", {**fleet, **changes})
         check_types(changed, invalid_request)
         if fleet["InstanceFleetType"] == "CORE" and not _capacity(changed):
             raise invalid_request("The core instance fleet needs a capacity greater than 0.")
-        fleet.update(given)
+        fleet.update(changes)
         emr.store.save(cluster)
 
 

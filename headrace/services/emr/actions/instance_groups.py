@@ -98,15 +98,17 @@ def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]
         raise validation(f"A cluster can have at most {MOST_TASK_GROUPS} task instance groups.")
 
 
-def _find(emr: Emr, call: Call, wanted: str | None, group_id: str) -> tuple[Cluster, InstanceGroup]:
-    if wanted is None:
+def _find(
+    emr: Emr, call: Call, cluster_id: str | None, group_id: str
+) -> tuple[Cluster, InstanceGroup]:
+    if cluster_id is None:
         clusters = [
             cluster
             for cluster in emr.store.clusters()
             if (cluster.account, cluster.region) == (call.account, call.region)
         ]
     else:
-        clusters = [emr.cluster(wanted, account=call.account, region=call.region)]
+        clusters = [emr.cluster(cluster_id, account=call.account, region=call.region)]
         refuse_fleets(clusters[0], "ModifyInstanceGroups")
     for cluster in clusters:
         if any(group["Id"] == group_id for group in cluster.groups):

@@ -35,10 +35,10 @@ def list_instances(
             )
         instances = _of_fleets(cluster, request) if of_fleets else _of_groups(cluster, request)
         state, states = instance_status(cluster)["State"], request.get("InstanceStates")
-        found = list(instances)
+        listed = list(instances)
     if states and state not in states:
-        found = []
-    shown, marker = page(found, request.get("Marker"), INSTANCES_PER_PAGE)
+        listed = []
+    shown, marker = page(listed, request.get("Marker"), INSTANCES_PER_PAGE)
     return present({"Instances": shown, "Marker": marker})
 
 

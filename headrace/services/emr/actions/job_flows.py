@@ -48,20 +48,20 @@ def describe_job_flows(
     after, before = request.get("CreatedAfter"), request.get("CreatedBefore")
     with emr.store.lock:
         if request.get("JobFlowIds"):
-            found = job_flows(emr, call, request.get("JobFlowIds") or [])
+            flows = job_flows(emr, call, request.get("JobFlowIds") or [])
         else:
-            found = [
+            flows = [
                 cluster
                 for cluster in reversed(emr.store.clusters())
                 if (cluster.account, cluster.region) == (call.account, call.region)
             ]
         if not (request.get("JobFlowIds") or states or after or before):
             recent_ms = call.now_ms - JOB_FLOWS_SHOWN_MS
-            found = [c for c in found if not c.ending or c.created_ms >= recent_ms]
+            flows = [c for c in flows if not c.ending or c.created_ms >= recent_ms]
         return {
             "JobFlows": [
                 _describe(cluster, emr.store.steps(cluster.id))
-                for cluster in found
+                for cluster in flows
                 if (not states or _state(cluster) in states)
                 and (after is None or cluster.created_ms >= after.timestamp() * 1000)
                 and (before is None or cluster.created_ms <= before.timestamp() * 1000)

@@ -14,13 +14,13 @@ from headrace.spark_submit.emr_releases import EMR, Release, UnknownRelease, rel
 
 def _applications(release: Release) -> list[tuple[str, str]]:
     """Return the applications in the table, with "the concise version" (API_DescribeReleaseLabel)."""
-    found = [("Hadoop", release.hadoop), ("Spark", release.spark)]
-    return [(name, version.partition("-")[0]) for name, version in found if version]
+    versions = [("Hadoop", release.hadoop), ("Spark", release.spark)]
+    return [(name, version.partition("-")[0]) for name, version in versions if version]
 
 
-def _has(release: Release, wanted: str) -> bool:
+def _has(release: Release, application: str) -> bool:
     """Return whether a release has an application, given with its version (`Spark@3.5.6`) or without."""
-    name, _, version = wanted.partition("@")
+    name, _, version = application.partition("@")
     return any(
         name.lower() == has.lower() and version in ("", number)
         for has, number in _applications(release)

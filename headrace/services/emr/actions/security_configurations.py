@@ -48,11 +48,11 @@ def describe_security_configuration(
     emr: Emr, call: Call, request: shapes.DescribeSecurityConfigurationInput
 ) -> shapes.DescribeSecurityConfigurationOutput:
     """Return one security configuration."""
-    found = _find(emr, call, request["Name"])
+    configuration = _find(emr, call, request["Name"])
     return {
         "Name": request["Name"],
-        "SecurityConfiguration": found["text"],
-        "CreationDateTime": moment(found["created_ms"]),
+        "SecurityConfiguration": configuration["text"],
+        "CreationDateTime": moment(configuration["created_ms"]),
     }
 
 

@@ -48,8 +48,8 @@ class Bootstrap:
         while self._number <= len(actions):
             if self._job is None:
                 action = actions[self._number - 1]
-                found = SupervisedJob.find(self._ports.clock, self._folder)
-                self._job = found or self._start(action)
+                running = SupervisedJob.find(self._ports.clock, self._folder)
+                self._job = running or self._start(action)
             end = self._job.watch(None)
             if end is None:
                 return False

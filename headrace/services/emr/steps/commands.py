@@ -96,9 +96,12 @@ def example_submission(submission: Submission, spark: JobSpark) -> Submission:
         )
     package, _, name = submission.application.removeprefix(_EXAMPLES).rpartition(".")
     folder = spark.home / "examples" / "src" / "main" / "python"
-    wanted = {name.lower(), *(name.lower().removeprefix(prefix) for prefix in ("spark", "java"))}
+    accepted_names = {
+        name.lower(),
+        *(name.lower().removeprefix(prefix) for prefix in ("spark", "java")),
+    }
     for path in sorted(folder.joinpath(*package.split(".")).glob("*.py")):
-        if path.stem.replace("_", "") in wanted:
+        if path.stem.replace("_", "") in accepted_names:
             return Submission(submission.options, str(path), submission.arguments)
     raise JobRefused(f"Spark's examples in Python have no {submission.application}.")
 
@@ -160,7 +163,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         )
     )
     programs = own or context.sparks.programs_of(cluster.release_label)
-    path = [str(found) for found in (node, programs) if found is not None]
+    path = [str(submitted) for submitted in (node, programs) if submitted is not None]
     environment["PATH"] = os.pathsep.join([*path, environment["PATH"]])
     jar = step.jar.rpartition("/")[2]
     if jar == "command-runner.jar":
@@ -178,8 +181,8 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     elif arguments[0] in ("bash", "sh"):
         # The script's arguments stay unchanged, including S3 URIs.
         arguments[1:2] = [_fetch(context.objects, text, work) for text in arguments[1:2]]
-    elif (found := spark_submission(cluster, step)) is not None:
-        submission, defaults = found
+    elif (submitted := spark_submission(cluster, step)) is not None:
+        submission, defaults = submitted
         settings = python_settings(properties_of(submission, defaults), exported)
         spark = context.sparks.of(cluster.release_label, settings)
         if own is not None:

@@ -103,7 +103,7 @@ class StepLogs:
             # No container started, so there are no container logs.
             for name in _PRINTED:
                 (folder / name).unlink(missing_ok=True)
-            places = [place for place in self._places if place is not self._driver_place]
+            places = [location for location in self._places if location is not self._driver_place]
             self.in_s3 = JobLogs(self._clock, self._objects, folder, places)
             folder /= _CLIENT
         if folder.is_dir():

@@ -29,7 +29,7 @@ def classification(cluster: Cluster, *path: str) -> dict[str, str]:
     configurations: list[Any] = cluster.request.get("Configurations") or []
     properties: dict[str, str] = {}
     for name in path:
-        found = [c for c in configurations if c.get("Classification") == name]
-        properties = {k: str(v) for c in found for k, v in get_mapping(c, "Properties").items()}
-        configurations = [n for c in found for n in get_list(c, "Configurations")]
+        matching = [c for c in configurations if c.get("Classification") == name]
+        properties = {k: str(v) for c in matching for k, v in get_mapping(c, "Properties").items()}
+        configurations = [n for c in matching for n in get_list(c, "Configurations")]
     return properties

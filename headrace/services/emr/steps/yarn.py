@@ -58,13 +58,13 @@ class Application:
 def application_of(cluster: Cluster, step: Step) -> Application | None:
     """Return the application of a step in cluster mode; None for any other step."""
     try:
-        found = spark_submission(cluster, step)
-        if found is None or deploy_mode(*found) != "cluster":
+        submitted = spark_submission(cluster, step)
+        if submitted is None or deploy_mode(*submitted) != "cluster":
             return None
     except JobRefused:
         return None
     number = f"{cluster.created_ms}_{step.number:04d}"
-    in_python = not found[0].application.endswith(".jar")
+    in_python = not submitted[0].application.endswith(".jar")
     return Application(f"application_{number}", f"container_{number}_01_000001", in_python)
 
 

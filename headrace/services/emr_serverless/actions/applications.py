@@ -48,19 +48,19 @@ def create_application(
     emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
 ) -> shapes.CreateApplicationResponse:
     """Create an application; a repeated client token returns the first one."""
-    given = cast("dict[str, Any]", request)
+    members = cast("dict[str, Any]", request)
     engine = _ENGINES.get(request["type"].lower())
     if engine is None:
         raise validation(f"Unsupported engine {request['type']}")
     _check_release(request["releaseLabel"])
-    made = fingerprint(request)
+    digest = fingerprint(request)
     with emr.store.lock:
         application = next(
             (
-                found
-                for found in emr.store.applications()
-                if found.client_token == request["clientToken"]
-                and (found.account, found.region) == (call.account, call.region)
+                existing
+                for existing in emr.store.applications()
+                if existing.client_token == request["clientToken"]
+                and (existing.account, existing.region) == (call.account, call.region)
             ),
             None,
         )
@@ -69,15 +69,15 @@ def create_application(
                 id=f"00{emr.ids.alnum_upper(14).lower()}",
                 account=call.account,
                 region=call.region,
-                request={**given, "type": engine},
+                request={**members, "type": engine},
                 client_token=request["clientToken"],
                 created_ms=call.now_ms,
                 updated_ms=call.now_ms,
-                fingerprint=made,
+                fingerprint=digest,
                 tags=dict(request.get("tags") or {}),
             )
             emr.store.save_application(application)
-        elif application.fingerprint != made:
+        elif application.fingerprint != digest:
             raise conflict("The client token was used for another request to CreateApplication.")
     return present(
         {"applicationId": application.id, "name": request.get("name"), "arn": application.arn}
@@ -109,11 +109,11 @@ def list_applications(
     ]
     shown, following = page(applications, request.get("nextToken"), request.get("maxResults"))
     names = ("name", "arn", "releaseLabel", "type", "state", "stateDetails", "createdAt")
-    wanted = (*names, "updatedAt", "architecture")
+    member_names = (*names, "updatedAt", "architecture")
     summaries: list[dict[str, Any]] = []
     for application in shown:
         full = _full(application)
-        summary = {name: full[name] for name in wanted if name in full}
+        summary = {name: full[name] for name in member_names if name in full}
         summaries.append({"id": application.id, **summary})
     return present({"applications": summaries, "nextToken": following})
 
@@ -175,8 +175,8 @@ def stop_application(
         if application.state is ApplicationState.STOPPED:
             return
         if application.state is not ApplicationState.STARTED:
-            wanted = (ApplicationState.STARTED, ApplicationState.STOPPED)
-            raise wrong_state(f"Application {application_id}", wanted, application.state)
+            allowed_states = (ApplicationState.STARTED, ApplicationState.STOPPED)
+            raise wrong_state(f"Application {application_id}", allowed_states, application.state)
         if any(not run.ended for run in emr.store.runs(application_id)):
             raise validation(
                 f"Application {application_id} has job runs that have not ended. All scheduled and running jobs must "

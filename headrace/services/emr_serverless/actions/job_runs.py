@@ -125,10 +125,10 @@ def _earlier(
     emr: EmrServerless, application: Application, request: shapes.StartJobRunRequest
 ) -> JobRun | None:
     """Return the run of an earlier request with the same client token. Raises AwsError if the requests differ."""
-    token, made = request["clientToken"], fingerprint(request)
+    token, digest = request["clientToken"], fingerprint(request)
     for run in emr.store.runs(application.id):
         if run.request["clientToken"] == token:
-            if run.fingerprint != made:
+            if run.fingerprint != digest:
                 raise conflict("The client token was used for another request to StartJobRun.")
             return run
     return None
@@ -204,7 +204,7 @@ def list_job_runs(
     states, mode = request.get("states") or [], request.get("mode")
     with emr.store.lock:
         application = emr.application(request["applicationId"], **where)
-        found = [
+        matching = [
             run
             for run in reversed(emr.store.runs(application.id))
             if (not states or run.state in states)
@@ -212,7 +212,7 @@ def list_job_runs(
             and (after is None or run.created_ms > epoch_ms(after))
             and (before is None or run.created_ms < epoch_ms(before))
         ]
-        shown, following = page(found, request.get("nextToken"), request.get("maxResults"))
+        shown, following = page(matching, request.get("nextToken"), request.get("maxResults"))
         runs = [_summary(application, run, run.attempt) for run in shown]
     return present({"jobRuns": runs, "nextToken": following})
 

@@ -146,8 +146,8 @@ class _Reader:
 
     def _read_nullable(self, keyword: str, part: Mapping[str, Any], level: int) -> Node:
         """Return a field that is one type or null; other unions have no column type (assumed)."""
-        given = part[keyword]
-        choices = cast("list[Any]", given) if isinstance(given, list) else []
+        values = part[keyword]
+        choices = cast("list[Any]", values) if isinstance(values, list) else []
         kinds = [one for one in choices if one != {"type": "null"}]
         if len(kinds) != 1 or len(kinds) == len(choices) or part.keys() & _READ != {keyword}:
             raise SchemaRefused(f"{keyword} can only join one type with null.")
@@ -178,8 +178,8 @@ class _Reader:
 
     def _read_object(self, part: Mapping[str, Any], level: int) -> Node:
         """Read a struct; or a map, of text where the schema does not say more (assumed)."""
-        given, extra = part.get("properties"), part.get("additionalProperties", True)
-        properties = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        members, extra = part.get("properties"), part.get("additionalProperties", True)
+        properties = cast("dict[str, Any]", members) if isinstance(members, dict) else {}
         required = [str(name) for name in cast("list[Any]", part.get("required") or [])]
         sizes = _check_count(part, "Properties")
         known, fields = dict[str, Node](), list[dict[str, Any]]()
@@ -243,9 +243,9 @@ class _Reader:
         return Node(kind, _check_all(check, _choice(part)))
 
 
-def _locate(place: str, fault: str) -> str:
+def _locate(path: str, fault: str) -> str:
     """Return what a fault says of the value at a place; a fault begins with its place within that value, if any."""
-    return f"{place}{'' if fault[0] in '.[' else ' '}{fault}"
+    return f"{path}{'' if fault[0] in '.[' else ' '}{fault}"
 
 
 def _accept(_: Any) -> str:

@@ -69,20 +69,22 @@ def identity_of_token(token: str, account: str, now_ms: int) -> ConfirmedIdentit
     issuer = str(claims.get("iss") or "")
     host = issuer.removeprefix("https://").rstrip("/")
     audiences = _texts(claims.get("aud"))
-    found = _provider(account, host)
+    provider_found = _provider(account, host)
     keys: Keys = {f"{host}:sub": _texts(claims.get("sub")), f"{host}:aud": audiences}
     if claims.get("azp"):
         keys |= {f"{host}:aud": _texts(claims["azp"]), f"{host}:oaud": audiences}
     if claims.get("amr"):
         keys[f"{host}:amr"] = _texts(claims["amr"])
-    provider = host if host in WEB_PROVIDERS else "" if found is None else str(found.arn)
+    provider = (
+        host if host in WEB_PROVIDERS else "" if provider_found is None else str(provider_found.arn)
+    )
     shown = {
         "SubjectFromWebIdentityToken": str(claims.get("sub") or ""),
         "Provider": issuer,
         "Audience": next(iter(audiences), ""),
     }
     lowered = {name.lower(): values for name, values in keys.items() if values}
-    problem = _problem(claims, issuer, audiences, found, provider, now_ms)
+    problem = _problem(claims, issuer, audiences, provider_found, provider, now_ms)
     return ConfirmedIdentity(provider, lowered, shown, problem)
 
 
@@ -90,13 +92,15 @@ def _problem(
     claims: Mapping[str, Any],
     issuer: str,
     audiences: tuple[str, ...],
-    found: Any,
+    provider_known: Any,
     provider: str,
     now_ms: int,
 ) -> AwsError | None:
     if not provider:
         return AwsError(_INVALID, f"No OpenIDConnect provider found in your account for {issuer}")
-    if found is not None and not set(audiences) & set(map(str, found.client_id_list or ())):
+    if provider_known is not None and not set(audiences) & set(
+        map(str, provider_known.client_id_list or ())
+    ):
         return AwsError(_INVALID, "Incorrect token audience")
     expires: Any = claims.get("exp")
     if isinstance(expires, int | float) and expires * 1000 <= now_ms:
@@ -115,10 +119,10 @@ def _claims(token: str) -> dict[str, Any] | None:
         return None
     try:
         padded = parts[1] + "=" * (-len(parts[1]) % 4)
-        found: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        claims: Any = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", claims) if isinstance(claims, dict) else None
 
 
 def _provider(account: str, host: str) -> Any:
@@ -165,7 +169,7 @@ def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Conf
     qualifier = base64.b64encode(
         hashlib.sha1(f"{issuer}{account}/{name}".encode(), usedforsecurity=False).digest()
     ).decode()
-    given = {
+    condition_values = {
         "saml:aud": recipient,
         "saml:iss": issuer,
         "saml:sub": subject,
@@ -182,7 +186,7 @@ def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Conf
     }
     return ConfirmedIdentity(
         provider,
-        {key: (value,) for key, value in given.items() if value},
+        {key: (value,) for key, value in condition_values.items() if value},
         shown,
         _problem_of_assertion(assertion, attributes, role_arn, provider, now_ms),
         next(iter(attributes.get(_SESSION_NAME, ())), ""),
@@ -224,7 +228,7 @@ def _parse(text: bytes) -> Any:
         "urn:oasis:names:tc:SAML:2.0:assertion": "saml",
     }
     try:
-        found: Any = xmltodict.parse(
+        parsed: Any = xmltodict.parse(
             text.decode(),
             force_cdata=True,
             process_namespaces=True,
@@ -233,7 +237,7 @@ def _parse(text: bytes) -> Any:
         )
     except ExpatError as error:
         raise ValueError(str(error)) from None
-    return found["samlp|Response"]
+    return parsed["samlp|Response"]
 
 
 def _attributes(assertion: Any) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -38,7 +38,7 @@ def check_code(account: str, user: str, serial_number: str, code: str, now_ms: i
         return
     step = now_ms // 1000 // STEP_S
     near = range(step - STEPS_OFF, step + STEPS_OFF + 1)
-    if not any(hmac.compare_digest(code_of(seed, each), code) for each in near):
+    if not any(hmac.compare_digest(code_of(seed, counter), code) for counter in near):
         raise AwsError("AccessDenied", _WRONG_CODE, 403)
 
 

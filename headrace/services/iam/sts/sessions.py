@@ -293,10 +293,10 @@ def _long_duration(asked: _Request) -> int:
 
 def _tags(asked: _Request) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return a session's tags, with the inherited ones, and the keys that it passes on. Raises AwsError."""
-    given = cast("Sequence[Mapping[str, str]]", asked.params.get("Tags") or ())
-    tags = {tag["Key"]: tag["Value"] for tag in given}
+    tag_list = cast("Sequence[Mapping[str, str]]", asked.params.get("Tags") or ())
+    tags = {tag["Key"]: tag["Value"] for tag in tag_list}
     keys = {key.lower() for key in tags}
-    if len(keys) != len(given):
+    if len(keys) != len(tag_list):
         raise AwsError("InvalidParameterValue", _DUPLICATE)
     transitive_tag_keys = tuple(cast("Sequence[str]", asked.params.get("TransitiveTagKeys") or ()))
     caller = asked.session

@@ -253,12 +253,12 @@ class Broker:
             log.warning("the MQTT client %s may not have its will: %s", client_id, error.sentence)
             self._refuse(client, error.code)
             return
-        place = (device.account, device.region)
-        is_new = Session(place, client_id).key not in self._sessions
+        home = (device.account, device.region)
+        is_new = Session(home, client_id).key not in self._sessions
         if is_new and len(self._sessions) >= _MOST_SESSIONS:
             self._refuse(client, packets.SERVER_BUSY)
             return
-        session, is_present = self._open_session(place, client_id, packet)
+        session, is_present = self._open_session(home, client_id, packet)
         client.device, client.session = device, session
         session.receiver, session.expires_ms, session.will_due_ms = client, 0, 0
         session.will = packet.will
@@ -286,14 +286,14 @@ class Broker:
         answer.ends = True
 
     def _open_session(
-        self, place: Place, client_id: str, packet: packets.Connect
+        self, scope: Place, client_id: str, packet: packets.Connect
     ) -> tuple[Session, bool]:
         """Return the client's session, and whether it is an older one. A client with the same id is disconnected."""
         asked_s = packet.properties.get(packets.SESSION_EXPIRY_S, 0)
         expiry_s = min(asked_s, _LONGEST_EXPIRY_S)
         if packet.version < packets.V5:
             expiry_s = 0 if packet.is_clean else _EXPIRY_S
-        session = Session(place, client_id, of_all=self._waiting)
+        session = Session(scope, client_id, of_all=self._waiting)
         older = self._sessions.get(session.key)
         if older is not None and older.receiver is not None:
             self._end(older.receiver, packets.TAKEN_OVER, "The client id has connected again")  # type: ignore[arg-type]
@@ -376,7 +376,7 @@ class Broker:
         if now_ms < self._looks_at_ms:
             return
         self._looks_at_ms = now_ms + _LOOK_EVERY_MS
-        for session in [each for each in self._sessions.values() if each.receiver is None]:
+        for session in [expired for expired in self._sessions.values() if expired.receiver is None]:
             self._publish_will(session, now_ms)
             if session.expires_ms <= now_ms:
                 self._forget(session)
@@ -435,9 +435,9 @@ class Broker:
         if message.qos:
             self._answer(client).parts.append(packets.puback(client.version, message.packet_id))
 
-    def _accept(self, place: Place, client_id: str, principal: str, message: Publish) -> None:
+    def _accept(self, scope: Place, client_id: str, principal: str, message: Publish) -> None:
         def publish(topic: str, payload: bytes) -> None:
-            rules.publish(*place, topic, payload, client_id=client_id, principal=principal)
+            rules.publish(*scope, topic, payload, client_id=client_id, principal=principal)
 
         kept = {
             number: value
@@ -445,7 +445,7 @@ class Broker:
             if number in packets.OF_MESSAGES
         }
         rules.publish(
-            *place,
+            *scope,
             message.topic,
             message.payload,
             client_id=client_id,
@@ -455,7 +455,7 @@ class Broker:
             properties=kept,
             publisher=client_id,
         )
-        answer_shadow_request(place, message, publish)
+        answer_shadow_request(scope, message, publish)
 
     def deliver(
         self,
@@ -470,13 +470,13 @@ class Broker:
         publisher: str = "",
     ) -> None:
         """See `Devices.deliver`."""
-        place, now_ms = (account, region), self._clock.now_ms()
+        home, now_ms = (account, region), self._clock.now_ms()
         message = Publish(topic, payload, qos, properties=properties or {})
         expiry_s = message.properties.get(packets.EXPIRY_S)
         expires_ms = 0 if expiry_s is None else now_ms + expiry_s * 1000
         if retain:
-            self._retained.retain(place, replace(message, retain=True), now_ms, expires_ms)
-        for session, subscription in self._subscribers(place).match(topic).items():
+            self._retained.retain(home, replace(message, retain=True), now_ms, expires_ms)
+        for session, subscription in self._subscribers(home).match(topic).items():
             if subscription.ignores_own and session.client_id == publisher:
                 continue
             keeps = retain and subscription.keeps_retain
@@ -552,8 +552,8 @@ class Broker:
 
     # --- subscriptions ------------------------------------------------------------------------
 
-    def _subscribers(self, place: Place) -> Subscriptions:
-        return self._subscriptions.setdefault(place, Subscriptions())
+    def _subscribers(self, scope: Place) -> Subscriptions:
+        return self._subscriptions.setdefault(scope, Subscriptions())
 
     def _subscribe(self, client: Client, packet: packets.Subscribe) -> None:
         if packets.SUBSCRIPTION_ID in packet.properties:

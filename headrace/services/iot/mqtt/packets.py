@@ -377,10 +377,10 @@ def _properties(version: int, properties: Properties = _NONE) -> bytes:
         return b""
     row = bytearray()
     for number, value in properties.items():
-        for each in value if number == USER else [value]:
+        for value_of_property in value if number == USER else [value]:
             row.append(number)
             if number == USER:
-                row += _text(each[0]) + _text(each[1])
+                row += _text(value_of_property[0]) + _text(value_of_property[1])
             elif isinstance(value, str):
                 row += _text(value)
             elif isinstance(value, bytes):

@@ -227,7 +227,7 @@ class Subscriptions:
                 if session not in chosen or chosen[session].qos < subscription.qos:
                     chosen[session] = subscription
             for group in node.shares.values():
-                session = next((each for each in group if each.receiver), next(iter(group)))
+                session = next((member for member in group if member.receiver), next(iter(group)))
                 # The next message goes to the next one.
                 subscription = group[session] = group.pop(session)
                 chosen.setdefault(session, subscription)

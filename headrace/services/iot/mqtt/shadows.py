@@ -23,7 +23,7 @@ _Publish = Callable[[str, bytes], None]
 _TOO_DEEP = "JSON contains too many levels of nesting; maximum is 6"
 
 
-def answer_shadow_request(place: tuple[str, str], message: Publish, publish: _Publish) -> None:
+def answer_shadow_request(scope: tuple[str, str], message: Publish, publish: _Publish) -> None:
     """Carry out a request to a shadow and publish its answer; other messages are none. Holds moto's lock."""
     request = shadow_request(message.topic)
     if request is None:
@@ -33,7 +33,7 @@ def answer_shadow_request(place: tuple[str, str], message: Publish, publish: _Pu
 
     prefix, thing, name, verb = request
     backends: Any = iotdata_backends
-    backend = backends[place[0]][place[1]]
+    backend = backends[scope[0]][scope[1]]
     token = _client_token(message.payload)
     try:
         if verb == "get":

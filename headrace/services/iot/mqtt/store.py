@@ -67,8 +67,8 @@ class SessionStore:
             "expiry_s": session.expiry_s,
             "expires_ms": session.expires_ms,
             "filters": {
-                name: [each.qos, each.ignores_own, each.keeps_retain]
-                for name, each in session.filters.items()
+                name: [subscription.qos, subscription.ignores_own, subscription.keeps_retain]
+                for name, subscription in session.filters.items()
             },
         }
         self._note(
@@ -99,19 +99,19 @@ class SessionStore:
         for number in numbers:
             self._note("DELETE FROM mqtt_messages WHERE number = ?", number)
 
-    def retain(self, place: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
+    def retain(self, scope: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
         """Note a topic's retained message; an empty payload removes it."""
         if not message.payload:
             self._note(
                 "DELETE FROM mqtt_retained WHERE account = ? AND region = ? AND topic = ?",
-                *place,
+                *scope,
                 message.topic,
             )
             return
         self._note(
             "INSERT INTO mqtt_retained VALUES (?, ?, ?, ?, ?) ON CONFLICT(account, region, topic)"
             " DO UPDATE SET message = excluded.message, modified_ms = excluded.modified_ms",
-            *place,
+            *scope,
             message.topic,
             now_ms,
             _encode(message, expires_ms),
@@ -126,7 +126,7 @@ class SessionStore:
         for key, text in self._database.query("SELECT key, value FROM mqtt_sessions"):
             account, region, client_id = key.split("/", 2)
             value = json.loads(text)
-            filters = {name: Subscription(*each) for name, each in value["filters"].items()}
+            filters = {name: Subscription(*columns) for name, columns in value["filters"].items()}
             sessions[key] = Session(
                 (account, region),
                 client_id,
@@ -186,12 +186,12 @@ class Retained:
 
     def load(self) -> None:
         """Read what is stored."""
-        for place, message, modified_ms, expires_ms in self._store.retained():
-            self._put(place, message, modified_ms, expires_ms)
+        for home, message, modified_ms, expires_ms in self._store.retained():
+            self._put(home, message, modified_ms, expires_ms)
 
-    def retain(self, place: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
+    def retain(self, scope: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
         """Let a topic retain a message; an empty payload removes it. With too many, a new one is left out (logged)."""
-        self._drop(place, message.topic)
+        self._drop(scope, message.topic)
         is_full = (
             self._count >= MOST_RETAINED or self._bytes + len(message.payload) > MOST_RETAINED_BYTES
         )
@@ -199,30 +199,30 @@ class Retained:
             log.warning("%s does not retain its message: too many are retained", message.topic)
             message = Publish(message.topic, b"")
         if message.payload:
-            self._put(place, message, now_ms, expires_ms)
-        self._store.retain(place, message, now_ms, expires_ms)
+            self._put(scope, message, now_ms, expires_ms)
+        self._store.retain(scope, message, now_ms, expires_ms)
 
-    def _put(self, place: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
-        self._messages.setdefault(place, {})[message.topic] = (message, now_ms, expires_ms)
+    def _put(self, scope: Place, message: Publish, now_ms: int, expires_ms: int) -> None:
+        self._messages.setdefault(scope, {})[message.topic] = (message, now_ms, expires_ms)
         self._count += 1
         self._bytes += len(message.payload)
 
-    def _drop(self, place: Place, topic: str) -> None:
-        older = self._messages.get(place, {}).pop(topic, None)
+    def _drop(self, scope: Place, topic: str) -> None:
+        older = self._messages.get(scope, {}).pop(topic, None)
         if older is not None:
             self._count -= 1
             self._bytes -= len(older[0].payload)
 
     def matching(
-        self, place: Place, topic_filter: str, now_ms: int
+        self, scope: Place, topic_filter: str, now_ms: int
     ) -> Iterator[tuple[Publish, int]]:
         """Yield the messages that a new subscription gets, with their expiry."""
-        for topic, (message, _, expires_ms) in list(self._messages.get(place, {}).items()):
+        for topic, (message, _, expires_ms) in list(self._messages.get(scope, {}).items()):
             is_valid = not expires_ms or expires_ms > now_ms
             if is_valid and filter_matches(topic_filter, topic):
                 yield message, expires_ms
 
-    def listed(self, place: Place, now_ms: int) -> list[dict[str, Any]]:
+    def listed(self, scope: Place, now_ms: int) -> list[dict[str, Any]]:
         """See `headrace.moto.current_cloud.Devices.retained`."""
         return [
             {
@@ -233,7 +233,7 @@ class Retained:
                 "user_properties": message.properties.get(USER),
             }
             for topic, (message, modified_ms, expires_ms) in sorted(
-                self._messages.get(place, {}).items()
+                self._messages.get(scope, {}).items()
             )
             if not expires_ms or expires_ms > now_ms
         ]

@@ -45,8 +45,8 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
         after = _number(request.get("ExclusiveStartShardId", ""))
         shard_filter = _filter(request)
     limit = min(request.get("MaxResults", LIST_SHARDS_DEFAULT), LIST_SHARDS_DEFAULT)
-    found = _selected(stream, shard_filter, call.now_ms)
-    shards = [shard for shard in found if shard.number > after]
+    selected = _selected(stream, shard_filter, call.now_ms)
+    shards = [shard for shard in selected if shard.number > after]
     answer: ListShardsOutput = {"Shards": [shard_description(shard) for shard in shards[:limit]]}
     if len(shards) > limit:
         value = {

@@ -74,8 +74,8 @@ def restore_dead_letter_queue_records(
     """Make dead-letter records ordinary, visible ones again. Source: API_RestoreDeadLetterQueueRecords."""
 
     def restore(opened: OpenQueue, receipt: Receipt, _: int) -> None:
-        place = (receipt.shard_number, receipt.record)
-        opened.deliveries.restore(place, receipt.number, call.now_ms)
+        record_key = (receipt.shard_number, receipt.record)
+        opened.deliveries.restore(record_key, receipt.number, call.now_ms)
 
     opened = find_delivering(kinesis, request["QueueARN"], call.now_ms)
     answer = _change(kinesis, opened, call, request["Entries"], restore)
@@ -84,18 +84,18 @@ def restore_dead_letter_queue_records(
 
 def _acknowledge(call: Call, *, dead: bool) -> Change:
     def acknowledge(opened: OpenQueue, receipt: Receipt, _: int) -> None:
-        place = (receipt.shard_number, receipt.record)
-        opened.deliveries.acknowledge(place, receipt.number, call.now_ms, dead=dead)
+        record_key = (receipt.shard_number, receipt.record)
+        opened.deliveries.acknowledge(record_key, receipt.number, call.now_ms, dead=dead)
 
     return acknowledge
 
 
 def _change_visibility(call: Call, entries: Sequence[Any], *, dead: bool) -> Change:
     def change(opened: OpenQueue, receipt: Receipt, number: int) -> None:
-        place = (receipt.shard_number, receipt.record)
+        record_key = (receipt.shard_number, receipt.record)
         visibility_ms = entries[number]["VisibilityTimeoutSeconds"] * 1000
         opened.deliveries.change_visibility(
-            place, receipt.number, visibility_ms, call.now_ms, dead=dead
+            record_key, receipt.number, visibility_ms, call.now_ms, dead=dead
         )
 
     return change

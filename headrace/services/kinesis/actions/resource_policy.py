@@ -87,8 +87,8 @@ def _check(text: str, arn: str) -> None:
         document: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise invalid_argument("Policy is not valid JSON.") from error
-    given = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
-    statements: Any = given.get("Statement")
+    members = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    statements: Any = members.get("Statement")
     if isinstance(statements, dict):
         statements = [statements]
     if not isinstance(statements, list) or not statements:
@@ -100,15 +100,15 @@ def _check(text: str, arn: str) -> None:
 def _check_statement(statement: Any, arn: str) -> None:
     if not isinstance(statement, dict):
         raise invalid_argument("Every Statement of a policy must be an object.")
-    given = cast("dict[str, Any]", statement)
-    if given.get("Effect") not in ("Allow", "Deny"):
+    members = cast("dict[str, Any]", statement)
+    if members.get("Effect") not in ("Allow", "Deny"):
         raise invalid_argument("Every Statement of a policy must have the Effect Allow or Deny.")
-    if not given.get("Principal"):
+    if not members.get("Principal"):
         raise invalid_argument("Every Statement of a resource policy must have a Principal.")
-    actions = _texts(given.get("Action"))
+    actions = _texts(members.get("Action"))
     if not actions or not all(action.startswith("kinesis:") for action in actions):
         raise invalid_argument("Every Action of a policy must be one of kinesis.")
-    if _texts(given.get("Resource")) != [arn]:
+    if _texts(members.get("Resource")) != [arn]:
         raise invalid_argument(f"The Resource of every Statement must be {arn}.")
 
 

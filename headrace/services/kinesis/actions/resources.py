@@ -39,10 +39,10 @@ def find_resource(kinesis: Kinesis, call: Call, request: NamesResource) -> tuple
         stream, resource = kinesis.find_consumer(arn, call.now_ms)
     else:
         kinesis.remove_deleted()
-        found = kinesis.find_arn(arn)
-        if found is None:
+        stream_found = kinesis.find_arn(arn)
+        if stream_found is None:
             raise AwsError("ResourceNotFoundException", f"Resource {arn} not found.")
-        stream, resource = found, found
+        stream, resource = stream_found, stream_found
     if request.get("StreamId") not in (None, stream.public_id):
         raise invalid_argument("StreamId does not belong to the resource that is named.")
     return stream, resource

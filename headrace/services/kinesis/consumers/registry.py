@@ -37,13 +37,13 @@ class Consumers:
         """Return a stream's consumers, sorted by name."""
         with self.lock:
             self._forget_gone(now_ms)
-            found = [c for c in self._by_arn.values() if c.stream_id == stream.stream_id]
-        return sorted(found, key=lambda consumer: consumer.name)
+            consumers = [c for c in self._by_arn.values() if c.stream_id == stream.stream_id]
+        return sorted(consumers, key=lambda consumer: consumer.name)
 
     def named(self, stream: Stream, name: str, now_ms: int) -> Consumer | None:
         """Return the consumer of a stream by its name, or None."""
-        found = (c for c in self.of_stream(stream, now_ms) if c.name == name)
-        return next(found, None)
+        consumers = (c for c in self.of_stream(stream, now_ms) if c.name == name)
+        return next(consumers, None)
 
     def by_arn(self, arn: str, now_ms: int) -> Consumer | None:
         """Return the consumer with this ARN, or None."""

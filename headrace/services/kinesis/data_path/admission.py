@@ -32,8 +32,8 @@ def refusals(
     left = list(sizes)
     faults = kinesis.faults
     if faults is not None and faults.is_partial:
-        place = (stream.name, shard.shard_id)
-        facts = RequestProperties("kinesis", "PutRecords", stream.account, lambda: place)
+        shard_key = (stream.name, shard.shard_id)
+        facts = RequestProperties("kinesis", "PutRecords", stream.account, lambda: shard_key)
         for at, error in faults.refusals(facts, len(left)).items():
             refused[left[at]] = RecordRefusal(error.code, error.message)
         left = [i for i in left if i not in refused]

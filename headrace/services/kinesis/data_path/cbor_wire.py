@@ -81,8 +81,8 @@ def _decode_put_records(body: bytes) -> UsualPut | None:
     records = value.pop("Records", None)
     if not isinstance(records, list) or not records or not _ADDRESS.issuperset(value):
         return None
-    found = cast("list[Any]", records)
-    return _usual(value, found) if set(map(type, found)) == {dict} else None
+    entries = cast("list[Any]", records)
+    return _usual(value, entries) if set(map(type, entries)) == {dict} else None
 
 
 def _decode_put_record(body: bytes) -> UsualPut | None:
@@ -113,7 +113,7 @@ def _usual(address: dict[str, Any], records: list[dict[str, Any]]) -> UsualPut |
     to_base64 = binascii.b2a_base64
     # The body's size is no bound: CBOR can refer to one value from many places.
     most_bytes = sum(map(len, data)) + 4 * PARTITION_KEY_CHARS * len(keys)
-    texts = [to_base64(each, newline=False).decode("ascii") for each in data]
+    texts = [to_base64(blob, newline=False).decode("ascii") for blob in data]
     return UsualPut(name, arn, texts, keys, explicit, max(map(len, data)), most_bytes)
 
 

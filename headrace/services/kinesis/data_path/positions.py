@@ -49,11 +49,11 @@ def number_before(shard: Shard, index: int, now_ms: int) -> str:
     return str(shard.base.first_of(index - 1, now_ms) | _BETWEEN)
 
 
-def _contradiction(kind: str, given: str) -> Exception:
+def _contradiction(kind: str, conflicting: str) -> Exception:
     return invalid_argument(
         "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and StartingSequenceNumber or"
         " (2) TRIM_HORIZON or LATEST and no StartingSequenceNumber."
-        f" Request specified {kind} and {given} StartingSequenceNumber."
+        f" Request specified {kind} and {conflicting} StartingSequenceNumber."
     )
 
 

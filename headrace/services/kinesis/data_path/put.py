@@ -114,8 +114,8 @@ def put_many(
     groups = _by_shard(stream, range(count), entries)
     while groups:
         again: list[int] = []
-        for shard, given in groups:
-            members = _admitted(request, shard, given) if refuses else given
+        for shard, group in groups:
+            members = _admitted(request, shard, group) if refuses else group
             if not members:
                 continue
             try:

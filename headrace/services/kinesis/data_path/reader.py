@@ -172,10 +172,10 @@ def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
 
 
 def _records(payload: bytes | memoryview) -> list[StreamRecord]:
-    found = _decode(b"".join((b"[", payload, b"]")))
+    decoded = _decode(b"".join((b"[", payload, b"]")))
     # The records of a payload arrived together, in one put.
-    at_ms = round(found[0].ApproximateArrivalTimestamp * 1000)
+    at_ms = round(decoded[0].ApproximateArrivalTimestamp * 1000)
     return [
         StreamRecord(stored.SequenceNumber, stored.PartitionKey, stored.Data, at_ms)
-        for stored in found
+        for stored in decoded
     ]

@@ -78,22 +78,22 @@ class Deliveries:
         # The latest time that a caller passed, or, after a restart, at which a record is known to have been received.
         self._latest_ms = 0
         self._new_first = False
-        for place, entry in entries:
-            self._load(place, entry)
+        for record_key, entry in entries:
+            self._load(record_key, entry)
 
-    def _load(self, place: Place, entry: Delivery) -> None:
-        part = self._backlog.parts.get(place[0])
+    def _load(self, record_key: Place, entry: Delivery) -> None:
+        part = self._backlog.parts.get(record_key[0])
         if part is None:
-            self._changed.add(place)  # its shard has expired: the row goes too
+            self._changed.add(record_key)  # its shard has expired: the row goes too
             return
-        part.entries[place[1]] = entry
+        part.entries[record_key[1]] = entry
         self._receipts = max(self._receipts, entry.receipt)
         self._latest_ms = max(self._latest_ms, entry.first_ms)
         if entry.is_in_flight:
             self._in_flight[entry.is_dead] += 1
-            self._times.add(entry.visible_ms, entry.receipt, [place])
+            self._times.add(entry.visible_ms, entry.receipt, [record_key])
         else:
-            self._visible[entry.is_dead].append(place)
+            self._visible[entry.is_dead].append(record_key)
 
     # --- receiving ----------------------------------------------------------------------------
 
@@ -150,17 +150,17 @@ class Deliveries:
         visible = self._visible[dead]
         records: dict[Place, StoredRecord] = {}
         while receive.has_room and visible:
-            place = visible[0]
-            part, entry = self._backlog.parts.get(place[0]), self._entry(place)
-            if part is None or entry is None or not self._is_visible(place, dead):
+            record_key = visible[0]
+            part, entry = self._backlog.parts.get(record_key[0]), self._entry(record_key)
+            if part is None or entry is None or not self._is_visible(record_key, dead):
                 visible.popleft()  # acknowledged, expired or restored meanwhile
                 continue
             if not dead and self._is_used_up(entry):
                 visible.popleft()
-                self._bury(place, entry)
+                self._bury(record_key, entry)
                 continue
             try:
-                record = records.get(place) or self._read_run(part, visible, receive, records)
+                record = records.get(record_key) or self._read_run(part, visible, receive, records)
             except LogDamaged as error:
                 receive.damage = error
                 visible.rotate(-1)  # another receive tries the others
@@ -169,9 +169,9 @@ class Deliveries:
                 return
             visible.popleft()
             if record is None:
-                self._drop(part, place[1])
+                self._drop(part, record_key[1])
             else:
-                self._deliver(receive, part, place[1], entry, record)
+                self._deliver(receive, part, record_key[1], entry, record)
 
     def _read_run(
         self,
@@ -186,8 +186,8 @@ class Deliveries:
         """
         number, first = visible[0]
         count = 1
-        for place in itertools.islice(visible, 1, receive.room):
-            if place != (number, first + count):
+        for record_key in itertools.islice(visible, 1, receive.room):
+            if record_key != (number, first + count):
                 break
             count += 1
         for index, record in read_records(part, first, count, GET_RECORDS_BYTES):
@@ -197,12 +197,12 @@ class Deliveries:
     def _deliver(
         self, receive: Receive, part: ShardPart, index: int, entry: Delivery, record: StoredRecord
     ) -> None:
-        place = (part.shard.number, index)
+        record_key = (part.shard.number, index)
         entry.visible_ms, entry.receipt = receive.visible_ms, receive.receipt
         entry.receives += 1
         entry.state = DeliveryState.DEAD_IN_FLIGHT if entry.is_dead else DeliveryState.IN_FLIGHT
-        self._changed.add(place)
-        receive.add(place, entry, record)
+        self._changed.add(record_key)
+        receive.add(record_key, entry, record)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -236,35 +236,35 @@ class Deliveries:
         next_ms = self._times.next_ms
         if next_ms is None or next_ms > now_ms:
             return
-        for receipt, place in self._times.due(now_ms):
-            entry = self._entry(place)
+        for receipt, record_key in self._times.due(now_ms):
+            entry = self._entry(record_key)
             if entry is None or not self._is_timed(entry, receipt) or entry.visible_ms > now_ms:
                 continue
-            self._show(place, entry)
+            self._show(record_key, entry)
 
-    def _show(self, place: Place, entry: Delivery) -> None:
+    def _show(self, record_key: Place, entry: Delivery) -> None:
         """Make a record in flight visible again, or a dead-letter record."""
         self._in_flight[entry.is_dead] -= 1
-        self._changed.add(place)
+        self._changed.add(record_key)
         if entry.is_dead:
             entry.state = DeliveryState.DEAD_VISIBLE
-            self._visible[True].append(place)
+            self._visible[True].append(record_key)
         elif self._is_used_up(entry):
-            self._bury(place, entry)
+            self._bury(record_key, entry)
         else:
             entry.state = DeliveryState.VISIBLE
-            self._visible[False].append(place)
+            self._visible[False].append(record_key)
 
-    def _bury(self, place: Place, entry: Delivery) -> None:
+    def _bury(self, record_key: Place, entry: Delivery) -> None:
         entry.state = DeliveryState.DEAD_VISIBLE
-        self._changed.add(place)
-        self._visible[True].append(place)
+        self._changed.add(record_key)
+        self._visible[True].append(record_key)
 
     def _is_used_up(self, entry: Delivery) -> bool:
         return self.max_receives is not None and entry.receives >= self.max_receives
 
-    def _is_current(self, visible_ms: int, receipt: int, place: Place) -> bool:
-        entry = self._entry(place)
+    def _is_current(self, visible_ms: int, receipt: int, record_key: Place) -> bool:
+        entry = self._entry(record_key)
         return (
             entry is not None
             and self._is_timed(entry, receipt)
@@ -274,9 +274,9 @@ class Deliveries:
     def _is_timed(self, entry: Delivery, receipt: int) -> bool:
         return entry.is_in_flight and entry.receipt == receipt
 
-    def _entry(self, place: Place) -> Delivery | None:
-        part = self._backlog.parts.get(place[0])
-        return None if part is None else part.entries.get(place[1])
+    def _entry(self, record_key: Place) -> Delivery | None:
+        part = self._backlog.parts.get(record_key[0])
+        return None if part is None else part.entries.get(record_key[1])
 
     def _drop(self, part: ShardPart, index: int) -> None:
         entry = part.entries.pop(index)
@@ -291,48 +291,56 @@ class Deliveries:
 
     # --- records that were received -----------------------------------------------------------
 
-    def acknowledge(self, place: Place, receipt: int, now_ms: int, *, dead: bool = False) -> None:
+    def acknowledge(
+        self, record_key: Place, receipt: int, now_ms: int, *, dead: bool = False
+    ) -> None:
         """Remove a record from the queue. Raises WrongRecord.
 
         Assumed: the handle of the last receive is valid until the record is received again, as SQS's is.
         """
         with self._lock:
-            part, _ = self._received(place, receipt, now_ms, dead=dead)
-            self._drop(part, place[1])
+            part, _ = self._received(record_key, receipt, now_ms, dead=dead)
+            self._drop(part, record_key[1])
 
     def change_visibility(
-        self, place: Place, receipt: int, visibility_ms: int, now_ms: int, *, dead: bool = False
+        self,
+        record_key: Place,
+        receipt: int,
+        visibility_ms: int,
+        now_ms: int,
+        *,
+        dead: bool = False,
     ) -> None:
         """Let a record in flight become visible `visibility_ms` from now. Raises WrongRecord."""
         with self._lock:
-            _, entry = self._received(place, receipt, now_ms, dead=dead)
+            _, entry = self._received(record_key, receipt, now_ms, dead=dead)
             if not entry.is_in_flight:
                 raise WrongRecord(
                     "InvalidArgumentException",
                     "The visibility timeout of the record has expired: it is not in flight.",
                 )
             entry.visible_ms = now_ms + visibility_ms
-            self._changed.add(place)
-            self._times.add(entry.visible_ms, receipt, [place])
+            self._changed.add(record_key)
+            self._times.add(entry.visible_ms, receipt, [record_key])
             self._show_due(now_ms)
 
-    def restore(self, place: Place, receipt: int, now_ms: int) -> None:
+    def restore(self, record_key: Place, receipt: int, now_ms: int) -> None:
         """Make a dead-letter record an ordinary, visible one that was never received. Raises WrongRecord."""
         with self._lock:
-            _, entry = self._received(place, receipt, now_ms, dead=True)
+            _, entry = self._received(record_key, receipt, now_ms, dead=True)
             if entry.is_in_flight:
                 self._in_flight[True] -= 1
             # No handle is valid until the record is received again.
             entry.receives, entry.receipt, entry.state = 0, 0, DeliveryState.VISIBLE
-            self._changed.add(place)
-            self._visible[False].append(place)
+            self._changed.add(record_key)
+            self._visible[False].append(record_key)
 
     def _received(
-        self, place: Place, receipt: int, now_ms: int, *, dead: bool
+        self, record_key: Place, receipt: int, now_ms: int, *, dead: bool
     ) -> tuple[ShardPart, Delivery]:
         self._show_due(now_ms)
-        part = self._backlog.parts.get(place[0])
-        entry = None if part is None else part.entries.get(place[1])
+        part = self._backlog.parts.get(record_key[0])
+        entry = None if part is None else part.entries.get(record_key[1])
         if part is None or entry is None:
             raise WrongRecord(
                 "ResourceNotFoundException",
@@ -374,7 +382,13 @@ class Deliveries:
                 waiting += part.waiting
                 again += len(part.entries)
             in_flight, dead_in_flight = self._in_flight[False], self._in_flight[True]
-            dead = len({place for place in self._visible[True] if self._is_visible(place, True)})
+            dead = len(
+                {
+                    record_key
+                    for record_key in self._visible[True]
+                    if self._is_visible(record_key, True)
+                }
+            )
             again -= in_flight + dead_in_flight + dead
             return Counts(waiting + again, in_flight, dead, dead_in_flight)
 
@@ -389,16 +403,16 @@ class Deliveries:
             ]
             return places[:most]
 
-    def look(self, place: Place, now_ms: int) -> tuple[bool, Delivery | None]:
+    def look(self, record_key: Place, now_ms: int) -> tuple[bool, Delivery | None]:
         """Return whether a record was ever received, and its delivery; None when it is acknowledged or expired."""
         with self._lock:
             self._look_at_time(now_ms)
-            part = self._backlog.parts.get(place[0])
-            was_received = part is None or place[1] < part.next_index
-            return was_received, _copied(self._entry(place))
+            part = self._backlog.parts.get(record_key[0])
+            was_received = part is None or record_key[1] < part.next_index
+            return was_received, _copied(self._entry(record_key))
 
-    def _is_visible(self, place: Place, dead: bool) -> bool:
-        entry = self._entry(place)
+    def _is_visible(self, record_key: Place, dead: bool) -> bool:
+        entry = self._entry(record_key)
         return entry is not None and not entry.is_in_flight and entry.is_dead == dead
 
     # --- storing ------------------------------------------------------------------------------
@@ -416,7 +430,7 @@ class Deliveries:
             parts = self._backlog.parts
             return Changes(
                 {n: parts[n].next_index if n in parts else None for n in numbers},
-                {place: _copied(self._entry(place)) for place in places},
+                {record_key: _copied(self._entry(record_key)) for record_key in places},
             )
 
     def give_back(self, changes: Changes) -> None:

@@ -43,10 +43,10 @@ class Receive:
         size = len(record.Data) * 3 // 4
         return not self.received or self._bytes + size <= GET_RECORDS_BYTES
 
-    def add(self, place: Place, entry: Delivery, record: StoredRecord) -> None:
+    def add(self, record_key: Place, entry: Delivery, record: StoredRecord) -> None:
         """Add a record to the answer."""
         self._bytes += len(record.Data) * 3 // 4
-        self.places.append(place)
+        self.places.append(record_key)
         self.received.append(
-            Received(*place, record, entry.receives, entry.first_ms, entry.receipt)
+            Received(*record_key, record, entry.receives, entry.first_ms, entry.receipt)
         )

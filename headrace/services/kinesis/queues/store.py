@@ -133,11 +133,11 @@ class QueueStore:
                         gone_positions.append((number, shard))
                     else:
                         positions.append((number, shard, index))
-                for place, entry in changed.items():
+                for record_key, entry in changed.items():
                     if entry is None:
-                        gone_records.append((number, *place))
+                        gone_records.append((number, *record_key))
                     else:
-                        records.append((number, *place, *_columns(entry)))
+                        records.append((number, *record_key, *_columns(entry)))
             grows = bool(positions or records)
             with self._database.transaction(frees=not grows):
                 self._run(_PUT_POSITIONS, positions)

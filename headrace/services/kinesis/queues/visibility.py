@@ -40,8 +40,8 @@ class VisibilityTimes:
         while self._heap and self._heap[0][0] <= now_ms:
             _, _, receipt, places = heapq.heappop(self._heap)
             self.count -= len(places)
-            for place in places:
-                yield receipt, place
+            for record_key in places:
+                yield receipt, record_key
 
     def sweep(self, in_flight: int, is_current: Callable[[int, int, Place], bool]) -> None:
         """Drop outdated entries once they are the most. `is_current` takes a time, a receipt and a place."""
@@ -49,7 +49,9 @@ class VisibilityTimes:
             return
         swept: list[tuple[int, int, int, list[Place]]] = []
         for visible_ms, turn, receipt, places in self._heap:
-            left = [place for place in places if is_current(visible_ms, receipt, place)]
+            left = [
+                record_key for record_key in places if is_current(visible_ms, receipt, record_key)
+            ]
             if left:
                 swept.append((visible_ms, turn, receipt, left))
         heapq.heapify(swept)

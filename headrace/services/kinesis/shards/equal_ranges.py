@@ -71,9 +71,9 @@ def _cuts(known: list[int], target: int) -> list[int]:
     """Return where the target ranges after the first begin. A known boundary is used if it is close enough."""
     cuts: list[int] = []
     for i in range(1, target):
-        wanted = i * (HASH_KEYS // target)
-        near = min(known, key=lambda boundary: abs(boundary - wanted))
-        cuts.append(near if abs(near - wanted) < _SAME_BOUNDARY else wanted)
+        ideal = i * (HASH_KEYS // target)
+        near = min(known, key=lambda boundary: abs(boundary - ideal))
+        cuts.append(near if abs(near - ideal) < _SAME_BOUNDARY else ideal)
     return cuts
 
 

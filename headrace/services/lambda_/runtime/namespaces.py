@@ -226,7 +226,7 @@ def _process_mounts(view: VisibleFiles, mounts: OwnMounts, data_dir: Path) -> di
     return {
         "tmp_mib": mounts.tmp_mib,
         "fresh_opt": shares_opt,
-        "own": [[str(place), str(source)] for place, source in own],
+        "own": [[str(target), str(source)] for target, source in own],
         "own_folders": [str(path) for path in view.folders if _is_late(path)],
         "hidden": [str(path) for path in hidden],
     }

@@ -49,16 +49,16 @@ class Aggregator:
         if not isinstance(asked, dict) or depth > MOST_DEPTH:
             raise unreadable("Found no aggregations, or too deep ones")
         results: dict[str, Any] = {}
-        for name, given in cast("dict[str, Any]", asked).items():
-            results[name] = self._one(name, given, where, arguments, depth)
+        for name, definition in cast("dict[str, Any]", asked).items():
+            results[name] = self._one(name, definition, where, arguments, depth)
         return results
 
     def _one(
-        self, name: str, given: Any, where: str, arguments: Sequence[Argument], depth: int
+        self, name: str, aggregation: Any, where: str, arguments: Sequence[Argument], depth: int
     ) -> dict[str, Any]:
-        if not isinstance(given, dict):
+        if not isinstance(aggregation, dict):
             raise unreadable(f"Aggregation [{name}] must be an object")
-        members = dict(cast("dict[str, Any]", given))
+        members = dict(cast("dict[str, Any]", aggregation))
         inner = members.pop("aggs", members.pop("aggregations", None))
         if len(members) != 1:
             raise unreadable(f"Expected one aggregation type for [{name}]")
@@ -79,17 +79,19 @@ class Aggregator:
     ) -> dict[str, Any]:
         _only(kind, body, {"field"})
         source = f"FROM vals v JOIN docs d ON d.id = v.doc WHERE v.field = ? AND {where}"
-        given = (body["field"], *arguments)
+        parameters = (body["field"], *arguments)
         if kind == "cardinality":
             sql = f"SELECT COUNT(DISTINCT COALESCE(v.txt, v.num)) {source}"
-            return {"value": self.select(sql, given)[0][0]}
+            return {"value": self.select(sql, parameters)[0][0]}
         if kind == "stats":
             names = ("value_count", "min", "max", "avg", "sum")
-            row = self.select(f"SELECT {', '.join(_METRICS[n] for n in names)} {source}", given)[0]
+            row = self.select(
+                f"SELECT {', '.join(_METRICS[n] for n in names)} {source}", parameters
+            )[0]
             return dict(zip(("count", "min", "max", "avg", "sum"), row, strict=True))
         if kind not in _METRICS:
             raise not_supported(f"the aggregation [{kind}]")
-        return {"value": self.select(f"SELECT {_METRICS[kind]} {source}", given)[0][0]}
+        return {"value": self.select(f"SELECT {_METRICS[kind]} {source}", parameters)[0][0]}
 
     # --- buckets ------------------------------------------------------------------------------
 
@@ -166,12 +168,14 @@ class Aggregator:
             f" WHERE v.field = ? AND v.num IS NOT NULL AND {where}",
             (name, *arguments),
         )
-        found: dict[int, set[int]] = {}
+        docs_by_bucket: dict[int, set[int]] = {}
         for number, doc in rows:
-            found.setdefault(begin(int(number)), set()).add(int(doc))
+            docs_by_bucket.setdefault(begin(int(number)), set()).add(int(doc))
         buckets: list[dict[str, Any]] = []
-        for start_ms in _starts(sorted(found), following, int(body.get("min_doc_count", 0))):
-            docs = found.get(start_ms, set[int]())
+        for start_ms in _starts(
+            sorted(docs_by_bucket), following, int(body.get("min_doc_count", 0))
+        ):
+            docs = docs_by_bucket.get(start_ms, set[int]())
             if len(docs) < int(body.get("min_doc_count", 0)):
                 continue
             bucket = {
@@ -181,8 +185,8 @@ class Aggregator:
             }
             if inner is not None:
                 more = f"{where} AND d.id IN (SELECT doc FROM vals WHERE field = ? AND num >= ? AND num < ?)"
-                given = (*arguments, name, start_ms, following(start_ms))
-                bucket |= self.run(inner, more, given, depth + 1)
+                parameters = (*arguments, name, start_ms, following(start_ms))
+                bucket |= self.run(inner, more, parameters, depth + 1)
             buckets.append(bucket)
         return {"buckets": buckets}
 
@@ -197,10 +201,10 @@ def _key(key: Any, kind: str | None) -> dict[str, Any]:
     return {"key": key}
 
 
-def _order(given: Any) -> str:
-    if given is None:
+def _order(order: Any) -> str:
+    if order is None:
         return "n DESC, 1 ASC"
-    asked = cast("list[Any]", given) if isinstance(given, list) else [given]
+    asked = cast("list[Any]", order) if isinstance(order, list) else [order]
     parts: list[str] = []
     for one in asked:
         if not isinstance(one, dict) or len(cast("dict[str, Any]", one)) != 1:
@@ -255,13 +259,13 @@ def _parse_fixed_ms(text: str) -> int:
     return int(digits) * _FIXED_MS[unit]
 
 
-def _starts(found: list[int], following: Callable[[int], int], least: int) -> list[int]:
+def _starts(starts_ms: list[int], following: Callable[[int], int], least: int) -> list[int]:
     """Return the starts of the buckets that have documents and, if `least` is 0, of the empty ones between them."""
-    if least > 0 or not found:
-        return found
+    if least > 0 or not starts_ms:
+        return starts_ms
     starts: list[int] = []
-    start = found[0]
-    while start <= found[-1]:
+    start = starts_ms[0]
+    while start <= starts_ms[-1]:
         starts.append(start)
         if len(starts) > MOST_BUCKETS:
             raise SearchError(

@@ -21,18 +21,18 @@ def date_math_ms(text: str, now_ms: int, *, up: bool = False) -> int | None:
     if text.startswith("now"):
         start, rest = now_ms, text[3:]
     else:
-        date, found, rest = text.partition("||")
-        given = date_ms(date)
-        if not found or given is None:
+        date, separator, rest = text.partition("||")
+        base_ms = date_ms(date)
+        if not separator or base_ms is None:
             return None
-        start = given
+        start = base_ms
     moment = datetime.fromtimestamp(start / 1000, UTC)
-    place = 0
-    while place < len(rest):
-        end = place + 1
+    at = 0
+    while at < len(rest):
+        end = at + 1
         while end < len(rest) and rest[end].isdecimal():
             end += 1
-        sign, digits, unit = rest[place], rest[place + 1 : end], rest[end : end + 1]
+        sign, digits, unit = rest[at], rest[at + 1 : end], rest[end : end + 1]
         if sign not in "+-/" or not unit or len(digits) > 6:
             return None
         try:
@@ -44,7 +44,7 @@ def date_math_ms(text: str, now_ms: int, *, up: bool = False) -> int | None:
                 moment = shift(moment, unit, int(digits or 1) * (1 if sign == "+" else -1))
         except (ValueError, OverflowError):
             return None
-        place = end + 1
+        at = end + 1
     return int(moment.timestamp() * 1000)
 
 

@@ -69,10 +69,10 @@ def check_mapping(properties: Mapping[str, Any], depth: int = 0) -> None:
     """Raise SearchError for unsupported types and for a malformed mapping."""
     if depth > MOST_DEPTH:
         raise _bad("", "too deep", f"a mapping is at most {MOST_DEPTH} deep")
-    for name, given in properties.items():
-        if not isinstance(given, dict):
+    for name, definition in properties.items():
+        if not isinstance(definition, dict):
             raise _bad(name, "mapping", "Expected map for property")
-        field = cast("dict[str, Any]", given)
+        field = cast("dict[str, Any]", definition)
         kind = field.get("type", "object")
         if kind not in TYPES:
             raise not_supported(f"fields of type [{kind}] (field [{name}])")
@@ -107,7 +107,7 @@ class Reader:
     def values(self, document: Mapping[str, Any]) -> list[Value]:
         """Return a document's values. Raises SearchError, and then leaves the mapping unchanged."""
         try:
-            found = list(self._object(document, self.mapping, "", 0))
+            values_there = list(self._object(document, self.mapping, "", 0))
             if self.has_grown and sum(1 for _ in flat(self.mapping["properties"])) > MOST_FIELDS:
                 raise SearchError(
                     400,
@@ -119,7 +119,7 @@ class Reader:
                 self.mapping.clear()
                 self.mapping.update(self._before)
             raise
-        return found
+        return values_there
 
     def _grow(self, properties: Mapping_, name: str, field: Mapping_) -> Mapping_:
         if self._before is None:
@@ -128,14 +128,14 @@ class Reader:
         return field
 
     def _object(
-        self, given: Mapping[str, Any], mapping: Mapping_, prefix: str, depth: int
+        self, members: Mapping[str, Any], mapping: Mapping_, prefix: str, depth: int
     ) -> Iterator[Value]:
         if depth > MOST_DEPTH:
             raise _bad(prefix, "object", f"The depth of the field has exceeded [{MOST_DEPTH}]")
         properties = mapping.get("properties")
         if properties is None:
             properties = self._grow(mapping, "properties", {})
-        for name, value in given.items():
+        for name, value in members.items():
             inner, leaf = self._holder(properties, name)
             for item in _items(value):
                 if item is not None:
@@ -248,16 +248,21 @@ def number_of(item: Any, kind: str, path: str) -> float:
 def _moment_ms(item: Any, path: str) -> int:
     if isinstance(item, int) and not isinstance(item, bool):
         return item
-    found = date_ms(item) if isinstance(item, str) else None
-    if found is None and isinstance(item, str) and item.lstrip("-").isdecimal() and len(item) < 20:
-        found = int(item)
-    if found is None:
+    moment_ms = date_ms(item) if isinstance(item, str) else None
+    if (
+        moment_ms is None
+        and isinstance(item, str)
+        and item.lstrip("-").isdecimal()
+        and len(item) < 20
+    ):
+        moment_ms = int(item)
+    if moment_ms is None:
         raise _bad(
             path,
             "date",
             f"failed to parse date field [{item}] with format [strict_date_optional_time||epoch_millis]",
         )
-    return found
+    return moment_ms
 
 
 def _bad(path: str, kind: str, why: str) -> SearchError:

@@ -128,14 +128,14 @@ class SearchHome:
         return url
 
     def _of_collection(self, id_: str, account: str, region: str) -> SearchServer | str:
-        found = self._control.call(
+        answer = self._control.call(
             "opensearchserverless",
             "BatchGetCollection",
             {"ids": [id_]},
             account=account,
             region=region,
         )
-        if not found.get("collectionDetails"):
+        if not answer.get("collectionDetails"):
             raise SearchDomainNotFound(f"There is no collection {id_} in {region}.")
         return self._real_url or _Domain(self._rest(), f"{account}/{region}/aoss/{id_}")
 

@@ -59,19 +59,19 @@ class Names:
         targets: dict[str, set[str]] = {name: {name} for name in every}
         for alias in self._store.aliases(domain):
             targets.setdefault(alias.name, set()).add(alias.index)
-        found: set[str] = set()
+        names_matched: set[str] = set()
         for name in names.split(","):
             if name == "_all" or "*" in name:
                 pattern = pattern_of(name)
                 matched = {i for t, of in targets.items() if pattern.matches(t) for i in of}
                 if not matched and not options.allow_no_indices:
                     raise no_index(name)
-                found |= matched
+                names_matched |= matched
             elif name in targets:
-                found |= targets[name]
+                names_matched |= targets[name]
             elif not options.ignore_unavailable:
                 raise no_index(name)
-        return [every[name] for name in sorted(found)]
+        return [every[name] for name in sorted(names_matched)]
 
     def without_aliases(self, domain: str, names: str, options: NameOptions) -> list[Index]:
         """Return the indexes of names and patterns, which do not match aliases. Raises SearchError for an alias."""

@@ -198,10 +198,10 @@ class Compiler:
         return self._any_of(name, [options["value"]])
 
     def _terms(self, body: dict[str, Any]) -> Condition:
-        given = {name: value for name, value in body.items() if name != "boost"}
-        if len(given) != 1:
+        named = {name: value for name, value in body.items() if name != "boost"}
+        if len(named) != 1:
             raise unreadable("[terms] query requires a field name and values")
-        ((name, values),) = given.items()
+        ((name, values),) = named.items()
         if not isinstance(values, list):
             raise not_supported("terms looked up in another document (terms lookup)")
         return self._any_of(name, cast("list[Any]", values))
@@ -220,12 +220,12 @@ class Compiler:
             whole = [f'"{v}"' for v in map(_text, values) if v.isalnum() and v == v.lower()]
             return self._of_words(name, " OR ".join(whole)) if whole else Condition("0")
         if kind == "keyword":
-            found: list[Argument] = [_text(value) for value in values]
+            operands: list[Argument] = [_text(value) for value in values]
             column = "txt"
         else:
-            found = [self._number(name, kind, value) for value in values]
+            operands = [self._number(name, kind, value) for value in values]
             column = "num"
-        marks, arguments = _build_value_list(found)
+        marks, arguments = _build_value_list(operands)
         return self._with_value(f"field = ? AND {column} IN ({marks})", name, *arguments)
 
     def _range(self, body: dict[str, Any]) -> Condition:
@@ -280,9 +280,9 @@ class Compiler:
 
     def _number(self, name: str, kind: str, value: Any, *, up: bool = False) -> float:
         if kind == "date" and isinstance(value, str) and date_ms(value) is None:
-            found = date_math_ms(value, self.now_ms, up=up)
-            if found is not None:
-                return float(found)
+            moment_ms = date_math_ms(value, self.now_ms, up=up)
+            if moment_ms is not None:
+                return float(moment_ms)
         if kind in NUMBERS and isinstance(value, float):
             return value  # a query's number is not truncated as a document's is
         return number_of(value, kind, name)
@@ -318,10 +318,10 @@ def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
-def _least(given: Any, count: int, *, has_needed: bool) -> int:
-    if given is None:
+def _least(minimum: Any, count: int, *, has_needed: bool) -> int:
+    if minimum is None:
         return 1 if count and not has_needed else 0
-    text = str(given)
+    text = str(minimum)
     if text.endswith("%") and text[:-1].isdecimal():
         return count * min(100, int(text[:-1])) // 100
     if not text.lstrip("-").isdecimal() or len(text) > 9:
@@ -334,11 +334,11 @@ def _one_field(kind: str, body: dict[str, Any], short: str) -> tuple[str, dict[s
     """Return a query's field and options; a plain value stands for the option `short`."""
     if len(body) != 1:
         raise unreadable(f"[{kind}] query doesn't support multiple fields, found {sorted(body)}")
-    ((name, given),) = body.items()
-    if isinstance(given, dict):
-        options = cast("dict[str, Any]", given)
+    ((name, condition),) = body.items()
+    if isinstance(condition, dict):
+        options = cast("dict[str, Any]", condition)
     elif short:
-        options = {short: given}
+        options = {short: condition}
     else:
         raise unreadable(f"[{kind}] query malformed, no start_object after query name")
     if short and short not in options:

@@ -371,10 +371,10 @@ class SearchRestApi:
     def _put_mapping(self, request: SearchRequest, names: str) -> RestAnswer:
         body = object_of(request.body)
         check_top(body)
-        given = members_of(body, "properties")
-        check_mapping(given)
+        properties = members_of(body, "properties")
+        check_mapping(properties)
         for index in self._find_indexes(request, names):
-            merge(index.mapping.setdefault("properties", {}), given)
+            merge(index.mapping.setdefault("properties", {}), properties)
             self._store.save_mapping(index)
         return RestAnswer(200, {"acknowledged": True})
 

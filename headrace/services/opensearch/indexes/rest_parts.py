@@ -43,20 +43,20 @@ def object_of(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        found: Any = json.loads(body)
+        document: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise unreadable(f"the body is no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise unreadable("the body is no JSON object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", document)
 
 
 def members_of(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the object under `name`, or an empty one. Raises SearchError."""
-    found: Any = body.get(name) or {}
-    if not isinstance(found, dict):
+    members: Any = body.get(name) or {}
+    if not isinstance(members, dict):
         raise unreadable(f"[{name}] is no object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", members)
 
 
 def check_top(mapping: Mapping[str, Any]) -> None:
@@ -66,9 +66,9 @@ def check_top(mapping: Mapping[str, Any]) -> None:
             raise not_supported(f"[{member}] of a mapping")
 
 
-def merge(present: dict[str, Any], given: Mapping[str, Any]) -> None:
+def merge(present: dict[str, Any], changes: Mapping[str, Any]) -> None:
     """Add fields to a mapping. Raises SearchError for a field whose type would change."""
-    for name, field in given.items():
+    for name, field in changes.items():
         old = present.get(name)
         if old is None:
             present[name] = field
@@ -174,7 +174,7 @@ def table(rows: Sequence[Mapping[str, str]], *, with_heads: bool) -> str:
         return ""
     heads = list(rows[0])
     lines = [*([heads] if with_heads else []), *([row[head] for head in heads] for row in rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     padded = (
         " ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
         for line in lines

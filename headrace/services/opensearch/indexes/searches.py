@@ -82,8 +82,8 @@ class SearchApi:
             search = object_of(source)
             try:
                 size.add()
-                found = self._one_of_many(domain, default, header, search, size)
-                answers.append({**found, "status": 200})
+                answer = self._one_of_many(domain, default, header, search, size)
+                answers.append({**answer, "status": 200})
             except SearchError as error:
                 answers.append({"error": error_body(error), "status": error.status})
         return {"took": 0, "responses": answers}
@@ -144,6 +144,6 @@ def _shards(count: int) -> dict[str, int]:
     return {"total": count, "successful": count, "skipped": 0, "failed": 0}
 
 
-def _answer(indexes: int, found: Mapping[str, Any]) -> dict[str, Any]:
-    head = {"_scroll_id": found["_scroll_id"]} if "_scroll_id" in found else {}
-    return {**head, "took": 0, "timed_out": False, "_shards": _shards(indexes), **found}
+def _answer(indexes: int, result: Mapping[str, Any]) -> dict[str, Any]:
+    head = {"_scroll_id": result["_scroll_id"]} if "_scroll_id" in result else {}
+    return {**head, "took": 0, "timed_out": False, "_shards": _shards(indexes), **result}

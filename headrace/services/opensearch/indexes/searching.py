@@ -200,8 +200,8 @@ class Searcher:
         # The score is the fourth column; the sort values follow it.
         places = [4 if s.kind.startswith("_score") else 5 + n for n, s in enumerate(sorts)]
         order = [
-            f"{place} {'DESC' if sort.kind.endswith('desc') else 'ASC'} NULLS LAST"
-            for place, sort in zip(places, sorts, strict=True)
+            f"{column} {'DESC' if sort.kind.endswith('desc') else 'ASC'} NULLS LAST"
+            for column, sort in zip(places, sorts, strict=True)
         ] or ["4 DESC"]
         sql = (
             f"{compiler.prefix}SELECT d.idx, d.doc_id, d.source, {condition.score}{columns}"
@@ -246,10 +246,10 @@ def _whole(body: Mapping[str, Any], name: str, default: int) -> int:
     return value
 
 
-def _sorts(given: Any, types: Mapping[str, str]) -> list[_Sort]:
-    if given is None:
+def _sorts(sort: Any, types: Mapping[str, str]) -> list[_Sort]:
+    if sort is None:
         return []
-    asked = cast("list[Any]", given) if isinstance(given, list) else [given]
+    asked = cast("list[Any]", sort) if isinstance(sort, list) else [sort]
     if len(asked) > MOST_SORTS:
         raise not_supported(f"a sort by more than {MOST_SORTS} fields")
     return [_sort(one, types) for one in asked]
@@ -259,8 +259,10 @@ def _sort(one: Any, types: Mapping[str, str]) -> _Sort:
     if isinstance(one, str):
         name, options = one, {}
     elif isinstance(one, dict) and len(cast("dict[str, Any]", one)) == 1:
-        ((name, given),) = cast("dict[str, Any]", one).items()
-        options = cast("dict[str, Any]", given) if isinstance(given, dict) else {"order": given}
+        ((name, setting),) = cast("dict[str, Any]", one).items()
+        options = (
+            cast("dict[str, Any]", setting) if isinstance(setting, dict) else {"order": setting}
+        )
     else:
         raise unreadable("malformed sort format, expected a field name or an object with one")
     for option in options:

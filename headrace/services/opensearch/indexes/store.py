@@ -131,14 +131,14 @@ class Store:
         check_name(name)
         check_mapping(mapping.get("properties") or {})
         with self.database.transaction():
-            found = self.find(domain, name)
-            if found is not None:
+            existing = self.find(domain, name)
+            if existing is not None:
                 raise SearchError(
                     400,
                     "resource_already_exists_exception",
-                    f"index [{name}/{found.uuid}] already exists",
+                    f"index [{name}/{existing.uuid}] already exists",
                     index=name,
-                    index_uuid=found.uuid,
+                    index_uuid=existing.uuid,
                 )
             if self.aliases(domain, name):
                 raise invalid_name("index", name, "already exists as alias")
@@ -147,9 +147,9 @@ class Store:
                 "INSERT INTO indexes (domain, name, mapping, settings, uuid, created_ms) VALUES (?, ?, ?, ?, ?, ?)",
                 (domain, name, json.dumps(mapping), json.dumps(settings), str(row[0]), now_ms),
             )
-            made = self.find(domain, name)
-        assert made is not None
-        return made
+            created = self.find(domain, name)
+        assert created is not None
+        return created
 
     def save_mapping(self, index: Index) -> None:
         """Store an index's mapping."""
@@ -267,18 +267,18 @@ class Store:
 
     def counts(self, indexes: Sequence[Index]) -> Mapping[int, tuple[int, int]]:
         """Return, by index, the number of documents and the bytes of their sources."""
-        found: dict[int, tuple[int, int]] = {index.id: (0, 0) for index in indexes}
+        totals: dict[int, tuple[int, int]] = {index.id: (0, 0) for index in indexes}
         rows = self.database.query(
             "SELECT idx, COUNT(*), SUM(LENGTH(source)) FROM docs GROUP BY idx"
         )
-        found.update({int(i): (int(n), int(b)) for i, n, b in rows if int(i) in found})
-        return found
+        totals.update({int(i): (int(n), int(b)) for i, n, b in rows if int(i) in totals})
+        return totals
 
 
 def parse_document(source: bytes) -> dict[str, Any]:
     """Return a document. Raises SearchError for what is none."""
     try:
-        found = json.loads(source)
+        document = json.loads(source)
     except (ValueError, RecursionError) as error:
         raise SearchError(
             400,
@@ -286,7 +286,7 @@ def parse_document(source: bytes) -> dict[str, Any]:
             "failed to parse",
             caused_by={"type": "json_parse_exception", "reason": str(error)},
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise SearchError(
             400,
             "mapper_parsing_exception",
@@ -296,4 +296,4 @@ def parse_document(source: bytes) -> dict[str, Any]:
                 "reason": "Compressor detection can only be called on some xcontent bytes",
             },
         )
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", document)

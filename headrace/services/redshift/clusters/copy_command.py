@@ -65,8 +65,8 @@ class Copy:
 
 def is_copy(sql: str) -> bool:
     """Return whether a statement is a COPY."""
-    found = drop_spaces(tokens_of(sql))
-    return bool(found) and found[0].kind == "word" and found[0].value == "copy"
+    tokens = drop_spaces(tokens_of(sql))
+    return bool(tokens) and tokens[0].kind == "word" and tokens[0].value == "copy"
 
 
 def parse_copy(sql: str) -> Copy:

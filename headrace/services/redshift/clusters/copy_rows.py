@@ -59,8 +59,8 @@ def plain_json(value: Any) -> str:
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        parts = (f"{json.dumps(k, ensure_ascii=False)}:{plain_json(v)}" for k, v in given.items())
+        members = cast("dict[str, Any]", value)
+        parts = (f"{json.dumps(k, ensure_ascii=False)}:{plain_json(v)}" for k, v in members.items())
         return "{" + ",".join(parts) + "}"
     if isinstance(value, list):
         return "[" + ",".join(plain_json(item) for item in cast("list[Any]", value)) + "]"
@@ -243,10 +243,10 @@ def _json_rows(
         line += text.count("\n", seen, at)
         seen = at
         try:
-            found, end = DECODER.raw_decode(text, at)
-            is_document = isinstance(found, (dict, list))
+            document, end = DECODER.raw_decode(text, at)
+            is_document = isinstance(document, (dict, list))
         except (ValueError, RecursionError):
-            found, end, is_document = None, at, False
+            document, end, is_document = None, at, False
         if not is_document:
             # Continue at the next line.
             end = text.find("\n", at)
@@ -254,7 +254,7 @@ def _json_rows(
             yield Row(line, text[at:end], [], Problem(1216, "Invalid JSON"))  # words assumed
             at = end
             continue
-        yield Row(line, text[at:end], pick(found))
+        yield Row(line, text[at:end], pick(document))
         at = end
 
 
@@ -267,28 +267,28 @@ def _picker(
         return lambda found: [_leaf(_members(found).get(name)) for name in columns]
     if copy.json == "auto ignorecase":
 
-        def find_ignoring_case(found: Any) -> list[Any]:
-            lower = {name.lower(): value for name, value in _members(found).items()}
+        def find_ignoring_case(document: Any) -> list[Any]:
+            lower = {name.lower(): value for name, value in _members(document).items()}
             return [_leaf(lower.get(name.lower())) for name in columns]
 
         return find_ignoring_case
     return lambda found: [_leaf(_follow_path(found, path)) for path in paths]
 
 
-def _members(found: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
+def _members(document: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", document) if isinstance(document, dict) else {}
 
 
-def _follow_path(found: Any, path: Path) -> Any:
+def _follow_path(document: Any, path: Path) -> Any:
     for step in path:
-        if isinstance(step, int) and isinstance(found, list):
-            items = cast("list[Any]", found)
-            found = items[step] if step < len(items) else None
-        elif isinstance(step, str) and isinstance(found, dict):
-            found = cast("dict[str, Any]", found).get(step)
+        if isinstance(step, int) and isinstance(document, list):
+            items = cast("list[Any]", document)
+            document = items[step] if step < len(items) else None
+        elif isinstance(step, str) and isinstance(document, dict):
+            document = cast("dict[str, Any]", document).get(step)
         else:
             return None
-    return found
+    return document
 
 
 def _leaf(value: Any) -> Any:

@@ -60,15 +60,17 @@ _NOT_FOR_CHAR = (
 def convert(value: Any, target: Target, copy: Copy) -> str | None:
     """Return a field in the form of PostgreSQL's COPY. Raises Problem."""
     if target.type == "jsonb":
-        made = _super(value, copy)
+        converted = _super(value, copy)
     elif value is None:
-        made = None
+        converted = None
     else:
         text = value.text() if isinstance(value, Nested) else str(value)
-        made = _text(text, target, copy) if target.type in _TEXTS else _other(text, target, copy)
-    if made is None and target.not_null:
+        converted = (
+            _text(text, target, copy) if target.type in _TEXTS else _other(text, target, copy)
+        )
+    if converted is None and target.not_null:
         raise Problem(1213, "Missing data for not-null field", target.name)
-    return made
+    return converted
 
 
 def _super(value: Any, copy: Copy) -> str | None:
@@ -274,17 +276,17 @@ def _auto(text: str) -> datetime | None:
 
 def strptime_format(form: str) -> str:
     """Return a TIMEFORMAT or DATEFORMAT as a format of `datetime.strptime`."""
-    made, at = "", 0
+    translated, at = "", 0
     while at < len(form):
         for part, letter in _PARTS:
             if form[at : at + len(part)].upper() == part:
-                made += letter
+                translated += letter
                 at += len(part)
                 break
         else:
-            made += "%%" if form[at] == "%" else form[at]
+            translated += "%%" if form[at] == "%" else form[at]
             at += 1
-    return made.replace("%S.%S", "%S.%f")
+    return translated.replace("%S.%S", "%S.%f")
 
 
 def _clock(text: str, target: Target, copy: Copy) -> str:

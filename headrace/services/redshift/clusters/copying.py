@@ -87,12 +87,12 @@ class Loader:
 
     def _table(self, copy: Copy) -> tuple[int, str]:
         shown = ".".join(quote_name(name) for name in (copy.schema, copy.table) if name)
-        found = self.connection.execute("select to_regclass(%s)::oid", [shown]).fetchone()
-        if found is None or found[0] is None:
+        row = self.connection.execute("select to_regclass(%s)::oid", [shown]).fetchone()
+        if row is None or row[0] is None:
             raise WarehouseError(
                 "TableNotFound", f"ERROR: Cannot COPY into nonexistent table {copy.table}"
             )
-        return int(found[0]), shown
+        return int(row[0]), shown
 
     def _targets(self, copy: Copy, oid: int) -> list[Target]:
         rows = self.connection.execute(_COLUMNS, [oid]).fetchall()
@@ -252,13 +252,13 @@ class _Sender:
         if row.problem is not None:
             return row.problem
         try:
-            made = [
+            converted = [
                 convert(value, target, self._copy)
                 for value, target in zip(row.fields, self._targets, strict=True)
             ]
         except Problem as problem:
             return problem
-        self._rows.append(made)
+        self._rows.append(converted)
         self.count += 1
         return None
 

@@ -133,8 +133,8 @@ class WarehouseHome:
     def _load_specs(self) -> list[ClusterSpec]:
         cluster_specs: list[ClusterSpec] = []
         for file in sorted(self._folder.glob("[cw]*-*/spec.json")):
-            given: dict[str, Any] = json.loads(file.read_text())
-            spec = ClusterSpec(**cast("Any", {**given, "roles": tuple(given["roles"])}))
+            values: dict[str, Any] = json.loads(file.read_text())
+            spec = ClusterSpec(**cast("Any", {**values, "roles": tuple(values["roles"])}))
             if spec.key != file.parent.name:
                 log.error(
                     "redshift: %s describes another cluster, %s; it is ignored", file, spec.key
@@ -311,10 +311,10 @@ class WarehouseHome:
         session = self._open(spec, database, load.login, load.may_read, load.role)
         try:
             connection = session.connection
-            found = connection.execute("select headrace.begin_load(%s)", [load.once]).fetchone()
-            if found is not None and found[0] >= 0:
+            row = connection.execute("select headrace.begin_load(%s)", [load.once]).fetchone()
+            if row is not None and row[0] >= 0:
                 session.rollback()
-                return int(found[0])
+                return int(row[0])
             count = session.run(load.sql).count
             connection.execute("select headrace.end_load(%s, %s)", [load.once, count])
             session.commit()

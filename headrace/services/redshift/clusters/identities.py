@@ -46,14 +46,14 @@ def issue_login(
             return password
         connection.execute(f"create role {quote_name(acts_as)}")
     until = datetime.fromtimestamp(until_ms / 1000, UTC).isoformat()
-    found = connection.execute(
+    row = connection.execute(
         "select greatest(rolvaliduntil, %s::timestamptz)::text from pg_authid where rolname = %s",
         [until, user],
     ).fetchone()
-    if found is None:
+    if row is None:
         connection.execute(f"create role {name}")
     else:
-        until = found[0]
+        until = row[0]
     connection.execute(f"alter role {name} login password '{password}' valid until '{until}'")
     if acts_as:
         connection.execute(f"grant {quote_name(acts_as)} to {name}")
@@ -62,8 +62,8 @@ def issue_login(
 
 
 def _exists(connection: Any, user: str) -> bool:
-    found = connection.execute("select 1 from pg_roles where rolname = %s", [user]).fetchone()
-    return found is not None
+    row = connection.execute("select 1 from pg_roles where rolname = %s", [user]).fetchone()
+    return row is not None
 
 
 def usable_name(user: str) -> bool:

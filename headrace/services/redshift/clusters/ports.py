@@ -29,9 +29,9 @@ def take_port(first: int) -> int:
                     probe.bind((HOST, port))
                 except OSError:
                     continue
-                found = int(probe.getsockname()[1])
-            _GIVEN_PORTS.add(found)
-            return found
+                free_port = int(probe.getsockname()[1])
+            _GIVEN_PORTS.add(free_port)
+            return free_port
     raise WarehouseUnavailable("There is no free port for PostgreSQL.")
 
 

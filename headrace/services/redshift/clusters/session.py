@@ -59,11 +59,11 @@ def connect(**parameters: Any) -> psycopg.Connection[Any]:
     from psycopg.types.string import TextLoader
 
     try:
-        made = psycopg.connect(**parameters, connect_timeout=10, application_name="headrace")
+        connection = psycopg.connect(**parameters, connect_timeout=10, application_name="headrace")
     except psycopg.OperationalError as error:
         raise _as_connecting(str(error)) from error
     for name in _AS_TEXT:
-        made.adapters.register_loader(name, TextLoader)
+        connection.adapters.register_loader(name, TextLoader)
 
     class SuperLoader(TextLoader):
         """Loads a SUPER as Redshift writes it, without blanks."""
@@ -71,8 +71,8 @@ def connect(**parameters: Any) -> psycopg.Connection[Any]:
         def load(self, data: Any) -> str:
             return plain_json(DECODER.decode(bytes(data).decode()))
 
-    made.adapters.register_loader("jsonb", SuperLoader)
-    return cast("psycopg.Connection[Any]", made)
+    connection.adapters.register_loader("jsonb", SuperLoader)
+    return cast("psycopg.Connection[Any]", connection)
 
 
 def _as_connecting(text: str) -> WarehouseError:
@@ -94,8 +94,8 @@ def _as_connecting(text: str) -> WarehouseError:
 def as_warehouse_error(error: psycopg.Error) -> WarehouseError:
     """Return a failed statement's error."""
     state = error.sqlstate or "08"
-    found: list[Kind] = [k for begin, k in _KINDS.items() if state.startswith(begin)]
-    kind = found[0] if found else _OTHER
+    kinds: list[Kind] = [k for begin, k in _KINDS.items() if state.startswith(begin)]
+    kind = kinds[0] if kinds else _OTHER
     diagnosis = error.diag
     words = f"ERROR: {diagnosis.message_primary or str(error).strip()}"
     if diagnosis.message_detail:
@@ -228,7 +228,7 @@ def _fill_parameters(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
     if not parameters:
         return sql
     values = dict(parameters)
-    tokens, made, used = tokens_of(sql), list[Token](), set[str]()
+    tokens, filled, used = tokens_of(sql), list[Token](), set[str]()
     at = 0
     while at < len(tokens):
         token = tokens[at]
@@ -237,16 +237,16 @@ def _fill_parameters(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
             token.raw == ":"
             and follows is not None
             and follows.kind == "word"
-            and (not made or made[-1].raw != ":")
+            and (not filled or filled[-1].raw != ":")
         )
         if not is_name or follows is None:
-            made.append(token)
+            filled.append(token)
             at += 1
             continue
         if follows.raw not in values:
             raise WarehouseError("SyntaxError", f"ERROR: no value for the parameter {follows.raw}")
         used.add(follows.raw)
         text = "'" + values[follows.raw].replace("'", "''") + "'"
-        made.append(Token("text", text, values[follows.raw]))
+        filled.append(Token("text", text, values[follows.raw]))
         at += 2
-    return join_tokens(made)
+    return join_tokens(filled)

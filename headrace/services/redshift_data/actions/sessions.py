@@ -17,15 +17,15 @@ def list_sessions(
 ) -> shapes.ListSessionsResponse:
     """Return the open sessions, newest first. Source: API_ListSessions."""
     shown = [_describe(held) for held in data.sessions.all(call.account, call.region)]
-    wanted = ("SessionId", "Status", "ClusterIdentifier", "WorkgroupName", "Database")
-    found = [
+    filter_names = ("SessionId", "Status", "ClusterIdentifier", "WorkgroupName", "Database")
+    sessions = [
         item
         for item in shown
-        if all(item.get(n) == request.get(n) for n in wanted if request.get(n))
+        if all(item.get(n) == request.get(n) for n in filter_names if request.get(n))
     ]
     try:
         page, token = page_of(
-            found, request.get("NextToken"), request.get("MaxResults") or STATEMENTS_PER_PAGE
+            sessions, request.get("NextToken"), request.get("MaxResults") or STATEMENTS_PER_PAGE
         )
     except BadMarker:
         raise invalid("Invalid NextToken.") from None

@@ -150,7 +150,7 @@ def list_statements(
     """Return the statements of the last day, newest first. Source: API_ListStatements."""
     # Without a status, AWS lists finished statements (documented: API_ListStatements).
     status = request.get("Status", "FINISHED")
-    found = [
+    statements = [
         s
         for s in data.store.all()
         if (s.account, s.region) == (call.account, call.region)
@@ -161,7 +161,7 @@ def list_statements(
     ]
     try:
         shown, token = page_of(
-            found, request.get("NextToken"), request.get("MaxResults") or STATEMENTS_PER_PAGE
+            statements, request.get("NextToken"), request.get("MaxResults") or STATEMENTS_PER_PAGE
         )
     except BadMarker:
         raise invalid("Invalid NextToken.") from None

@@ -177,7 +177,7 @@ def _bound_result(evaluate: Evaluate) -> Evaluate:
 def _array_range(self: Any, env: Any) -> None:
     self.argument_list.eval(env=env)
     values = env.stack.pop()
-    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in values):
+    if any(isinstance(value, bool) or not isinstance(value, int | float) for value in values):
         raise TypeError("All arguments must be numbers")
     first, last, step = map(round, values)
     if step == 0:
@@ -246,7 +246,7 @@ def _convert_failure(evaluate: Evaluate) -> Evaluate:
 def _name_error(from_error: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(from_error)
     def name_error(self: Any, env: Any, ex: Exception) -> Any:
-        found = _failure_of(self, env, ex)
-        return from_error(self, env=env, ex=found or ex)
+        error = _failure_of(self, env, ex)
+        return from_error(self, env=env, ex=error or ex)
 
     return name_error

@@ -89,9 +89,9 @@ def _plain(value: Any) -> Any:
         except UnicodeDecodeError:
             return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in cast("dict[str, Any]", value).items()}
+        return {name: _plain(element) for name, element in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_plain(each) for each in cast("list[Any]", value)]
+        return [_plain(element) for element in cast("list[Any]", value)]
     return value
 
 

@@ -76,13 +76,13 @@ def _misfit(value: Any, location: str) -> str:
     if location.startswith(_FREE) or "]/Output" in location or "]/Assign" in location:
         return ""
     field = location.rpartition("/")[2]
-    wanted = "number" if field in _NUMBERS else _TYPES.get(field)
-    given = _type_of(value)
-    if wanted is None or given == wanted:
+    expected = "number" if field in _NUMBERS else _TYPES.get(field)
+    actual = _type_of(value)
+    if expected is None or actual == expected:
         return ""
     shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return (
-        f"returned an unexpected result type. Expected '{wanted}', but was '{given}' for value:"
+        f"returned an unexpected result type. Expected '{expected}', but was '{actual}' for value:"
         f" {shown}"
     )
 

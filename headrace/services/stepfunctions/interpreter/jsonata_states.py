@@ -130,7 +130,7 @@ def _eval_expression(self: Any, env: Any) -> None:
 def _eval_variable(self: Any, env: Any) -> None:
     """Push a variable of a JSONPath state, or the value at a path in it, onto the stack."""
     text: str = self.expression
-    end = min((place for mark in ".[" if (place := text.find(mark)) > 0), default=len(text))
+    end = min((at for mark in ".[" if (at := text.find(mark)) > 0), default=len(text))
     name = text[1:end]
     variables = read_variables(env)
     if name not in variables:
@@ -146,14 +146,14 @@ def _eval_variable(self: Any, env: Any) -> None:
 
 def _assign(self: Any, env: Any) -> None:
     """Set variables; all expressions see the previous values, and so does the state's output (documented)."""
-    found: dict[str, Any] = {}
+    assigned: dict[str, Any] = {}
     for binding in self.declaration_bindings:
         binding.eval(env=env)
-        found.update(env.stack.pop())
+        assigned.update(env.stack.pop())
     env.before_assign = read_variables(env)
     for values, most in (
-        (found, MOST_VARIABLE_BYTES),
-        ({**env.before_assign, **found}, MOST_VARIABLES_BYTES),
+        (assigned, MOST_VARIABLE_BYTES),
+        ({**env.before_assign, **assigned}, MOST_VARIABLES_BYTES),
     ):
         try:
             check_json_size(values, most)
@@ -164,7 +164,7 @@ def _assign(self: Any, env: Any) -> None:
                 Expression("", "Assign"),
                 "States.DataLimitExceeded",
             ) from None
-    for name, value in found.items():
+    for name, value in assigned.items():
         env.variable_store.set(variable_identifier=name, variable_value=value)
 
 

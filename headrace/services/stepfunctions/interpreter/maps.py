@@ -138,10 +138,10 @@ def _write_results(self: Any, env: Any) -> None:
     Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html.
     """
     self.parargs.eval(env=env)
-    given = unpack_arguments(env.stack.pop(), lambda expression: evaluate(env, expression))
+    parameters = unpack_arguments(env.stack.pop(), lambda expression: evaluate(env, expression))
     env.stack.pop()
     arn: str = env.map_run_record_pool_manager.get_all()[-1].map_run_arn
-    prefix = str(given.get("Prefix", ""))
+    prefix = str(parameters.get("Prefix", ""))
     folder = f"{prefix}/" if prefix and not prefix.endswith("/") else prefix
     folder += arn.rpartition(":")[2]
     details = env.aws_execution_details
@@ -149,18 +149,20 @@ def _write_results(self: Any, env: Any) -> None:
     files: dict[str, list[dict[str, Any]]] = {"FAILED": [], "PENDING": [], "SUCCEEDED": []}
     for status, has_succeeded in (("SUCCEEDED", True), ("FAILED", False)):
         results = [
-            _result(each, arn, number)
-            for number, each in enumerate(env.iterations)
-            if each.has_succeeded is has_succeeded
+            _result(iteration, arn, number)
+            for number, iteration in enumerate(env.iterations)
+            if iteration.has_succeeded is has_succeeded
         ]
         if results:
             key, body = f"{folder}/{status}_0.json", json.dumps(results).encode()
-            client.call("PutObject", Bucket=given["Bucket"], Key=key, Body=body)
+            client.call("PutObject", Bucket=parameters["Bucket"], Key=key, Body=body)
             files[status].append({"Key": key, "Size": len(body)})
-    manifest = {"DestinationBucket": given["Bucket"], "MapRunArn": arn, "ResultFiles": files}
+    manifest = {"DestinationBucket": parameters["Bucket"], "MapRunArn": arn, "ResultFiles": files}
     key = f"{folder}/manifest.json"
-    client.call("PutObject", Bucket=given["Bucket"], Key=key, Body=json.dumps(manifest).encode())
-    where = {"Bucket": given["Bucket"], "Key": key}
+    client.call(
+        "PutObject", Bucket=parameters["Bucket"], Key=key, Body=json.dumps(manifest).encode()
+    )
+    where = {"Bucket": parameters["Bucket"], "Key": key}
     env.stack.append({"MapRunArn": arn, "ResultWriterDetails": where})
 
 
@@ -171,7 +173,7 @@ class _Role:
 
 def _result(iteration: Iteration, map_run: str, number: int) -> dict[str, Any]:
     name = f"{map_run.rpartition(':')[2]}-{number}"
-    given = {"Input": json.dumps(iteration.given), "InputDetails": {"Included": True}}
+    entry = {"Input": json.dumps(iteration.given), "InputDetails": {"Included": True}}
     ended: dict[str, Any] = {"Error": iteration.error, "Cause": iteration.cause}
     if iteration.has_succeeded:
         text = json.dumps(iteration.output)
@@ -180,7 +182,7 @@ def _result(iteration: Iteration, map_run: str, number: int) -> dict[str, Any]:
     return {
         "ExecutionArn": f"{machine}:{name}",
         "Name": name,
-        **given,
+        **entry,
         **{key: value for key, value in ended.items() if value is not None},
         "StartDate": iteration.started.isoformat(timespec="milliseconds")[:23] + "Z",
         "StopDate": iteration.stopped.isoformat(timespec="milliseconds")[:23] + "Z",

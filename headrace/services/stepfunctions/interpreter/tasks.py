@@ -61,8 +61,8 @@ def _words(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _job(given: Parameters) -> dict[str, Any]:
-    return {"applicationId": given["ApplicationId"]}
+def _job(parameters: Parameters) -> dict[str, Any]:
+    return {"applicationId": parameters["ApplicationId"]}
 
 
 _CLUSTER_OVER = _words("TERMINATED", "TERMINATED_WITH_ERRORS")
@@ -132,8 +132,10 @@ _APPLICATION = functools.partial(
 )
 
 
-def _id(given: Parameters, answer: Parameters) -> str:
-    return str(given.get("ApplicationId") or answer.get("ApplicationId") or answer["applicationId"])
+def _id(parameters: Parameters, answer: Parameters) -> str:
+    return str(
+        parameters.get("ApplicationId") or answer.get("ApplicationId") or answer["applicationId"]
+    )
 
 
 _SERVERLESS = Service(
@@ -292,9 +294,11 @@ def _capital(value: Any) -> Any:
     """Return an answer with Step Functions' names of its members; times become text."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {f"{name[:1].upper()}{name[1:]}": _capital(each) for name, each in members.items()}
+        return {
+            f"{name[:1].upper()}{name[1:]}": _capital(element) for name, element in members.items()
+        }
     if isinstance(value, list):
-        return [_capital(each) for each in cast("list[Any]", value)]
+        return [_capital(element) for element in cast("list[Any]", value)]
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
@@ -365,24 +369,24 @@ def _http_task() -> Any:
     return HttpTask
 
 
-def _call_of(given: Mapping[str, Any], service: str, account: str) -> HttpCall:
+def _call_of(parameters: Mapping[str, Any], service: str, account: str) -> HttpCall:
     headers = {
         name: ",".join(map(str, cast("list[Any]", value)))
         if isinstance(value, list)
         else str(value)
-        for name, value in (given.get("Headers") or {}).items()
+        for name, value in (parameters.get("Headers") or {}).items()
     }
     headers.setdefault("Content-Type", "application/json")
-    query = dict(given.get("QueryParameters") or {})
-    method = str(given.get("Method") or "GET")
+    query = dict(parameters.get("QueryParameters") or {})
+    method = str(parameters.get("Method") or "GET")
     if service == "apigateway":
         asked = f"?{urlencode(query, doseq=True)}" if query else ""
-        path = f"/{str(given.get('Path') or '').lstrip('/')}"
-        stage = f"/{given['Stage']}" if given.get("Stage") else ""
-        api = str(given["ApiEndpoint"]).removeprefix("https://").partition(".")[0]
+        path = f"/{str(parameters.get('Path') or '').lstrip('/')}"
+        stage = f"/{parameters['Stage']}" if parameters.get("Stage") else ""
+        api = str(parameters["ApiEndpoint"]).removeprefix("https://").partition(".")[0]
         return HttpCall(method, f"{stage}{path}{asked}", headers, api=api, account=account)
-    arn = str((given.get("Authentication") or {}).get("ConnectionArn") or "")
-    return connection_call(arn, method, str(given["ApiEndpoint"]), headers, query)
+    arn = str((parameters.get("Authentication") or {}).get("ConnectionArn") or "")
+    return connection_call(arn, method, str(parameters["ApiEndpoint"]), headers, query)
 
 
 def _json(answer: bytes) -> Any:

@@ -71,7 +71,7 @@ def _partition(items: list[Any] | None, size: float | None) -> Any:
     if not items or count <= 0:
         return None
     values = list(items)
-    return [values[place : place + count] for place in range(0, len(values), count)]
+    return [values[start : start + count] for start in range(0, len(values), count)]
 
 
 def _range(first: float | None, last: float | None, step: float | None) -> Any:
@@ -111,8 +111,10 @@ class _Call:
     def __init__(self, function: Callable[..., Any], count: int) -> None:
         self._function, self._count = function, count
 
-    def call(self, _input: Any, given: Any) -> Any:
-        arguments = [None if each is Utils.NULL_VALUE else each for each in given or ()]
+    def call(self, _input: Any, call_arguments: Any) -> Any:
+        arguments = [
+            None if argument is Utils.NULL_VALUE else argument for argument in call_arguments or ()
+        ]
         arguments += [None] * (self._count - len(arguments))
         return self._function(*arguments[: self._count])
 
@@ -144,9 +146,11 @@ def _from_json(value: Any) -> Any:
     if value is None:
         return Utils.NULL_VALUE
     if isinstance(value, dict):
-        return {name: _from_json(each) for name, each in cast("dict[str, Any]", value).items()}
+        return {
+            name: _from_json(element) for name, element in cast("dict[str, Any]", value).items()
+        }
     if isinstance(value, list):
-        return [_from_json(each) for each in cast("list[Any]", value)]
+        return [_from_json(element) for element in cast("list[Any]", value)]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _LONGEST_INTEGER:
         return float(value)
     return value
@@ -168,9 +172,9 @@ def _to_json(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return {name: _to_json(each) for name, each in members.items() if each is not None}
+        return {name: _to_json(element) for name, element in members.items() if element is not None}
     if isinstance(value, list):
-        return [_to_json(each) for each in cast("list[Any]", value)]
+        return [_to_json(element) for element in cast("list[Any]", value)]
     raise _NoJson
 
 
@@ -207,11 +211,11 @@ def _evaluate(request: dict[str, Any]) -> dict[str, Any]:
     program.environment.set_evaluate_entry_callback(bounds.enter)
     program.environment.set_evaluate_exit_callback(bounds.leave)
     variables = {name: _from_json(value) for name, value in request["variables"].items()}
-    found = program.evaluate(None, {**_FUNCTIONS, **variables})
-    if found is None:
+    outcome = program.evaluate(None, {**_FUNCTIONS, **variables})
+    if outcome is None:
         return {"nothing": True}
     try:
-        return {"value": _to_json(found)}
+        return {"value": _to_json(outcome)}
     except _NoJson:
         return {"unsupported": True}
 
@@ -234,8 +238,8 @@ _BRANCHES = (
 def _roots(node: Any) -> Iterator[str]:
     """Return each name at the start of a path, and `$states.` with the name that follows."""
     if isinstance(node, list | tuple):
-        for each in cast("list[Any]", node):
-            yield from _roots(each)
+        for child in cast("list[Any]", node):
+            yield from _roots(child)
         return
     kind = getattr(node, "type", None)
     if kind == "path":

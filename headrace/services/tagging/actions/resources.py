@@ -24,18 +24,18 @@ def get_resources(
     filters: list[Any] = list(request.get("TagFilters") or [])
     if arns and (types or filters or request.get("PaginationToken")):
         raise invalid_parameter("ResourceARNList cannot be given together with filters or pages.")
-    found = [r for r in tagging.resources(call, types) if matching(r, filters)]
+    matched = [r for r in tagging.resources(call, types) if matching(r, filters)]
     if arns:
-        found = [resource for resource in found if resource.arn in arns]
+        matched = [resource for resource in matched if resource.arn in arns]
     try:
-        shown, token = page_of(found, request.get("PaginationToken") or None, most)
+        shown, token = page_of(matched, request.get("PaginationToken") or None, most)
     except BadMarker:
         raise invalid_parameter("PaginationToken is not valid.") from None
     tags_left, resources = request.get("TagsPerPage"), list[TaggedResource]()
     for resource in shown:
         # A resource whose tags exceed the page goes to the next one; every page has at least one resource.
         if tags_left is not None and resources and len(resource.tags) > tags_left:
-            token = _token_after(found, resources[-1])
+            token = _token_after(matched, resources[-1])
             break
         resources.append(resource)
         tags_left = None if tags_left is None else tags_left - len(resource.tags)
@@ -64,5 +64,5 @@ def _page_size(request: shapes.GetResourcesInput) -> int:
     return most
 
 
-def _token_after(found: list[TaggedResource], last: TaggedResource) -> str | None:
-    return page_of(found, None, found.index(last) + 1)[1]
+def _token_after(resources: list[TaggedResource], last: TaggedResource) -> str | None:
+    return page_of(resources, None, resources.index(last) + 1)[1]

@@ -56,9 +56,9 @@ def get_tag_values(
     tagging: Tagging, call: Call, request: shapes.GetTagValuesInput
 ) -> shapes.GetTagValuesOutput:
     """Return all values of a tag key. Source: API_GetTagValues."""
-    wanted = request["Key"]
+    key = request["Key"]
     resources = tagging.resources(call)
-    values = {resource.tags[wanted] for resource in resources if wanted in resource.tags}
+    values = {resource.tags[key] for resource in resources if key in resource.tags}
     shown, token = _page(values, request.get("PaginationToken"))
     return {"PaginationToken": token, "TagValues": shown}
 

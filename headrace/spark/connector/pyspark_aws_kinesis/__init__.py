@@ -53,9 +53,9 @@ class AwsKinesisDataSource(KinesisDataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
-        given = as_ours(self.options, SOURCE, needed=NEEDED_OF_SOURCE)
-        options = parse_options(given)
-        return _Reader(options if HAS_READ_LIMITS else as_one_batch(options, given))
+        options_given = as_ours(self.options, SOURCE, needed=NEEDED_OF_SOURCE)
+        options = parse_options(options_given)
+        return _Reader(options if HAS_READ_LIMITS else as_one_batch(options, options_given))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Refuse, as the bundled connector does."""
@@ -70,9 +70,9 @@ class AwsKinesisDataSource(KinesisDataSource):
         if overwrite:
             raise InvalidOption("The aws-kinesis connector takes the output mode append only.")
         check_schema(schema)
-        given = as_ours(self.options, SINK, needed=NEEDED_OF_SINK)
+        options_given = as_ours(self.options, SINK, needed=NEEDED_OF_SINK)
         warn_of_aggregation()
-        return KinesisStreamWriter(parse_sink_options(given))
+        return KinesisStreamWriter(parse_sink_options(options_given))
 
 
 class _Reader(KinesisStreamReader):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
@@ -23,7 +25,7 @@ def _endpoints(scheme: str) -> Source:
     return lambda values: [
         address
         for instance in values.list_answered("BrokerInstances")
-        for address in instance.get("Endpoints") or []
+        for address in cast("list[str]", instance.get("Endpoints") or [])
         if address.startswith(scheme)
     ]
 

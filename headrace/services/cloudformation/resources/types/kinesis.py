@@ -220,17 +220,17 @@ def _create_queue(context: Context, properties: Properties) -> ResourceResult:
     return _made_queue(context, arn)
 
 
-def _stream_of_queue(given: dict[str, Any]) -> dict[str, Any]:
-    position = get_mapping(given, "StartingPosition")
+def _stream_of_queue(properties: dict[str, Any]) -> dict[str, Any]:
+    position = get_mapping(properties, "StartingPosition")
     if not position:
-        return {"StreamARN": given["StreamARN"]}
+        return {"StreamARN": properties["StreamARN"]}
     # A template has a timestamp as text, in seconds or in ISO's form (assumed: both are taken).
     at: Any = position.get("Timestamp")
     if isinstance(at, str) and not at.replace(".", "", 1).isdigit():
         position = {**position, "Timestamp": datetime.fromisoformat(at)}
     elif at is not None:
         position = {**position, "Timestamp": datetime.fromtimestamp(float(at), UTC)}
-    return {"StreamARN": given["StreamARN"], "StartingPosition": position}
+    return {"StreamARN": properties["StreamARN"], "StartingPosition": position}
 
 
 def _queue_attributes(properties: Properties) -> dict[str, Any]:
