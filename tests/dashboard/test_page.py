@@ -280,8 +280,30 @@ def test_a_pasted_schema_decodes_records(server: ServerProcess, page: Page) -> N
     page.do("eval", code="localStorage.clear()")
 
 
-def test_a_resource_is_copied_as_commands(server: ServerProcess, page: Page) -> None:
-    page.visit(address(server, "other/rule:shop%2Fsold-out"), "Copy as AWS CLI")
+@pytest.mark.parametrize(
+    ("resource", "command", "call"),
+    [
+        (
+            "rule:shop%2Fsold-out",
+            "aws events describe-rule --name sold-out --event-bus-name shop",
+            'boto3.client("events").describe_rule(Name="sold-out", EventBusName="shop")',
+        ),
+        (
+            "bucket:lake",
+            "aws s3api head-bucket --bucket lake",
+            'boto3.client("s3").head_bucket(Bucket="lake")',
+        ),
+        (
+            "bus:shop",
+            "aws events describe-event-bus --name shop",
+            'boto3.client("events").describe_event_bus(Name="shop")',
+        ),
+    ],
+)
+def test_a_resource_is_copied_as_commands(
+    server: ServerProcess, page: Page, resource: str, command: str, call: str
+) -> None:
+    page.visit(address(server, f"other/{resource}"), "Copy as AWS CLI")
     page.do(
         "eval", code="navigator.clipboard.writeText = async (text) => { window.copied = text; }"
     )
@@ -290,10 +312,7 @@ def test_a_resource_is_copied_as_commands(server: ServerProcess, page: Page) -> 
         button = f"[...document.querySelectorAll('button')].find((b) => b.innerText === 'Copy as {label}')"
         page.do("eval", code=f"{button}.click()")
         copied.append(page.do("eval", code="window.copied"))
-    assert copied == [
-        "aws events describe-rule --name sold-out --event-bus-name shop",
-        'boto3.client("events").describe_rule(Name="sold-out", EventBusName="shop")',
-    ]
+    assert copied == [command, call]
     assert page.do("axe") == []
     assert page.do("said") == []
 

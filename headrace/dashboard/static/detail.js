@@ -133,9 +133,13 @@ function Neighbours({id, again}) {
 
 // By the kind of a resource, the operation that describes it.
 const DESCRIBED = {
-  queue: (one) => ({service: 'sqs', operation: 'GetQueueAttributes', params: {QueueUrl: one.facts.url || one.name}}),
+  queue: (one) => ({service: 'sqs', operation: 'GetQueueAttributes', params: {QueueUrl: one.facts.url || one.name, AttributeNames: ['All']}}),
   topic: (one) => ({service: 'sns', operation: 'GetTopicAttributes', params: {TopicArn: one.arn}}),
   table: (one) => ({service: 'dynamodb', operation: 'DescribeTable', params: {TableName: one.name}}),
+  bucket: (one) => ({service: 's3', command: 's3api', operation: 'HeadBucket', params: {Bucket: one.name}}),
+  bus: (one) => ({service: 'events', operation: 'DescribeEventBus', params: {Name: one.name}}),
+  'kinesis queue': (one) => ({service: 'kinesis', operation: 'DescribeQueue', params: {QueueARN: one.arn}}),
+  channel: (one) => ({service: 'kinesis', operation: 'DescribeChannel', params: {ChannelARN: one.arn}}),
   pipe: (one) => ({service: 'pipes', operation: 'DescribePipe', params: {Name: one.name}}),
   rule: (one) => {
     const [bus, name] = one.name.includes('/') ? one.name.split('/') : ['default', one.name];

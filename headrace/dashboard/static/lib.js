@@ -197,11 +197,12 @@ export function CopyCalls({cli, boto}) {
 }
 export const quote = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${String(text).replaceAll("'", "'\\''")}'`);
 
-// An operation as both texts, by AWS's names: `DescribeRule` of `events` with `{Name: ...}`.
-export function CopyOperation({service, operation, params}) {
+// An operation as both texts, by AWS's names: `DescribeRule` of `events` with `{Name: ...}`; `command` is the CLI's name
+// of a service that it calls otherwise.
+export function CopyOperation({service, command = service, operation, params}) {
   const parted = (name, by) => name.replace(/([a-z])([A-Z])/g, `$1${by}$2`).toLowerCase();
   const given = Object.entries(params);
-  return html`<${CopyCalls} cli=${`aws ${service} ${parted(operation, '-')}${given.map(([name, value]) => ` --${parted(name, '-')} ${quote(value)}`).join('')}`}
+  return html`<${CopyCalls} cli=${`aws ${command} ${parted(operation, '-')}${given.map(([name, value]) => ` --${parted(name, '-')} ${[value].flat().map(quote).join(' ')}`).join('')}`}
     boto=${`boto3.client("${service}").${parted(operation, '_')}(${given.map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(', ')})`} />`;
 }
 
