@@ -69,7 +69,7 @@ def test_what_is_not_the_connectors_has_no_effect_and_is_logged(
         parse_sink_options(theirs.as_ours(given(**{"sink.aggregationEnabled": "true"}), SINK, ()))
     for words in (
         "no option kinesis.maxrecordspertrigger",
-        "avoidemptybatches",
+        "kinesis.internal.avoidEmptyBatches has no effect",
         "by GetRecords here",
     ):
         assert words in caplog.text

@@ -72,6 +72,8 @@ def compare(rows: dict[str, Sequence[dict[str, Any]]], events: list[Event]) -> N
     wanted = reference_streams.rolling_delays(kept)
     assert reference_streams.differing(wanted, rolling, windows).empty
     sessions = frame(rows["aircraft_days"], "tailnum")
+    # The job's sessions end with their gap, KSQL's with their last row.
+    sessions["session_end"] += pd.Timedelta(hours=8)
     # Of those that are closed: by the newest departure, which WHERE leaves, less the time that a row may be late.
     newest = kept[kept["dep_time"].notna() & kept["tailnum"].notna()]["event_time"].max()
     wanted = reference_streams.aircraft_days(kept, newest - pd.Timedelta(hours=2))

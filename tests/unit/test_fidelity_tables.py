@@ -17,7 +17,7 @@ import pytest
 from headrace.aws.calls.model import operation_model, service_model
 from headrace.aws.calls.operation import operation_name
 from headrace.aws.protocols.newer_parameters import newer_parameters
-from headrace.aws.shapes import MODULES
+from headrace.aws.shapes import MODULES, read_members
 
 # botocore's name -> the package.
 SERVICES = {
@@ -94,12 +94,12 @@ def test_the_table_names_what_there_is(service: str):
 
 @pytest.mark.parametrize("service", PACKAGES)
 def test_every_operation_has_the_shape_that_tells_what_is_newer(service: str):
-    shapes = importlib.import_module(f"headrace.aws.shapes.{MODULES[service]}")
+    shapes = read_members(MODULES[service])
     inputs = {name: operation_model(service, name).input_shape for name in built(service)}
     missing = [
         name
         for name, shape in inputs.items()
-        if shape and shape.members and not {f"{name}Input", shape.name} & vars(shapes).keys()
+        if shape and shape.members and not {f"{name}Input", shape.name} & shapes.keys()
     ]
     assert missing == []
 

@@ -159,7 +159,7 @@ class OwnedService:
                 )
                 log.warning("%s", sentence)
                 # AWS says nothing more (kinesalite, observed); here it is what a newer client's user needs.
-                raise AwsError("UnknownOperationException", sentence) from None
+                raise AwsError("UnknownOperationException", sentence if operation else "") from None
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             params = codec_json.decode_input(self.api.name, operation, request.body, content_type)

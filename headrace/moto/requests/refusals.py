@@ -332,7 +332,9 @@ def find_missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError 
 
 
 def _model_of(service: str, request: HttpRequest) -> str:
-    """Return the name of a service's model: two generations of load balancers share a signing scope."""
+    """Return the name of a service's model: two generations of load balancers, and of SES, share a signing scope."""
+    if service == "ses" and request.path.startswith("/v2/email/"):
+        return "sesv2"
     if service != "elasticloadbalancing":
         return service
     return "elbv2" if b"Version=2015-12-01" in request.body else "elb"

@@ -16,6 +16,7 @@ _SCOPES = {
     "kinesisanalyticsv2": "kinesisanalytics",
     "opensearch": "es",
     "opensearchserverless": "aoss",
+    "sesv2": "ses",
 }
 # Of services that share their scope's protocol with an older one: what the bodies of their requests have.
 _VERSIONS = {"elbv2": b"Version=2015-12-01"}

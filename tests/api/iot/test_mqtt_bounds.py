@@ -229,7 +229,10 @@ def test_a_client_that_is_lost_while_nothing_can_be_stored_leaves(tmp_path: Path
                 within_s=WITHIN_S,
                 what="the end of the connection",
             )
-            clock.advance(2)
+            # Until the worker waits for the clock, it does not see it move.
+            wait_until(
+                lambda: clock.advance(2) or watcher.messages, within_s=WITHIN_S, what="the will"
+            )
             assert watcher.wait_for(1) == [("wills/lost", b"gone", False)]
             wait_until(lambda: "lost" not in names(cloud), within_s=WITHIN_S, what="the end")
 
