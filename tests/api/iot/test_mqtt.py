@@ -367,6 +367,24 @@ def test_a_websocket_that_is_none_or_foreign_is_refused(
     assert sentence in answer
 
 
+@pytest.mark.parametrize("host", ["localhost", "open-to-all.s3.localhost"])
+def test_a_bucket_s_cors_rules_let_no_page_open_a_websocket(cloud: InProcessCloud, host: str):
+    s3, listener = cloud.client("s3"), cloud.cloud.mqtt.listener
+    assert listener is not None
+    rule = {"AllowedOrigins": ["*"], "AllowedMethods": ["GET"]}
+    for bucket in ("mqtt", "open-to-all"):
+        s3.create_bucket(Bucket=bucket)
+        s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    try:
+        with socket.create_connection(("127.0.0.1", listener.port)) as plain:
+            request = handshake("/mqtt", MQTT, "Origin: https://evil.example")
+            plain.sendall(request.replace(b": localhost", f": {host}".encode()))
+            assert plain.recv(4096).startswith(b"HTTP/1.1 403")
+    finally:
+        for bucket in ("mqtt", "open-to-all"):
+            s3.delete_bucket(Bucket=bucket)
+
+
 def test_custom_authorizers_are_refused_by_name(cloud: InProcessCloud):
     user = "me?x-amz-customauthorizer-name=mine"
     device = TestDevice(cloud, "custom", version=5, user=user, is_refused=True)
