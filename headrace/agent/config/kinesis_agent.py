@@ -182,7 +182,7 @@ class _Reader:
             whole = whole[:-1]
         return self._lines[whole]
 
-    def error(self, key: str, sentence: str) -> ConfigurationError:
+    def error(self, key: str | int, sentence: str) -> ConfigurationError:
         return ConfigurationError(f"{self._file}:{self.line(key)}: {sentence}")
 
     def warnings(self, agent: Mapping[str, Any]) -> list[str]:
@@ -232,7 +232,7 @@ class _Reader:
 
     def flow(self, item: Any, number: int) -> Flow:
         if not isinstance(item, dict):
-            raise self.below("flows").error(str(number), f"flow {number + 1} is not an object")
+            raise self.below("flows").error(number, f"flow {number + 1} is not an object")
         return self.below("flows", number).one_flow(cast("dict[str, Any]", item), number)
 
     def one_flow(self, flow: dict[str, Any], number: int) -> Flow:

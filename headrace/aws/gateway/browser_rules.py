@@ -146,8 +146,13 @@ class BrowserRules:
         self._exposed_headers = exposed_headers
         self._logged: set[str] = set()
 
-    def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the refusal of a request by its head; None to accept it."""
+    def refusal_of(
+        self, request: HttpRequest, *, has_resources: bool = True
+    ) -> HttpResponse | None:
+        """Return the refusal of a request by its head; None to accept it.
+
+        Without `has_resources` it came to a port that serves no bucket and no function: their rules let no page in.
+        """
         host = request.headers.get("host")
         if host is not None and not self.hosts.owns(host):
             return self._refuse_host(request, host)
@@ -159,9 +164,11 @@ class BrowserRules:
         if _is_action_by_link(request):
             sentence = "No link may run an operation of AWS: send it by POST, signed in a header."
             return refuse(request, 403, "OperationByLinkNotAllowed", sentence)
-        if self._is_let_in(request, foreign_origin(request.headers)):
+        origin = foreign_origin(request.headers)
+        if self._is_let_in(request, origin) if has_resources else origin is None:
             return None
-        return self._refuse_origin(request, UNNAMED if page is None else page)
+        shown = UNNAMED if page is None else page
+        return self._refuse_origin(request, shown, has_resources=has_resources)
 
     def preflight_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the answer to a CORS preflight; None when the service or resource answers it."""
@@ -228,7 +235,9 @@ class BrowserRules:
         # 421: this server does not serve that name (RFC 9110, 15.5.20). AWS never answers 421.
         return refuse(request, 421, "HostNotAllowed", sentence)
 
-    def _refuse_origin(self, request: HttpRequest, origin: str) -> HttpResponse:
+    def _refuse_origin(
+        self, request: HttpRequest, origin: str, *, has_resources: bool
+    ) -> HttpResponse:
         shown = origin[:200]
         if origin in (NULL, UNNAMED):
             who, how = (
@@ -238,9 +247,9 @@ class BrowserRules:
         else:
             who, how = f"a page of {shown}", f"--allow-origin {shown} (HEADRACE_ALLOW_ORIGIN)"
         sentence = f"This cloud refuses requests of {who}. To let it in, start the cloud with {how}"
-        if self._own_addresses.covers(request):
+        if has_resources and self._own_addresses.covers(request):
             sentence += ", or give the function's URL a Cors configuration that does"
-        elif self._buckets.covers(request):
+        elif has_resources and self._buckets.covers(request):
             sentence += ", or give the bucket a CORS rule that does"
         sentence += "."
         self._log_once(f"origin {shown}", sentence)

@@ -173,7 +173,8 @@ class Entrance:
 
     def admit(self, request: HttpRequest, service: str) -> HttpResponse | None:
         """Note who signed a request to a port of the cloud's own; return the refusal of a foreign or wrong one."""
-        return self._door.refusal_of(request) or self._gateway.admit(request, service)
+        refusal = self._door.refusal_of(request, has_resources=False)
+        return refusal or self._gateway.admit(request, service)
 
     def _caller_refusal(self, request: HttpRequest, service: str) -> HttpResponse | None:
         """Refuse a wrongly signed request to a resource's endpoint, which itself decides about unsigned requests."""

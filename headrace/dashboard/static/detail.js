@@ -142,7 +142,8 @@ const DESCRIBED = {
   channel: (one) => ({service: 'kinesis', operation: 'DescribeChannel', params: {ChannelARN: one.arn}}),
   pipe: (one) => ({service: 'pipes', operation: 'DescribePipe', params: {Name: one.name}}),
   rule: (one) => {
-    const [bus, name] = one.name.includes('/') ? one.name.split('/') : ['default', one.name];
+    // A partner's bus has slashes in its own name.
+    const end = one.name.lastIndexOf('/'), [bus, name] = end < 0 ? ['default', one.name] : [one.name.slice(0, end), one.name.slice(end + 1)];
     return {service: 'events', operation: 'DescribeRule', params: {Name: name, EventBusName: bus}};
   },
 };

@@ -350,6 +350,8 @@ def test_mqtt_over_websocket(cloud: InProcessCloud, version: int):
         (handshake("/mqtt", MQTT, "Origin: http://evil").replace(b": localhost", b": evil"), b"4", b""),
         (b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n\r\n", b"4", b""),
         (b"GET " + b"/" * 100_000, b"4", b""),
+        (handshake("/mqtt", MQTT, "Sec-WebSocket-Extensions: \xff"), b"400", b""),
+        (handshake().replace(b": localhost", b": \xff"), b"400", b""),
     ],
 )  # fmt: skip
 def test_a_websocket_that_is_none_or_foreign_is_refused(
@@ -365,6 +367,24 @@ def test_a_websocket_that_is_none_or_foreign_is_refused(
                 answer += part
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert sentence in answer
+
+
+@pytest.mark.parametrize("host", ["localhost", "open-to-all.s3.localhost"])
+def test_a_bucket_s_cors_rules_let_no_page_open_a_websocket(cloud: InProcessCloud, host: str):
+    s3, listener = cloud.client("s3"), cloud.cloud.mqtt.listener
+    assert listener is not None
+    rule = {"AllowedOrigins": ["*"], "AllowedMethods": ["GET"]}
+    for bucket in ("mqtt", "open-to-all"):
+        s3.create_bucket(Bucket=bucket)
+        s3.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    try:
+        with socket.create_connection(("127.0.0.1", listener.port)) as plain:
+            request = handshake("/mqtt", MQTT, "Origin: https://evil.example")
+            plain.sendall(request.replace(b": localhost", f": {host}".encode()))
+            assert plain.recv(4096).startswith(b"HTTP/1.1 403")
+    finally:
+        for bucket in ("mqtt", "open-to-all"):
+            s3.delete_bucket(Bucket=bucket)
 
 
 def test_custom_authorizers_are_refused_by_name(cloud: InProcessCloud):
@@ -394,6 +414,38 @@ def test_what_is_no_mqtt_in_a_websocket_ends_it(cloud: InProcessCloud):
             rest = b"".join(iter(lambda: plain.recv(4096), b""))
             # A frame that closes.
             assert b"\x88" in rest
+
+
+def test_a_websocket_that_ends_with_its_last_packet_ends_in_order(
+    cloud: InProcessCloud, caplog: pytest.LogCaptureFixture
+):
+    listener = cloud.cloud.mqtt.listener
+    assert listener is not None
+    connect = b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01w"
+    with socket.create_connection(("127.0.0.1", listener.port)) as plain:
+        plain.sendall(handshake())
+        assert b"101" in plain.recv(4096)
+        plain.sendall(b"\x82" + bytes([0x80 | len(connect)]) + bytes(4) + connect)
+        assert plain.recv(4096) == b"\x82\x04\x20\x02\0\0"
+        # PINGREQ and the frame that closes, at once.
+        plain.sendall(b"\x82\x82\0\0\0\0\xc0\x00" + b"\x88\x82\0\0\0\0\x03\xe8")
+        assert b"".join(iter(lambda: plain.recv(4096), b"")) == b"\x88\x02\x03\xe8"
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+def test_a_connect_in_pieces_is_no_websocket(cloud: InProcessCloud):
+    listener = cloud.cloud.mqtt.listener
+    assert listener is not None
+    with socket.create_connection(("127.0.0.1", listener.port)) as plain:
+        plain.sendall(b"\x10\x10\0\x04MQTT\x04\x02\0\0\0\x04")
+        accepted = listener.clients
+        wait_until(
+            lambda: any(client._reader.has_begun for client in list(accepted)),
+            within_s=WITHIN_S,
+            what="the first bytes",
+        )
+        plain.sendall(b"GET1")
+        assert plain.recv(4096) == b"\x20\x02\0\0"
 
 
 @pytest.mark.parametrize("options", [{}, {"auth": True}])

@@ -184,6 +184,8 @@ def test_options_convert(tmp_path: Path, option: Any, line: str, record: Any) ->
          "agent.json:2: filePattern stands twice"),
         ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"},\n{"filePattern": "/a", "kinesisStream": "s"}]}',
          "agent.json:2: two flows send kinesis:s:/a"),
+        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"},\n"/b"]}',
+         "agent.json:2: flow 2 is not an object"),
     ],
 )  # fmt: skip
 def test_a_configuration_that_cannot_be_used_is_one_sentence_with_its_line(

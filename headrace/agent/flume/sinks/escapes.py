@@ -15,6 +15,8 @@ from datetime import datetime, tzinfo
 from headrace.agent.flume.events import Headers
 
 _TAG = re.compile(r"%(?:\{([\w.-]+)\}|\[(\w+)\]|(\w|%))")
+# Of so many digits every number is one of Java's long.
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _HOST = ("localhost", "IP", "FQDN")
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
@@ -50,6 +52,12 @@ _SIGNS: dict[str, Callable[[datetime], str]] = {
 
 class NoTime(Exception):
     """An event has no time, which a path needs. The message is one sentence."""
+
+
+def read_timestamp(headers: Headers) -> int | None:
+    """Return the milliseconds of the header `timestamp`; None without one that is a number of 64 bits."""
+    text = headers.get("timestamp", "")
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +99,15 @@ class Escapes:
         """Return the text for an event; its time is `local_ms`, or else the header `timestamp`. Raises NoTime."""
         moment = None
         if self.has_time:
-            stamp = str(local_ms) if local_ms is not None else headers.get("timestamp")
-            if stamp is None or not stamp.lstrip("-").isdigit():
+            now_ms = read_timestamp(headers) if local_ms is None else local_ms
+            if now_ms is None:
                 raise NoTime(
                     f"an event has no header timestamp that is a number, which {self._text} needs"
                 )
-            moment = datetime.fromtimestamp(int(stamp) / 1000, zone).astimezone(zone)
+            try:
+                moment = datetime.fromtimestamp(now_ms / 1000, zone).astimezone(zone)
+            except (ValueError, OverflowError, OSError) as error:
+                raise NoTime(f"an event's header timestamp {now_ms} is no time: {error}") from error
             if rounding is not None:
                 moment = rounding.down(moment)
 

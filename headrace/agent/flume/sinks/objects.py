@@ -26,7 +26,7 @@ from headrace.agent.flume.channels import MemoryChannel, Taken
 from headrace.agent.flume.events import Event, Headers, SinkFailed
 from headrace.agent.flume.intake import Counts
 from headrace.agent.flume.sinks.cloud import CloudOptions, Reach
-from headrace.agent.flume.sinks.escapes import Escapes, NoTime, Rounding
+from headrace.agent.flume.sinks.escapes import Escapes, NoTime, Rounding, read_timestamp
 from headrace.agent.flume.sinks.local import serialize
 from headrace.core.clock import Clock
 
@@ -238,12 +238,15 @@ def sequence_record(event: Event, now_ms: int, *, is_text: bool) -> bytes:
 
     Raises NoTime for a header `timestamp` that is no number.
     """
-    stamp = event.headers.get("timestamp", str(now_ms))
-    if not stamp.removeprefix("-").isdigit():
-        raise NoTime(f"the header timestamp of an event is no number: {stamp!r}")
+    if "timestamp" in event.headers:
+        stamp_ms = read_timestamp(event.headers)
+        if stamp_ms is None:
+            stamp = event.headers["timestamp"]
+            raise NoTime(f"the header timestamp of an event is no number: {stamp!r}")
+        now_ms = stamp_ms
     size = len(event.body)
     value = (_hadoop_int(size) if is_text else size.to_bytes(4, "big")) + event.body
-    return struct.pack(">iiq", 8 + len(value), 8, int(stamp)) + value
+    return struct.pack(">iiq", 8 + len(value), 8, now_ms) + value
 
 
 def sequence_file(records: list[bytes], *, is_text: bool) -> bytes:

@@ -221,7 +221,7 @@ class MqttConnection(asyncio.Protocol):
             return
         self._heard_s = self._listener.loop.time()
         # No MQTT client begins with the letter of GET.
-        if self._websocket is None and not self._reader.version and data.startswith(b"G"):
+        if self._websocket is None and not self._reader.has_begun and data.startswith(b"G"):
             self._websocket = WebSocket()
         if self._websocket is not None:
             self._receive(self._websocket.receive(data))

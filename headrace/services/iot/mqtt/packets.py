@@ -123,6 +123,11 @@ class PacketReader:
         self._held = bytearray()
         self.version = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any byte has come."""
+        return bool(self.version or self._held)
+
     def feed(self, data: bytes) -> list[Packet]:
         """Return the packets that are complete. Raises MqttError."""
         held = self._held

@@ -58,7 +58,8 @@ class WebSocket:
             self._socket.receive_data(data)
             for event in self._socket.events():
                 self._take(event, received)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, UnicodeError) as error:
+            # wsproto decodes some headers without a check of its own.
             received.is_over = True
             received.reply += self.close(_BROKEN) if self.is_open else self.refuse(400, str(error))
         return received
@@ -113,13 +114,16 @@ class WebSocket:
             return f"HTTP/1.1 {status} Bad Request\r\nConnection: close\r\n\r\n{body}".encode()
 
     def wrap(self, data: bytes) -> bytes:
-        """Return MQTT's bytes as a frame."""
-        return self._socket.send(BytesMessage(data))
+        """Return MQTT's bytes as a frame; nothing when it has ended, as by a frame that came with what they answer."""
+        return self._send(BytesMessage(data))
 
     def close(self, code: int = 1000) -> bytes:
         """Return the frame that ends it; nothing when it has ended."""
+        return self._send(CloseConnection(code))
+
+    def _send(self, event: BytesMessage | CloseConnection) -> bytes:
         try:
-            return self._socket.send(CloseConnection(code))
+            return self._socket.send(event)
         except LocalProtocolError:
             return b""
 

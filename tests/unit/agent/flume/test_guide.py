@@ -28,7 +28,7 @@ from cryptography.x509.oid import NameOID
 from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.flume.building import FlumeAgent
 from headrace.agent.flume.events import Event
-from headrace.agent.flume.sinks.escapes import NoTime
+from headrace.agent.flume.sinks.escapes import Escapes, NoTime
 from headrace.agent.flume.sinks.objects import sequence_file, sequence_record
 from tests.support.server import wait_until
 from tests.unit.agent.flume.conftest import Flume
@@ -309,8 +309,17 @@ def test_a_sequence_file_is_hadoop_s() -> None:
     file = sequence_file([large, record], is_text=False)
     mark = file[: -len(large) - len(record) - 20][-16:]
     assert file.endswith(b"\xff\xff\xff\xff" + mark + record)
-    with pytest.raises(NoTime, match="the header timestamp of an event is no number: 'noon'"):
-        sequence_record(Event({"timestamp": "noon"}, b""), 1, is_text=True)
+    for stamp in ("noon", "\u00b2", "9" * 30):
+        with pytest.raises(
+            NoTime, match=f"the header timestamp of an event is no number: '{stamp}'"
+        ):
+            sequence_record(Event({"timestamp": stamp}, b""), 1, is_text=True)
+
+
+@pytest.mark.parametrize("stamp", ["noon", "\u00b2", "--1", "9" * 30, "9" * 18])
+def test_a_timestamp_that_is_no_time_fails_the_sink_and_not_the_agent(stamp: str) -> None:
+    with pytest.raises(NoTime, match="timestamp"):
+        Escapes("logs/%Y").fill({"timestamp": stamp}, UTC, None, None)
 
 
 def test_hdfs_without_a_file_type_writes_sequence_files(flume: Flume, tmp_path: Path) -> None:
