@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 from xml.sax.saxutils import unescape
@@ -351,5 +352,15 @@ def test_users_of_a_pool_sign_up_without_a_signature_and_nobody_else_does(guarde
     nobody = guarded.client("cognito-idp", signature_version=UNSIGNED)
     with pytest.raises(ClientError, match="MissingAuthenticationTokenException"):
         nobody.list_user_pools(MaxResults=1)
+    # The query names another operation than the target, by which the call is let in.
+    asked = HttpRequest(
+        "POST",
+        "/",
+        "Action=AdminDeleteUser",
+        {"host": HOST, "x-amz-target": "AWSCognitoIdentityProviderService.SignUp"},
+        json.dumps({"UserPoolId": pool, "Username": "u"}).encode(),
+    )
+    assert guarded.cloud.handle(asked).status == 400
+    assert [user["Username"] for user in idp.list_users(UserPoolId=pool)["Users"]] == ["u"]
     with pytest.raises(ClientError, match="MissingAuthenticationToken"):
         guarded.client("sts", signature_version=UNSIGNED).get_caller_identity()

@@ -98,6 +98,11 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
     return operation.name, params
 
 
+def is_rest(service: str) -> bool:
+    """Return whether a service's requests name their operations by method and path. Raises UnknownServiceError."""
+    return str(_model(service).protocol).startswith("rest-")
+
+
 def operation_name(service: str, request: HttpRequest) -> str:
     """Return the operation that method and path mean; empty when there is none."""
     load_moto()

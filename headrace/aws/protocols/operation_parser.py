@@ -23,7 +23,7 @@ def operation_of(service: str, request: HttpRequest) -> tuple[str, dict[str, Any
     """
     try:
         target = request.headers.get("x-amz-target")
-        if target is None:
+        if target is None or codec_moto.is_rest(service):
             return codec_moto.parse_request(service, request)
         operation = target.rpartition(".")[2]
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)

@@ -44,6 +44,13 @@ _OF_STRATEGY = (
     "ReplicateTo",
 )  # fmt: skip
 
+# Documented in the API's reference; also the steps of a growth without bounds would have no end.
+_BOUNDS = (
+    ("DeploymentDurationInMinutes", 0, 1440),
+    ("FinalBakeTimeInMinutes", 0, 1440),
+    ("GrowthFactor", 1, 100),
+)
+
 
 def add_calls(urls: Any) -> None:
     """Add what moto lacks; an application's environments and their deployments are deleted with it."""
@@ -173,6 +180,10 @@ def _find_strategy(self: Any) -> dict[str, Any]:
 
 
 def _change_strategy(self: Any, strategy: dict[str, Any]) -> str:
+    for name, least, most in _BOUNDS:
+        number = self._get_param(name)
+        if number is not None and not (isinstance(number, int | float) and least <= number <= most):
+            raise _refuse("BadRequestException", f"{name} must be between {least} and {most}.")
     for name in _OF_STRATEGY:
         if self._get_param(name) is not None:
             strategy[name] = self._get_param(name)

@@ -71,10 +71,8 @@ def operation_of(request: HttpRequest) -> str:
         return target.rpartition(".")[2]
     if request.path.startswith("/service/"):  # Smithy RPC v2: /service/<Name>/operation/<Operation>
         return request.path.rsplit("/", 1)[-1]
-    for text in (
-        request.query,
-        request.body.decode("latin-1") if len(request.body) < 1 << 20 else "",
-    ):
+    is_form = "form" in request.headers.get("content-type", "") and len(request.body) < 1 << 20
+    for text in (request.query, request.body.decode("latin-1") if is_form else ""):
         action = parse_qs(text).get("Action") if "Action=" in text else None
         if action:
             return action[0]

@@ -35,6 +35,12 @@ def test_a_deployment_bakes_and_is_served(tmp_path: Path):
             Content=json.dumps(FLAGS).encode(),
             ContentType="application/json",
         )
+        # 0 percent a step would never end.
+        for bad in ({"GrowthFactor": 0}, {"GrowthFactor": 20, "FinalBakeTimeInMinutes": 1441}):
+            with pytest.raises(config.exceptions.BadRequestException):
+                config.create_deployment_strategy(
+                    Name="s", DeploymentDurationInMinutes=10, GrowthType="EXPONENTIAL", **bad
+                )
         strategy = config.create_deployment_strategy(
             Name="s", DeploymentDurationInMinutes=10, GrowthFactor=20, FinalBakeTimeInMinutes=5
         )["Id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -38,3 +39,57 @@ def test_a_message_goes_through_a_queue_s_address(tmp_path: Path):
         # What names no version of a known service is an object.
         status, said = ask("GET", queue, "Action=SendMessage")
         assert (status, "NoSuchBucket" in said) == (404, True)
+
+
+def test_a_message_s_text_is_no_parameter(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        sqs, ssm, apis = (cloud.client(name) for name in ("sqs", "ssm", "apigateway"))
+        queue = sqs.create_queue(QueueName="q")["QueueUrl"]
+        text = f"https://x?a&Action=DeleteQueue&QueueUrl={queue}&Name=other&name=other&b"
+        sqs.send_message(QueueUrl=queue, MessageBody=text)
+        (message,) = sqs.receive_message(QueueUrl=queue)["Messages"]
+        assert message["Body"] == text
+        ssm.put_parameter(Name="n", Type="String", Value=text)
+        assert ssm.get_parameter(Name="n")["Parameter"]["Value"] == text
+        api = apis.create_rest_api(name="n", description=text)
+        assert (api["name"], api["description"]) == ("n", text)
+
+
+def test_a_parameter_comes_from_one_place(tmp_path: Path):
+    """Permissions are asked for the request that moto runs."""
+    with InProcessCloud(tmp_path / "data", iam="enforce") as cloud:
+        iam, scheduler = cloud.client("iam"), cloud.client("scheduler")
+        iam.create_user(UserName="reader")
+        may = {"Effect": "Allow", "Action": ["iam:List*", "scheduler:List*"], "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [may]})
+        iam.put_user_policy(UserName="reader", PolicyName="p", PolicyDocument=policy)
+        key = iam.create_access_key(UserName="reader")["AccessKey"]["AccessKeyId"]
+        iam.create_user(UserName="other")
+        scheduler.create_schedule_group(Name="g")
+
+        def ask(service: str, method: str, target: str, body: str, **more: str) -> int:
+            signed = f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/{service}/aws4_request"
+            headers = {
+                "host": "localhost:4566",
+                "authorization": f"{signed}, SignedHeaders=host, Signature=00",
+                **{name.replace("_", "-"): value for name, value in more.items()},
+            }
+            path, _, query = target.partition("?")
+            answer = cloud.handle(HttpRequest(method, path, query, headers, body.encode()))
+            return answer.status
+
+        version, form = "Version=2010-05-08", FORM["content-type"]
+        listing, deletion = f"Action=ListUsers&{version}", f"Action=DeleteUser&{version}"
+        deletion += "&UserName=other"
+        assert ask("iam", "POST", "/", listing, content_type=form) == 200
+        assert ask("iam", "POST", "/", deletion, content_type=form) == 403
+        assert ask("iam", "POST", f"/?{listing}", deletion, content_type=form) == 400
+        assert ask("iam", "POST", "/", deletion, content_type="text/plain") == 400
+        target = "AWSFoo.ListUsers"
+        assert ask("iam", "POST", f"/?{deletion}", "", x_amz_target=target) == 400
+        path, target = "/schedule-groups/g", "AWSFoo.ListScheduleGroups"
+        assert ask("scheduler", "DELETE", path, "") == 403
+        assert ask("scheduler", "DELETE", path, "{}", x_amz_target=target) == 403
+        assert len(iam.list_users()["Users"]) == 2
+        groups = scheduler.list_schedule_groups()["ScheduleGroups"]
+        assert [group["Name"] for group in groups] == ["default", "g"]
