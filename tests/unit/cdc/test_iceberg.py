@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 
 from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError
+from headrace.cdc.events import CaptureError, Event
 from headrace.cdc.iceberg import SCHEMA, IcebergRows, glue_catalog
 from tests.support.clock import FakeClock
 from tests.support.server import ServerProcess
@@ -107,6 +108,48 @@ def test_a_kill_at_a_commit_leaves_neither_loss_nor_double(server: ServerProcess
     assert rebuilt.rows("public.t") == [{"id": 3, "lsn": lsn + 16}]
     lab.advance()
     assert lab.stored() == _lines(lab.whole) == [f'{{"id": 3, "lsn": {lsn + 16}}}']
+
+
+def _event_at(position: int) -> bytes:
+    """Return the change at a position of the log: always the same one."""
+    lsn = 16 + 8 * position
+    op, columns = ("c", "d", "u", "u", "u")[lsn // 8 % 5], {"id": lsn % 2, "lsn": lsn}
+    event = {"id": f"0/{lsn:X}/0", "op": op, "table": "public.t"}
+    if op == "d":
+        event["before"] = {"id": columns["id"]}
+    elif lsn // 8 % 3 == 0:
+        event |= {"after": columns, "unchanged": ["big"]}
+    else:
+        event["after"] = {**columns, "big": f"of {lsn}"}
+    return json.dumps(event).encode()
+
+
+def test_of_a_keys_many_events_those_that_count_are_kept(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+):
+    lab, chance, folded = _Lab(server, "many"), random.Random(36), list[Event]()
+    fold = Compaction.fold
+
+    def note(self: Compaction, event: Event, key: str, now_ms: int) -> None:
+        folded.append(event)
+        fold(self, event, key, now_ms)
+
+    for first in (0, 100):
+        # A few are late, and many come twice.
+        records = [
+            {"PartitionKey": key, "Data": _event_at(first + i // 2 + chance.randrange(4))}
+            for key in "ab"
+            for i in range(200)
+        ]
+        lab.kinesis.put_records(StreamName=lab.name, Records=records)
+        for record in records:
+            lab.whole.take(record["Data"], record["PartitionKey"], 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Compaction, "fold", note)
+            assert lab.advance() == len(records)
+        assert lab.stored() == _lines(lab.whole)
+    # While the stream is read, all are dropped but a key's last whole row and the updates after it.
+    assert 0 < len(folded) < 40
 
 
 def test_of_two_writers_one_is_refused_and_nothing_is_there_twice(server: ServerProcess):
