@@ -17,6 +17,7 @@ from functools import reduce
 from typing import Any
 
 import pyiceberg.expressions
+from botocore.exceptions import NoCredentialsError
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -54,8 +55,14 @@ _MOST_KEYS = 1000
 
 
 def glue_catalog(glue: Any, s3: Any) -> Any:
-    """Return pyiceberg's catalogue over boto3's clients: Glue by the one, files by the other's endpoint and keys."""
-    keys = s3._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 - boto3 has no public way
+    """Return pyiceberg's catalogue over boto3's clients: Glue by the one, files by the other's endpoint and keys.
+
+    Raises NoCredentialsError.
+    """
+    credentials = s3._request_signer._credentials  # noqa: SLF001 - boto3 has no public way
+    if credentials is None:
+        raise NoCredentialsError
+    keys = credentials.get_frozen_credentials()
     properties = {
         "s3.endpoint": s3.meta.endpoint_url,
         "s3.region": s3.meta.region_name,

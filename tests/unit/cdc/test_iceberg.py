@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyiceberg.schema import Schema
 
 from headrace.cdc.compaction import Compaction
 from headrace.cdc.events import CaptureError, Event
 from headrace.cdc.iceberg import SCHEMA, IcebergRows, glue_catalog
+from headrace.cli.compact import compact
 from tests.support.clock import FakeClock
 from tests.support.server import ServerProcess
 from tests.unit.cdc.test_compaction import plain_event
@@ -218,3 +220,15 @@ def test_what_a_person_must_change_is_said(server: ServerProcess):
         rows = IcebergRows(lab.catalog, database, table, lab.clock)
         with pytest.raises(CaptureError, match=sentence):
             rows.advance(lab.kinesis, "refused")
+
+
+def test_compact_of_a_user_without_keys_is_said(monkeypatch: pytest.MonkeyPatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    result = CliRunner().invoke(compact, ["changes", "iceberg://lake/t", "--aws"])
+    assert result.exit_code == 1
+    assert "credentials" in result.output
+    assert isinstance(result.exception, SystemExit)
