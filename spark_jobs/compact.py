@@ -175,7 +175,8 @@ class Table:
     def check(self) -> None:
         """Raise ValueError when the output is another checkpoint's, or another program's."""
         manifest = self.manifest()
-        if manifest is not None and manifest.get("checkpoint") != self._checkpoint_id():
+        # That of headrace compact names no checkpoint.
+        if manifest is not None and manifest.get("checkpoint", "") != self._checkpoint_id():
             raise ValueError(
                 f"{self._folder} does not belong to the checkpoint {self._arguments.checkpoint}: give its own, or an"
                 " empty folder with an empty checkpoint."

@@ -140,13 +140,13 @@ class Capture:
             _LOG.warning("%s", warning)
 
     def _left_lsn(self, progress: Progress | None) -> int | None:
-        """Return where a promoted server left the log of the one before."""
+        """Return where a promoted server left the log of the one before. Raises psycopg's errors."""
         if progress is None or progress.timeline == self._identity.timeline:
             return None
         replication = Replication(self._settings.url)
         try:
             return replication.end_of_timeline(progress.timeline, self._identity.timeline)
-        except psycopg.DatabaseError:
+        except psycopg.errors.UndefinedFile:
             # No history: this server never was at the timeline before, which `check` says.
             return None
         finally:

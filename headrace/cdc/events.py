@@ -72,7 +72,7 @@ def read_event(data: bytes) -> Event | None:
             document.get("after"),
             tuple(document.get("unchanged", ())),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CaptureError(
             f"A record is no event of headrace cdc ({type(error).__name__}: {error}): {data[:80]!r}."
         ) from error

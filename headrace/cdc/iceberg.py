@@ -17,6 +17,7 @@ from functools import reduce
 from typing import Any
 
 import pyiceberg.expressions
+from botocore.exceptions import NoCredentialsError
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -54,8 +55,14 @@ _MOST_KEYS = 1000
 
 
 def glue_catalog(glue: Any, s3: Any) -> Any:
-    """Return pyiceberg's catalogue over boto3's clients: Glue by the one, files by the other's endpoint and keys."""
-    keys = s3._request_signer._credentials.get_frozen_credentials()  # noqa: SLF001 - boto3 has no public way
+    """Return pyiceberg's catalogue over boto3's clients: Glue by the one, files by the other's endpoint and keys.
+
+    Raises NoCredentialsError.
+    """
+    credentials = s3._request_signer._credentials  # noqa: SLF001 - boto3 has no public way
+    if credentials is None:
+        raise NoCredentialsError
+    keys = credentials.get_frozen_credentials()
     properties = {
         "s3.endpoint": s3.meta.endpoint_url,
         "s3.region": s3.meta.region_name,
@@ -68,9 +75,12 @@ def glue_catalog(glue: Any, s3: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Changes:
-    """What the stream has after a table: the events with their keys, and the offsets behind them."""
+    """What the stream has after a table: each key's events that count, and the offsets behind them.
 
-    events: list[tuple[Event, str]]
+    `events` are by table and key, and in the order of the database's log.
+    """
+
+    events: dict[tuple[str, str], list[Event]]
     truncated: dict[str, Position]
     offsets: dict[str, str]
     count: int
@@ -201,24 +211,33 @@ class IcebergRows:
 
 def _read(kinesis: Any, stream: str, state: Mapping[str, Any], keys: Compaction) -> _Changes:
     """Read what the stream has after the offsets of `state`. Raises CaptureError."""
-    changes = _Changes([], {}, dict(state.get("offsets", {})), 0)
+    changes = _Changes({}, {}, dict(state.get("offsets", {})), 0)
     events, truncated, offsets, count = changes.events, changes.truncated, changes.offsets, 0
     for shard_id, number, partition_key, data in records_after(kinesis, stream, offsets):
         event = read_event(data)
         if event is not None and event.op == "t":
             truncated[event.table] = max(event.position, truncated.get(event.table, (0, 0)))
         elif event is not None:
-            events.append((event, keys.key_of(event, partition_key)))
+            _note(events.setdefault((event.table, keys.key_of(event, partition_key)), []), event)
         offsets[shard_id] = number
         count += 1
     return _Changes(events, truncated, offsets, count)
 
 
+def _note(events: list[Event], event: Event) -> None:
+    """Note an event of a key, and drop those that it makes needless: a stream may have many of a key."""
+    if events and event.position <= events[-1].position:
+        return
+    if not event.unchanged:
+        events.clear()
+    events.append(event)
+
+
 def _scope(changes: _Changes) -> Any:
     """Return which lines may change; None for none."""
     changed: dict[str, set[str]] = {table: set() for table in changes.truncated}
-    for event, key in changes.events:
-        changed.setdefault(event.table, set()).add(key)
+    for table, key in changes.events:
+        changed.setdefault(table, set()).add(key)
     parts: list[Any] = []
     for table, keys in changed.items():
         of_table = EqualTo("table", table)
@@ -232,6 +251,7 @@ def _fold(known: Any, state: Mapping[str, Any], changes: _Changes, now_ms: int) 
     compaction.restore(lines_of(known) if known is not None else (), state.get("truncated", {}))
     for table, position in changes.truncated.items():
         compaction.truncate(table, position, now_ms)
-    for event, key in changes.events:
-        compaction.fold(event, key, now_ms)
+    for (_, key), events in changes.events.items():
+        for event in events:
+            compaction.fold(event, key, now_ms)
     return compaction

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import zlib
 from collections import Counter
 from dataclasses import fields, replace
 from datetime import datetime
@@ -120,7 +121,10 @@ def _of_file(path: Path, rate: float | None, readers: int) -> Load:
 
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
-        content = gzip.decompress(content)
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise fail(f"{path} is no whole gzip file: {error}") from error
     lines = [line for line in content.splitlines() if line.strip()]
     if not lines:
         raise fail(f"{path} has no records.")

@@ -18,6 +18,8 @@ from headrace.client.producer_metrics import ProducerMetrics
 from headrace.client.receipts import BufferFull, Receipt, Receipts
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
+# How many records of a `put_many` are tried again at once, while the buffer was full.
+_REST_AT_ONCE = 1000
 
 
 class AsyncProducer:
@@ -49,18 +51,22 @@ class AsyncProducer:
         """Take records, each its data and its key or None, in order. Raises as `Producer.put_many`."""
         await self._start()
         rows, receipts = list(records), Receipts()
-        pauses_s = _pauses_s()
+        pauses_s, rest = _pauses_s(), rows
         while True:
             try:
-                receipts.add_all(self._producer.put_many(rows[len(receipts) :]))
+                receipts.add_all(self._producer.put_many(rest))
+                if len(receipts) == len(rows):
+                    return receipts
+                pause_s = 0.0
             except BufferFull as full:
                 receipts.add_all(full.taken)
                 if not self._waits:
                     full.taken = receipts
                     raise
-            else:
-                return receipts
-            await asyncio.sleep(next(pauses_s))
+                pause_s = next(pauses_s)
+            await asyncio.sleep(pause_s)
+            # The first call has checked all of them; each call checks what it is given, whatever has room.
+            rest = rows[len(receipts) : len(receipts) + _REST_AT_ONCE]
 
     async def _start(self) -> None:
         if not self._is_started:

@@ -135,6 +135,24 @@ def test_an_output_that_is_gone_is_not_made_anew(spark: SparkSession, tmp_path: 
         run(spark, feed, tmp_path)
 
 
+def test_a_folder_of_headrace_compact_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class _Files:
+        def __init__(self, _: Any) -> None:
+            pass
+
+        def read(self, uri: str) -> bytes | None:
+            # Its manifest; the checkpoint is empty yet.
+            return b'{"files": [], "offsets": {}}' if uri.endswith("manifest.json") else None
+
+    monkeypatch.setattr(compact, "Files", _Files)
+    options = compact.JOB.parse(arguments(tmp_path))
+    spark: Any = None
+    with pytest.raises(ValueError, match="does not belong to the checkpoint"):
+        compact.Table(spark, options, 0).check()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_the_fold_of_stored_lines_and_events_is_the_integral(seed: int) -> None:
     chance = random.Random(seed)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError
+from headrace.cdc.events import CaptureError, read_event
 from headrace.cdc.snapshots import Snapshots
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud
@@ -192,6 +192,15 @@ def test_records_that_expired_unread_are_said(cloud: InProcessCloud):
     clock.advance(25 * 3600)
     with pytest.raises(CaptureError, match="some have expired unread"):
         Snapshots(s3, "bucket", "c", clock).advance(kinesis, "s")
+
+
+@pytest.mark.parametrize("data", [
+    b"hello", b"[]", b"5", b'"op"', b'{"op": "c", "table": "orders", "id": 17}', b'{"metadata": "m"}',
+    b'{"op": "c", "source": {"schema": "s", "table": "t", "event_id": "0/1/0"}, "before": null, "after": "x"}',
+])  # fmt: skip
+def test_another_record_is_no_event(data: bytes):
+    with pytest.raises(CaptureError, match="A record is no event of headrace cdc"):
+        read_event(data)
 
 
 def test_another_record_is_said(cloud: InProcessCloud):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyiceberg.schema import Schema
 
 from headrace.cdc.compaction import Compaction
-from headrace.cdc.events import CaptureError
+from headrace.cdc.events import CaptureError, Event
 from headrace.cdc.iceberg import SCHEMA, IcebergRows, glue_catalog
+from headrace.cli.compact import compact
 from tests.support.clock import FakeClock
 from tests.support.server import ServerProcess
 from tests.unit.cdc.test_compaction import plain_event
@@ -109,6 +112,48 @@ def test_a_kill_at_a_commit_leaves_neither_loss_nor_double(server: ServerProcess
     assert lab.stored() == _lines(lab.whole) == [f'{{"id": 3, "lsn": {lsn + 16}}}']
 
 
+def _event_at(position: int) -> bytes:
+    """Return the change at a position of the log: always the same one."""
+    lsn = 16 + 8 * position
+    op, columns = ("c", "d", "u", "u", "u")[lsn // 8 % 5], {"id": lsn % 2, "lsn": lsn}
+    event = {"id": f"0/{lsn:X}/0", "op": op, "table": "public.t"}
+    if op == "d":
+        event["before"] = {"id": columns["id"]}
+    elif lsn // 8 % 3 == 0:
+        event |= {"after": columns, "unchanged": ["big"]}
+    else:
+        event["after"] = {**columns, "big": f"of {lsn}"}
+    return json.dumps(event).encode()
+
+
+def test_of_a_keys_many_events_those_that_count_are_kept(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+):
+    lab, chance, folded = _Lab(server, "many"), random.Random(36), list[Event]()
+    fold = Compaction.fold
+
+    def note(self: Compaction, event: Event, key: str, now_ms: int) -> None:
+        folded.append(event)
+        fold(self, event, key, now_ms)
+
+    for first in (0, 100):
+        # A few are late, and many come twice.
+        records = [
+            {"PartitionKey": key, "Data": _event_at(first + i // 2 + chance.randrange(4))}
+            for key in "ab"
+            for i in range(200)
+        ]
+        lab.kinesis.put_records(StreamName=lab.name, Records=records)
+        for record in records:
+            lab.whole.take(record["Data"], record["PartitionKey"], 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Compaction, "fold", note)
+            assert lab.advance() == len(records)
+        assert lab.stored() == _lines(lab.whole)
+    # While the stream is read, all are dropped but a key's last whole row and the updates after it.
+    assert 0 < len(folded) < 40
+
+
 def test_of_two_writers_one_is_refused_and_nothing_is_there_twice(server: ServerProcess):
     lab = _Lab(server, "writers")
     lab.advance()
@@ -175,3 +220,15 @@ def test_what_a_person_must_change_is_said(server: ServerProcess):
         rows = IcebergRows(lab.catalog, database, table, lab.clock)
         with pytest.raises(CaptureError, match=sentence):
             rows.advance(lab.kinesis, "refused")
+
+
+def test_compact_of_a_user_without_keys_is_said(monkeypatch: pytest.MonkeyPatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    result = CliRunner().invoke(compact, ["changes", "iceberg://lake/t", "--aws"])
+    assert result.exit_code == 1
+    assert "credentials" in result.output
+    assert isinstance(result.exception, SystemExit)

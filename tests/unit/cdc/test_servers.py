@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from headrace.cdc.events import CaptureError
 from headrace.cdc.progress import Progress, check
-from headrace.cdc.server import Identity, Slot
+from headrace.cdc.server import Identity, Replication, Slot
 from tests.support.logical_postgres import LogicalPostgres
 from tests.support.server import wait_until
 from tests.unit.cdc.conftest import Lab
@@ -68,6 +69,33 @@ def test_what_a_promotion_has_lost_is_said(
         return
     with pytest.raises(CaptureError, match=sentence):
         check(*arguments)
+
+
+def test_a_server_that_goes_away_while_its_history_is_read_is_tried_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    lab.run(ORDERS)
+    lab.read()
+    progress = lab.progress.read()
+    assert progress is not None
+    # Timeline 1 has no history, as that of a server that never was promoted.
+    lab.progress.write(replace(progress, timeline=progress.timeline + 1))
+    with pytest.raises(CaptureError, match="left timeline 2 never"):
+        lab.read()
+    answers: list[int | None] = [None, progress.lsn]
+
+    def end_of_timeline(*_: object) -> int | None:
+        answer = answers.pop(0)
+        if answer is None:
+            raise psycopg.errors.AdminShutdown(
+                "terminating connection due to administrator command"
+            )
+        return answer
+
+    monkeypatch.setattr(Replication, "end_of_timeline", end_of_timeline)
+    lab.run("insert into orders values (1, 'a')")
+    assert [event["after"]["id"] for event in lab.read()] == [1]
+    assert "is tried again: terminating connection" in caplog.text
 
 
 def test_a_promoted_standby_goes_on_without_a_gap(

@@ -516,6 +516,29 @@ def test_the_asyncio_face_awaits_receipts_and_room():
     assert sorted(map(int, stream.data())) == list(range(2000))
 
 
+def test_the_asyncio_face_checks_no_record_again_for_each_pause(monkeypatch: pytest.MonkeyPatch):
+    stream, counts, rows = FakeStream(), list[int](), [(b"%d" % i, "k") for i in range(1500)]
+    put_many = Producer.put_many
+
+    def count(producer: Producer, rest: list[tuple[bytes, str | None]]) -> Any:
+        counts.append(len(rest))
+        if len(counts) == 1:
+            raise BufferFull("not a single record has room")
+        return put_many(producer, rest)
+
+    monkeypatch.setattr(Producer, "put_many", count)
+
+    async def main() -> list[bytes]:
+        async with AsyncProducer(
+            "s", streams=stream, make_wire=lambda: stream, linger_ms=1.0, connections=1
+        ) as producer:
+            return [receipt.data for receipt in await producer.put_many(rows)]
+
+    assert asyncio.run(main()) == [data for data, _ in rows]
+    assert list(map(int, stream.data())) == list(range(1500))
+    assert counts == [1500, 1000, 500]
+
+
 def test_an_answer_in_json_is_read_as_one_in_cbor():
     # A server other than AWS's may answer so, though CBOR was asked for.
     class Json(FakeStream):

@@ -97,6 +97,9 @@ def test_a_capture_of_tail_has_its_rate_its_peak_and_its_hottest_key(tmp_path: P
     assert first.endswith("peak 70"), first
     assert "What if 100 times" in result.output
     assert "The hottest key has 74% of the records" in result.output
+    file.write_bytes(file.read_bytes()[:-20])
+    cut_off = CliRunner().invoke(command, [str(file)])
+    assert "capture.jsonl.gz is no whole gzip file" in cut_off.output
     broken = tmp_path / "broken.jsonl"
     broken.write_text(lines[0] + "\nhello\n")
     refused = CliRunner().invoke(command, [str(broken)])
