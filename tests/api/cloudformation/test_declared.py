@@ -34,7 +34,6 @@ UNSAID = {
     "AWS::Config::ConfigRule": {"Compliance"},
     "AWS::Config::ConfigurationRecorder": {"ResourceARN"},
     "AWS::Cognito::UserPoolClient": {"ClientSecret"},
-    "AWS::AmazonMQ::Broker": {"ConfigurationId", "ConfigurationRevision"},
     "AWS::EC2::NetworkInterface": {"PrimaryIpv6Address", "PublicIpDnsNameOptions"},
     "AWS::EC2::VPCCidrBlock": {"IpSource", "Ipv6AddressAttribute"},
     "AWS::Logs::DeliverySource": {"Status", "StatusReason"},

@@ -7,7 +7,6 @@ from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declaration import DeclaredType
 from headrace.services.cloudformation.resources.reading import ReadingRules
 from headrace.services.cloudformation.resources.types import (
-    amazonmq,
     apigateway,
     apigatewayv2,
     appconfig,
@@ -134,7 +133,6 @@ _READ = (
     ssm,
 )
 _DECLARED = (
-    amazonmq,
     apigateway,
     apigatewayv2,
     appconfig,

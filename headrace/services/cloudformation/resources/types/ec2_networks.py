@@ -1,8 +1,8 @@
-"""EC2: addresses, interfaces, volumes and connections between networks, as stored settings."""
+"""EC2: interfaces, address blocks, lists and gateways of networks, as stored settings."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -13,26 +13,6 @@ from headrace.services.cloudformation.resources.declaration import (
     declare_sources,
 )
 from headrace.services.cloudformation.resources.types.ec2 import RETAG
-
-# Property -> its key in CreateDhcpOptions' list.
-_DHCP = {
-    "DomainName": "domain-name",
-    "DomainNameServers": "domain-name-servers",
-    "NetbiosNameServers": "netbios-name-servers",
-    "NetbiosNodeType": "netbios-node-type",
-    "NtpServers": "ntp-servers",
-}
-
-
-@declare_sources(*_DHCP)
-def _dhcp_configurations(values: Values) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for name, key in _DHCP.items():
-        value = values.get(name)
-        if value is not None:
-            texts = cast("list[Any]", value) if isinstance(value, list) else [value]
-            rows.append({"Key": key, "Values": [str(text) for text in texts]})
-    return rows
 
 
 @declare_sources("SubnetId")
@@ -79,14 +59,6 @@ _INTERFACE = "@answer.NetworkInterfaces.0"
 
 DECLARED = [
     DeclaredType(
-        "AWS::EC2::EIPAssociation",
-        "ec2",
-        create=[Call("AssociateAddress", {"PublicIp": "EIP"})],
-        id="@answer.AssociationId",
-        delete=[Call("DisassociateAddress", {"AssociationId": "@id"})],
-        attributes={"Id": "@id"},
-    ),
-    DeclaredType(
         "AWS::EC2::SubnetNetworkAclAssociation",
         "ec2",
         create=[Call("ReplaceNetworkAclAssociation", {"AssociationId": _acl_association})],
@@ -99,19 +71,6 @@ DECLARED = [
         ],
         holds=_has_association,
         attributes={"AssociationId": "@id"},
-    ),
-    DeclaredType(
-        "AWS::EC2::Volume",
-        "ec2",
-        create=[Call("CreateVolume")],
-        id="@answer.VolumeId",
-        update=[
-            Call("ModifyVolume", {"VolumeId": "@id"}, only=("Size", "VolumeType")),
-            *RETAG,
-        ],
-        delete=[Call("DeleteVolume", {"VolumeId": "@id"})],
-        ec2_tags="volume",
-        attributes={"VolumeId": "@id"},
     ),
     DeclaredType(
         "AWS::EC2::VPCCidrBlock",
@@ -148,44 +107,6 @@ DECLARED = [
                 if not address["Primary"]
             ],
         },
-    ),
-    DeclaredType(
-        "AWS::EC2::DHCPOptions",
-        "ec2",
-        create=[Call("CreateDhcpOptions", {"DhcpConfigurations": _dhcp_configurations})],
-        id="@answer.DhcpOptions.DhcpOptionsId",
-        update=RETAG,
-        delete=[Call("DeleteDhcpOptions", {"DhcpOptionsId": "@id"})],
-        ec2_tags="dhcp-options",
-        attributes={"DhcpOptionsId": "@id"},
-    ),
-    DeclaredType(
-        "AWS::EC2::VPCDHCPOptionsAssociation",
-        "ec2",
-        create=[Call("AssociateDhcpOptions")],
-        id=lambda v: f"{v.get('DhcpOptionsId')}|{v.get('VpcId')}",
-        delete=[
-            Call("AssociateDhcpOptions", {"DhcpOptionsId": lambda _: "default", "VpcId": "VpcId"})
-        ],
-    ),
-    DeclaredType(
-        "AWS::EC2::VPCPeeringConnection",
-        "ec2",
-        create=[
-            Call("CreateVpcPeeringConnection"),
-            # A template's connection within an account is accepted with its creation (documented).
-            Call(
-                "AcceptVpcPeeringConnection",
-                {"VpcPeeringConnectionId": "@answer.VpcPeeringConnection.VpcPeeringConnectionId"},
-                only=(),
-                tagged=False,
-            ),
-        ],
-        id="@answer.VpcPeeringConnection.VpcPeeringConnectionId",
-        update=RETAG,
-        delete=[Call("DeleteVpcPeeringConnection", {"VpcPeeringConnectionId": "@id"})],
-        ec2_tags="vpc-peering-connection",
-        attributes={"Id": "@id"},
     ),
     DeclaredType(
         "AWS::EC2::VPNGateway",

@@ -63,18 +63,4 @@ DECLARED = [
         name_length=63,
         attributes={"Id": "@id"},
     ),
-    DeclaredType(
-        "AWS::SageMaker::NotebookInstance",
-        "sagemaker",
-        create=[Call("CreateNotebookInstance")],
-        id="@answer.NotebookInstanceArn",
-        read=Call("DescribeNotebookInstance", {"NotebookInstanceName": "@last"}),
-        delete=[
-            Call("StopNotebookInstance", {"NotebookInstanceName": "@last"}),
-            Call("DeleteNotebookInstance", {"NotebookInstanceName": "@last"}),
-        ],
-        name="NotebookInstanceName",
-        name_length=63,
-        attributes={"NotebookInstanceArn": "@id"},
-    ),
 ]

@@ -1,4 +1,4 @@
-"""Cloud Map: namespaces, services and their instances."""
+"""Cloud Map: namespaces and services."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from headrace.services.cloudformation.resources.declaration import (
     Source,
     Values,
     declare_sources,
-    own_name,
 )
 
 _ID = {"Id": "@id"}
@@ -27,7 +26,7 @@ def _namespace_arn(values: Values) -> str:
 
 
 def _namespace(kind: str, **attributes: Source) -> DeclaredType:
-    """Return the type of a namespace: `Http`, `PrivateDns` or `PublicDns`."""
+    """Return the type of a namespace: `Http` or `PrivateDns`."""
     return DeclaredType(
         f"AWS::ServiceDiscovery::{kind}Namespace",
         "servicediscovery",
@@ -56,12 +55,6 @@ def _namespace(kind: str, **attributes: Source) -> DeclaredType:
 _ZONE = "@answer.Namespace.Properties.DnsProperties.HostedZoneId"
 
 
-def _instance_id(values: Values) -> str:
-    params = {"ServiceId": values.get("ServiceId")}
-    instances = values.context.call("servicediscovery", "ListInstances", params)["Instances"]
-    return str(values.get("InstanceId") or instances[-1]["Id"])
-
-
 DECLARED = [
     DeclaredType(
         "AWS::ServiceDiscovery::Service",
@@ -76,30 +69,4 @@ DECLARED = [
     ),
     _namespace("Http"),
     _namespace("PrivateDns", HostedZoneId=_ZONE),
-    _namespace("PublicDns", HostedZoneId=_ZONE),
-    DeclaredType(
-        "AWS::ServiceDiscovery::Instance",
-        "servicediscovery",
-        create=[
-            Call(
-                "RegisterInstance",
-                {
-                    "InstanceId": own_name("InstanceId", 64),
-                    "Attributes": "InstanceAttributes",
-                },
-            )
-        ],
-        id=_instance_id,
-        update=[
-            Call(
-                "RegisterInstance",
-                {
-                    "ServiceId": "ServiceId",
-                    "InstanceId": "@id",
-                    "Attributes": "InstanceAttributes",
-                },
-            )
-        ],
-        delete=[Call("DeregisterInstance", {"ServiceId": "ServiceId", "InstanceId": "@id"})],
-    ),
 ]

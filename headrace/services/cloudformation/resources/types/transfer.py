@@ -1,4 +1,4 @@
-"""Transfer Family: servers and users, as stored settings: nothing listens."""
+"""Transfer Family: servers, as stored settings: nothing listens."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ def _server_arn(values: Values) -> str:
     return make_arn("transfer", *scope, f"server/{values.answer['ServerId']}")
 
 
-def _user_arn(values: Values) -> str:
-    scope = values.context.region, values.context.account
-    return make_arn("transfer", *scope, f"user/{values.get('ServerId')}/{values.get('UserName')}")
-
-
-_USER = {"ServerId": "ServerId", "UserName": "UserName"}
-
 DECLARED = [
     DeclaredType(
         "AWS::Transfer::Server",
@@ -31,14 +24,5 @@ DECLARED = [
         read=Call("DescribeServer", {"ServerId": _server_id}),
         delete=[Call("DeleteServer", {"ServerId": _server_id})],
         attributes={"Arn": "@id", "ServerId": _server_id, "State": "@answer.Server.State"},
-    ),
-    DeclaredType(
-        "AWS::Transfer::User",
-        "transfer",
-        create=[Call("CreateUser")],
-        id=_user_arn,
-        read=Call("DescribeUser", _USER),
-        delete=[Call("DeleteUser", _USER)],
-        attributes={"Arn": "@id"},
     ),
 ]
