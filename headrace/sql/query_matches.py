@@ -16,7 +16,9 @@ from headrace.sql.expressions import (
     Cast,
     Column,
     Expression,
+    Field,
     Interval,
+    Item,
     Literal,
     Operation,
     Over,
@@ -299,25 +301,23 @@ class _Navigations:
             return self._navigation(part, own)
         if isinstance(part, Call) and kind_of(part) in ("aggregate", "table"):
             return self._aggregate(part, own)
-        if self._is_of_one_row(part, own):
-            column, type_ = self._column(part)
-            return self._add("last", "", column, 0, type_, part.place)
-        if isinstance(part, Column):
-            variable = self._variable(part, own)
+        variable = self._row_of(part, own)
+        # A part of NULL is NULL: of a row that no match has, it is what the row's own would be.
+        if variable == "" or (variable is not None and isinstance(part, Column | Field | Item)):
             column, type_ = self._column(part)
             return self._add("last", variable, column, 0, type_, part.place)
         return None
 
-    def _is_of_one_row(self, part: Expression, own: str | None) -> bool:
-        """Return whether an expression is computed from the last row alone."""
+    def _row_of(self, part: Expression, own: str | None) -> str | None:
+        """Return the one row that all columns of an expression are of; None for several, for none, and of aggregates."""
         parts = list(walk(part))
-        columns = [one for one in parts if isinstance(one, Column)]
-        if not columns or any(
+        if any(
             isinstance(one, Over) or (isinstance(one, Call) and _is_of_several_rows(one))
             for one in parts
         ):
-            return False
-        return all(self._variable(one, own) == "" for one in columns)
+            return None
+        variables = {self._variable(one, own) for one in parts if isinstance(one, Column)}
+        return variables.pop() if len(variables) == 1 else None
 
     def _variable(self, column: Column, own: str | None) -> str:
         """Return the row that a column is of: '' for the last one of all, which DEFINE's own row is."""
