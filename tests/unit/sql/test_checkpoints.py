@@ -29,8 +29,12 @@ COUNT = "CREATE TABLE q AS SELECT origin, COUNT(*) AS n FROM flights GROUP BY or
 FILTER = "CREATE STREAM q AS SELECT id, delay FROM flights WHERE delay > 15;"
 
 
+STAGGER = """CREATE STREAM sums (n BIGINT) WITH (stream = 'sums'); CREATE PUMP q AS INSERT INTO sums SELECT STREAM COUNT(*)
+  FROM flights WINDOWED BY STAGGER (PARTITION BY UPPER(origin) RANGE INTERVAL '1' HOUR);"""
+
+
 def state(text: str) -> dict[str, str]:
-    script = read_script(text)
+    script = read_script(text, KINESIS_ANALYTICS if "STAGGER" in text else KSQL)
     return state_of(script.queries[-1], script)
 
 
@@ -78,6 +82,7 @@ def test_a_change_that_state_does_not_depend_on_goes_on(text: str, old: str, new
         (TABLE_JOIN, "city VARCHAR)", "city VARCHAR, zone INT)", "columns of airports was"),
         (OF_TABLE, "origin, city FROM", "origin, UCASE(city) AS town FROM", "columns was origin STRING KEY, city STRING"),
         (FILTER, "SELECT id, delay", "SELECT DISTINCT delay", "DISTINCT was none, is delay INT"),
+        (STAGGER, "UPPER(origin)", "UPPER(carrier)", "by upper(carrier) where"),
     ],
 )  # fmt: skip
 def test_a_change_that_state_depends_on_is_refused_with_words(
