@@ -309,7 +309,7 @@ class _Navigations:
         return None
 
     def _row_of(self, part: Expression, own: str | None) -> str | None:
-        """Return the one row that all columns of an expression are of; None for several, for none, and of aggregates."""
+        """Return the one row that all columns of an expression are of; None for several, none, and an aggregate."""
         parts = list(walk(part))
         if any(
             isinstance(one, Over) or (isinstance(one, Call) and _is_of_several_rows(one))
