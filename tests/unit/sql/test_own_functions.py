@@ -107,6 +107,17 @@ def test_row_patterns_and_staggered_windows_call_functions(
     assert sorted(re.findall(r"^    \('(own_\w+)'", registered, re.MULTILINE)) == sorted(called)
 
 
+def test_a_job_has_one_function_of_a_name() -> None:
+    again = FUNCTIONS.partition("\n")[2].replace("CREATE", "CREATE OR REPLACE")
+    later = "CREATE STREAM later AS SELECT late_class(d, 1) AS c FROM calls;"
+    assert "FUNCTIONS = (" in compile_script(
+        script_of(FUNCTIONS + QUERIES + again + later), "A test."
+    )
+    other = again.replace("least INT", "least DOUBLE")
+    with pytest.raises(SqlError, match="LATE_CLASS was made anew after a query that calls it"):
+        compile_script(script_of(FUNCTIONS + QUERIES + other + later), "A test.")
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
