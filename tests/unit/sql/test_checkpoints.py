@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -138,3 +139,25 @@ def test_the_job_has_what_it_compares(text: str):
     assert source.index("check_progress(spark, arguments, QUERIES)") < source.index(
         "for started in start(spark"
     )
+
+
+class Started:
+    """A query that Spark runs: it has ended, goes on, or fails."""
+
+    def __init__(self, outcome: bool | Exception) -> None:
+        self._outcome = outcome
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        assert timeout is not None, "the others are not looked at"
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+def test_a_query_that_fails_ends_the_job_while_those_before_it_go_on():
+    source = compile_script(read_script(RELATIONS + FILTER), "A test.")
+    names: dict[str, Callable[[list[Started]], None]] = {}
+    exec(source[source.index("def wait_for(") : source.index("def main(")], names)
+    names["wait_for"]([Started(True), Started(True)])
+    with pytest.raises(RuntimeError, match="no stream"):
+        names["wait_for"]([Started(False), Started(RuntimeError("no stream"))])
