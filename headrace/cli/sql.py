@@ -298,6 +298,10 @@ def run(
     script = _read(queries, dialect, endpoint_url=endpoint_url, region=region, aws=aws)
     _warn(script)
     source = _compile(script, queries)
+    if errors in _read_streams(script):
+        raise fail(
+            f"the queries read {errors}, and so the records of --errors: name another stream"
+        )
     if packages is None and any(query.match is not None for query in script.queries):
         raise fail(
             "MATCH_RECOGNIZE needs pandas and PyArrow in the job, which EMR's images lack: --packages packages.zip, of "
@@ -383,9 +387,12 @@ def _checkpoint(region: str, name: str) -> str:
 
 def _sources(script: Script) -> list[str]:
     """Return the streams that must be there: those that queries read, and none of them writes."""
+    return sorted(_read_streams(script) - set(_targets(script)))
+
+
+def _read_streams(script: Script) -> set[str]:
     inputs = [source.relation for query in script.queries for source in query.inputs()]
-    read = {relation.stream for relation in inputs if relation.stream and not relation.is_object}
-    return sorted(read - set(_targets(script)))
+    return {relation.stream for relation in inputs if relation.stream and not relation.is_object}
 
 
 def _targets(script: Script) -> Iterator[str]:

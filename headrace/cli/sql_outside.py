@@ -49,7 +49,9 @@ class Cloud:
         """Return a table of Glue's catalog; raises SqlError."""
         answer = self._glue(place, "get_table", DatabaseName=database, Name=name)
         storage = answer["Table"].get("StorageDescriptor", {})
-        columns = tuple((one["Name"], one.get("Type", "string")) for one in storage["Columns"])
+        columns = tuple(
+            (one["Name"], one.get("Type", "string")) for one in storage.get("Columns", ())
+        )
         parameters = {
             **storage.get("SerdeInfo", {}).get("Parameters", {}),
             **storage.get("Parameters", {}),
@@ -63,7 +65,7 @@ class Cloud:
             stream = storage.get("Location", "")
         format_ = parameters.get("classification", "").upper()
         delimiter = parameters.get("delimiter", parameters.get("field.delim", ""))
-        return GlueTable(columns, stream, format_ if format_ in ("JSON", "CSV") else "", delimiter)
+        return GlueTable(columns, stream, format_, delimiter)
 
     def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:
         """Return a schema of Glue's registry with all its versions, or those up to `version`; raises SqlError."""

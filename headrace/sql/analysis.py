@@ -366,7 +366,8 @@ class Analysis:
         match = None
         if select.source.match is not None:
             _check_match(select)
-            match = match_plan(select.source.match, source, select.source.alias, times)
+            of_rows = Scope((source,), times, functions=self.functions)
+            match = match_plan(select.source.match, of_rows, select.source.alias)
             inputs = (match.relation,)
         if select.stagger is not None:
             return self._stagger(select, name, source, is_table)
@@ -408,7 +409,8 @@ class Analysis:
                 "STREAM for what follows",
                 select.stagger.place,
             )
-        match = stagger_plan(select, source, select.source.alias, TIMESTAMP)
+        scope = Scope((source,), TIMESTAMP, functions=self.functions)
+        match = stagger_plan(select, scope, select.source.alias)
         alias = match.relation.alias
         outputs = tuple(
             Named(one.name, Column(one.name, alias), one.type)

@@ -90,7 +90,7 @@ def _parts(query: QueryPlan, script: Script, prefix: str = "") -> Iterator[tuple
     if query.match is not None:
         match = query.match
         columns = ", ".join(f"{text.write(one.expression)} {one.type}" for one in match.columns)
-        by = ", ".join(one.name for one in match.partition) or "all rows together"
+        by = ", ".join(text.write(one.expression) for one in match.partition) or "all rows together"
         yield (
             f"{prefix}MATCH_RECOGNIZE",
             f"{match.pattern} by {by} where {match.conditions} of {columns} within {match.within_ms} ms",

@@ -62,11 +62,12 @@ def _join(join: JoinPlan) -> str:
 
 
 def _match(match: MatchPlan, dialect: str) -> str:
-    by = ", ".join(one.name for one in match.partition) or "all rows together"
+    text = SparkText(dialect, qualified=False)
+    by = ", ".join(text.write(one.expression) for one in match.partition) or "all rows together"
     within = f", within {duration(match.within_ms)}" if match.within_ms else ""
     after = "past its end" if match.is_past_last else "with the row after its first one"
     if match.where is not None:
-        within += f", where {SparkText(dialect, qualified=False).write(match.where)}"
+        within += f", where {text.write(match.where)}"
     return f"rows by {by}, in the order of their time{within}; the next match begins {after}"
 
 

@@ -54,7 +54,10 @@ class Schema:
 
 @dataclass(frozen=True)
 class GlueTable:
-    """A table of Glue's catalog: its columns with Hive's types, its stream (empty: none), JSON, CSV or AVRO."""
+    """A table of Glue's catalog: its columns with Hive's types, its stream (empty: none), and its classification.
+
+    `format` is the classification in upper case, such as JSON or PARQUET; empty for a table that has none.
+    """
 
     columns: tuple[tuple[str, str], ...]
     stream: str

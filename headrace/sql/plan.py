@@ -180,6 +180,11 @@ class MatchPlan:
     history: int
     where: Expression | None = None
 
+    def expressions(self) -> Iterator[Expression]:
+        """Return every expression that it computes of a row, or of a match."""
+        yield from (() if self.where is None else (self.where,))
+        yield from (one.expression for one in (*self.partition, *self.columns, *self.measures))
+
     def spec(self) -> dict[str, Any]:
         """Return what the matcher takes."""
         return {
@@ -241,6 +246,8 @@ class QueryPlan:
 
     def expressions(self) -> Iterator[Expression]:
         """Return every expression that it computes."""
+        if self.match is not None:
+            yield from self.match.expressions()
         for join in self.joins:
             yield from (join.left_key, join.right_key)
         yield from (one for one in (self.where, self.having, *self.partition) if one is not None)

@@ -546,7 +546,8 @@ class _Compiler:
 
 
 def _own_functions(script: Script) -> list[Function]:
-    """Return the functions that CREATE FUNCTION has made and a query calls."""
+    """Return the functions that CREATE FUNCTION has made and a query calls; refuse two of one name."""
+    functions: dict[str, Function] = {}
     calls = (
         part
         for query in script.queries
@@ -554,7 +555,15 @@ def _own_functions(script: Script) -> list[Function]:
         for part in walk(expression)
         if isinstance(part, Call) and part.own is not None
     )
-    return list({call.name: function_of(call) for call in calls}.values())
+    for call in calls:
+        function = function_of(call)
+        other = functions.setdefault(call.name, function)
+        if (other.own, other.result) != (function.own, function.result):
+            raise SqlError(
+                f"{call.name} was made anew after a query that calls it: a job has one function of a name",
+                call.place,
+            )
+    return list(functions.values())
 
 
 def _function(function: Function) -> str:

@@ -16,7 +16,9 @@ from headrace.sql.expressions import (
     Cast,
     Column,
     Expression,
+    Field,
     Interval,
+    Item,
     Literal,
     Operation,
     Over,
@@ -25,7 +27,7 @@ from headrace.sql.expressions import (
 from headrace.sql.functions import FUNCTIONS
 from headrace.sql.operators import BINARY
 from headrace.sql.plan import ROWTIME, Input, MatchPlan, Named, Navigation, Relation, RelationColumn
-from headrace.sql.query_outputs import has_aggregate, kind_of
+from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
 from headrace.sql.rewriting import rewrite
 from headrace.sql.statements import MatchRecognize, Select
 from headrace.sql.types import BIGINT, DOUBLE, STRING, SqlType
@@ -43,8 +45,12 @@ _SCALARS = frozenset({
 })  # fmt: skip
 
 
-def match_plan(match: MatchRecognize, source: Input, alias: str, times: SqlType) -> MatchPlan:
-    """Return a row pattern's plan, resolved; raises SqlError for what no stream has."""
+def match_plan(match: MatchRecognize, scope: Scope, alias: str) -> MatchPlan:
+    """Return a row pattern's plan, resolved; raises SqlError for what no stream has.
+
+    `scope` is of the one stream whose rows it looks at.
+    """
+    (source,) = scope.inputs
     if source.relation.is_table:
         raise SqlError("a table has no order of rows: MATCH_RECOGNIZE reads a stream", match.place)
     _check_order(match.order, source)
@@ -57,8 +63,8 @@ def match_plan(match: MatchRecognize, source: Input, alias: str, times: SqlType)
             )
     if len(definitions) < len(match.defines):
         raise SqlError("DEFINE names a row twice", match.place)
-    navigations = _Navigations(source, Scope((source,), times), before)
-    partition = tuple(_partition_column(one, source, times) for one in match.partition)
+    navigations = _Navigations(scope, before)
+    partition = tuple(_partition_column(one, scope) for one in match.partition)
     measures = [
         Named(one.name, navigations.split(replace_relation(one.expression, None), None), one.type)
         for one in partition
@@ -101,41 +107,45 @@ def match_plan(match: MatchRecognize, source: Input, alias: str, times: SqlType)
     )
 
 
-def stagger_plan(select: Select, source: Input, alias: str, times: SqlType) -> MatchPlan:
+def stagger_plan(select: Select, scope: Scope, alias: str) -> MatchPlan:
     """Return windows that begin with a partition's first row as a row pattern: it, and rows less than RANGE later."""
     stagger = select.stagger
     assert stagger is not None
+    (source,) = scope.inputs
     if source.relation.is_table:
         raise SqlError("a window groups a stream's rows, not a table's", stagger.place)
-    scope = Scope((source,), times)
-    navigations = _Navigations(source, scope, {"": 0, "A": 0, "B": 1})
-    keys = {resolve(part, scope)[0]: part for part in stagger.partition}
+    refuse_aggregates(select.where, "WHERE")
+    navigations = _Navigations(scope, {"": 0, "A": 0, "B": 1})
+    for part in stagger.partition:
+        refuse_aggregates(part, "PARTITION BY")
+    keys = dict(resolve(part, scope) for part in stagger.partition)
 
     def change(part: Expression) -> Expression | None:
-        if isinstance(part, Call) and kind_of(part) == "aggregate":
-            return navigations.split(part, None)
-        if not has_aggregate(part) and resolve(part, scope)[0] in keys:
-            return navigations.split(part, None)
-        if isinstance(part, Column):
+        if isinstance(part, Over):
+            raise SqlError(
+                "a staggered window has no sliding window: name its rows by CREATE STREAM",
+                part.place,
+            )
+        if part in keys or (isinstance(part, Call) and kind_of(part) == "aggregate"):
+            # Without its relation, which may have the name of a row of the pattern.
+            return navigations.split(replace_relation(part, None), None)
+        if isinstance(part, Column) and part.relation is not None:
             raise SqlError(
                 f"{part.name} is neither in PARTITION BY nor in an aggregate function", part.place
             )
         return None
 
+    every = next((item for item in select.items if item.expression is None), None)
+    if every is not None:
+        raise SqlError(
+            "a window's rows are PARTITION BY's columns and aggregates, not *", every.place
+        )
     measures: list[Named] = []
     of_key: list[bool] = []
-    for item in select.items:
-        if item.expression is None:
-            raise SqlError(
-                "a window's rows are PARTITION BY's columns and aggregates, not *", item.place
-            )
-        resolved, type_ = resolve(rewrite(item.expression, change), navigations.scope())
-        of_key.append(
-            not has_aggregate(item.expression) and resolve(item.expression, scope)[0] in keys
-        )
-        own = item.expression.name if isinstance(item.expression, Column) else ""
-        measures.append(Named(item.alias or own or f"KSQL_COL_{len(measures)}", resolved, type_))
-    _check_names(measures, select.place)
+    for output in outputs_of(select, scope):
+        of_matches = rewrite(output.expression, change)
+        measures.append(replace(output, expression=resolve(of_matches, navigations.scope())[0]))
+        of_key.append(output.expression in keys)
     results = tuple(range(len(navigations.found)))
     time = Column(ROWTIME)
     first = Call("FIRST", (time,))
@@ -150,7 +160,7 @@ def stagger_plan(select: Select, source: Input, alias: str, times: SqlType) -> M
         place=stagger.place,
     )
     partition = tuple(
-        Named(f"key_{index}", key, resolve(key, scope)[1]) for index, key in enumerate(keys)
+        Named(f"key_{index}", key, type_) for index, (key, type_) in enumerate(keys.items())
     )
     return MatchPlan(
         Input(relation, alias),
@@ -199,8 +209,8 @@ def _check_order(order: Expression | None, source: Input) -> None:
         )
 
 
-def _partition_column(expression: Expression, source: Input, times: SqlType) -> Named:
-    resolved, type_ = resolve(expression, Scope((source,), times))
+def _partition_column(expression: Expression, scope: Scope) -> Named:
+    resolved, type_ = resolve(expression, scope)
     if not isinstance(resolved, Column) or type_.name not in _SCALARS:
         raise SqlError("PARTITION BY takes columns of one value", expression.place)
     return Named(resolved.name, resolved, type_)
@@ -257,17 +267,16 @@ def _steps(part: tuple[Any, ...]) -> int:
 class _Navigations:
     """What a match's measures and conditions read of its rows. `before` is each variable's least rows before it."""
 
-    def __init__(self, source: Input, scope: Scope, before: dict[str, int]) -> None:
+    def __init__(self, scope: Scope, before: dict[str, int]) -> None:
         self.found: list[Navigation] = []
         self.columns: list[Named] = []
         self.history = 0
-        self._source = source
         self._scope = scope
         self._before = before
 
     def scope(self) -> Scope:
         """Return the scope of what is computed from navigations alone."""
-        return Scope((), self._scope.times, {one.name: one.type for one in self.found})
+        return replace(self._scope, inputs=(), extras={one.name: one.type for one in self.found})
 
     def split(self, expression: Expression, own: str | None) -> Expression:
         """Return an expression over the names of navigations; `own` is the row that DEFINE defines."""
@@ -292,33 +301,30 @@ class _Navigations:
             return self._navigation(part, own)
         if isinstance(part, Call) and kind_of(part) in ("aggregate", "table"):
             return self._aggregate(part, own)
-        if self._is_of_one_row(part, own):
-            column, type_ = self._column(part)
-            return self._add("last", "", column, 0, type_, part.place)
-        if isinstance(part, Column):
-            variable = self._variable(part, own)
+        variable = self._row_of(part, own)
+        # A part of NULL is NULL: of a row that no match has, it is what the row's own would be.
+        if variable == "" or (variable is not None and isinstance(part, Column | Field | Item)):
             column, type_ = self._column(part)
             return self._add("last", variable, column, 0, type_, part.place)
         return None
 
-    def _is_of_one_row(self, part: Expression, own: str | None) -> bool:
-        """Return whether an expression is computed from the last row alone."""
+    def _row_of(self, part: Expression, own: str | None) -> str | None:
+        """Return the one row that all columns of an expression are of; None for several, none, and an aggregate."""
         parts = list(walk(part))
-        columns = [one for one in parts if isinstance(one, Column)]
-        if not columns or any(
-            isinstance(one, Over)
-            or (isinstance(one, Call) and (one.name in _SPECIAL or kind_of(one) != "scalar"))
+        if any(
+            isinstance(one, Over) or (isinstance(one, Call) and _is_of_several_rows(one))
             for one in parts
         ):
-            return False
-        return all(self._variable(one, own) == "" for one in columns)
+            return None
+        variables = {self._variable(one, own) for one in parts if isinstance(one, Column)}
+        return variables.pop() if len(variables) == 1 else None
 
     def _variable(self, column: Column, own: str | None) -> str:
         """Return the row that a column is of: '' for the last one of all, which DEFINE's own row is."""
         relation = (column.relation or "").upper()
         if relation in self._before and relation:
             return "" if relation == own else relation
-        if relation in ("", self._source.alias.upper()):
+        if relation in ("", self._scope.inputs[0].alias.upper()):
             return ""
         raise SqlError(
             f"no row {column.relation!r} in PATTERN{near(column.relation or '', [n for n in self._before if n])}",
@@ -328,7 +334,7 @@ class _Navigations:
     def _variable_of(self, part: Expression, own: str | None) -> str:
         """Return the one row that all columns of an expression are of."""
         for one in walk(part):
-            if isinstance(one, Call) and (one.name in _SPECIAL or kind_of(one) != "scalar"):
+            if isinstance(one, Call) and _is_of_several_rows(one):
                 raise SqlError(f"{one.name} does not stand in another one of a row", one.place)
         variables = {self._variable(one, own): one for one in walk(part) if isinstance(one, Column)}
         if len(variables) > 1:
@@ -370,6 +376,8 @@ class _Navigations:
             )
         if call.star:
             return self._add("count", "", -1, 0, BIGINT, call.place)
+        if len(call.arguments) != 1:
+            raise SqlError(f"{call.name} takes 1 argument, not {len(call.arguments)}", call.place)
         resolved_types: list[SqlType] = []
         (value,) = call.arguments
         variable = self._variable_of(value, own)
@@ -443,6 +451,11 @@ class _Navigations:
 
 _SPECIAL = (*_NAVIGATIONS, "NEXT", "MATCH_NUMBER", "CLASSIFIER")
 _OPERATORS = ("AND", "OR", "NOT", "IN", "IS NULL", "IS DISTINCT FROM")
+
+
+def _is_of_several_rows(call: Call) -> bool:
+    """Return whether a call is no function of one row; one of a query's own is of one row."""
+    return call.name in _SPECIAL or kind_of(call) in ("aggregate", "table")
 
 
 def _names_row(value: Expression, own: str) -> bool:

@@ -112,8 +112,7 @@ def origin_of(statement: CreateSource, outside: Outside) -> Origin:
         return Origin()
     if sources[0] == "INFER":
         return _inferred(statement, values, outside)
-    one = values[sources[0]]
-    return _of_table(one, outside) if one.name == "glue_table" else _of_schema(values, outside)
+    return _of_table(values, outside) if sources[0] == "glue_table" else _of_schema(values, outside)
 
 
 def _inferred(statement: CreateSource, values: dict[str, Property], outside: Outside) -> Origin:
@@ -132,11 +131,18 @@ def _inferred(statement: CreateSource, values: dict[str, Property], outside: Out
     )
 
 
-def _of_table(one: Property, outside: Outside) -> Origin:
+def _of_table(values: dict[str, Property], outside: Outside) -> Origin:
+    one = values["glue_table"]
     database, _, table = _text(one).rpartition(".")
     database = database or "default"
     glue = outside.table(database, table, one.place)
     columns = columns_of_table(f"the table {database}.{table}", glue, one.place)
+    if glue.format not in ("", "JSON", "CSV") and not _format(values):
+        raise SqlError(
+            f"the table {database}.{table} is {glue.format}, not JSON or CSV: WITH (format = '..') says how its "
+            "records are read, and schema_name gives Avro's schema",
+            one.place,
+        )
     about = f"of the table {database}.{table} of Glue"
     return Origin(columns, glue.stream, glue.format, glue.delimiter, about=about)
 

@@ -255,3 +255,13 @@ def test_a_row_pattern_is_not_run_without_the_packages_that_its_job_needs(tmp_pa
     result = CliRunner().invoke(headrace, ["sql", "run", str(file)])
     assert result.exit_code == 1
     assert "needs pandas and PyArrow in the job, which EMR's images lack" in result.output
+
+
+def test_run_refuses_to_read_the_records_that_it_cannot_read(tmp_path: Path) -> None:
+    file = tmp_path / "q.sql"
+    file.write_text(
+        "CREATE STREAM s (a INT) WITH (stream = 'flights'); CREATE STREAM t AS SELECT a FROM s;"
+    )
+    result = CliRunner().invoke(headrace, ["sql", "run", str(file), "--errors", "flights"])
+    assert result.exit_code == 1
+    assert "the queries read flights, and so the records of --errors" in result.output

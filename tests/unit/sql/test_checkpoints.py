@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -29,8 +30,12 @@ COUNT = "CREATE TABLE q AS SELECT origin, COUNT(*) AS n FROM flights GROUP BY or
 FILTER = "CREATE STREAM q AS SELECT id, delay FROM flights WHERE delay > 15;"
 
 
+STAGGER = """CREATE STREAM sums (n BIGINT) WITH (stream = 'sums'); CREATE PUMP q AS INSERT INTO sums SELECT STREAM COUNT(*)
+  FROM flights WINDOWED BY STAGGER (PARTITION BY UPPER(origin) RANGE INTERVAL '1' HOUR);"""
+
+
 def state(text: str) -> dict[str, str]:
-    script = read_script(text)
+    script = read_script(text, KINESIS_ANALYTICS if "STAGGER" in text else KSQL)
     return state_of(script.queries[-1], script)
 
 
@@ -78,6 +83,7 @@ def test_a_change_that_state_does_not_depend_on_goes_on(text: str, old: str, new
         (TABLE_JOIN, "city VARCHAR)", "city VARCHAR, zone INT)", "columns of airports was"),
         (OF_TABLE, "origin, city FROM", "origin, UCASE(city) AS town FROM", "columns was origin STRING KEY, city STRING"),
         (FILTER, "SELECT id, delay", "SELECT DISTINCT delay", "DISTINCT was none, is delay INT"),
+        (STAGGER, "UPPER(origin)", "UPPER(carrier)", "by upper(carrier) where"),
     ],
 )  # fmt: skip
 def test_a_change_that_state_depends_on_is_refused_with_words(
@@ -133,3 +139,25 @@ def test_the_job_has_what_it_compares(text: str):
     assert source.index("check_progress(spark, arguments, QUERIES)") < source.index(
         "for started in start(spark"
     )
+
+
+class Started:
+    """A query that Spark runs: it has ended, goes on, or fails."""
+
+    def __init__(self, outcome: bool | Exception) -> None:
+        self._outcome = outcome
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        assert timeout is not None, "the others are not looked at"
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+def test_a_query_that_fails_ends_the_job_while_those_before_it_go_on():
+    source = compile_script(read_script(RELATIONS + FILTER), "A test.")
+    names: dict[str, Callable[[list[Started]], None]] = {}
+    exec(source[source.index("def wait_for(") : source.index("def main(")], names)
+    names["wait_for"]([Started(True), Started(True)])
+    with pytest.raises(RuntimeError, match="no stream"):
+        names["wait_for"]([Started(False), Started(RuntimeError("no stream"))])

@@ -12,7 +12,7 @@ from headrace.sql.explain import explain
 from headrace.sql.fold import Fold, Record, run
 from headrace.sql.pyspark_job import compile_script
 
-TICKS = """CREATE STREAM ticks (sym VARCHAR KEY, price DOUBLE, n INT, ms BIGINT, tags ARRAY<VARCHAR>) WITH (stream = 'ticks', timestamp = 'ms');
+TICKS = """CREATE STREAM ticks (sym VARCHAR KEY, price DOUBLE, n INT, ms BIGINT, tags ARRAY<VARCHAR>, seen STRUCT<by VARCHAR>) WITH (stream = 'ticks', timestamp = 'ms');
 CREATE TABLE names (sym VARCHAR PRIMARY KEY, name VARCHAR) WITH (stream = 'names');
 """
 FALL = """SELECT * FROM ticks MATCH_RECOGNIZE (
@@ -24,7 +24,8 @@ FALL = """SELECT * FROM ticks MATCH_RECOGNIZE (
 
 
 def tick(sym: str, second: int, price: float) -> tuple[str, Record]:
-    return "ticks", Record({"sym": sym, "price": price, "n": second, "ms": second * 1000})
+    parts = {"tags": [str(float(price))], "seen": {"by": str(float(price))}}
+    return "ticks", Record({"sym": sym, "price": price, "n": second, "ms": second * 1000, **parts})
 
 
 def rows_of(query: str, prices: list[float], dialect: str = "ksql") -> list[dict[str, Any]]:
@@ -69,6 +70,10 @@ def test_falls_that_turn_are_found_in_each_partition() -> None:
         ("MEASURES UCASE(sym) || '!' AS c PATTERN (a) DEFINE a AS SQRT(price) = 2 AND sym LIKE 'A%'", [4], ["A!"]),
         ("MEASURES MIN(price) + MAX(price) AS c PATTERN (a b) DEFINE b AS CASE WHEN a.price > 1 THEN n > 5 ELSE ABS(COALESCE(b.price, 0) - a.price) = 4 END", [1, 5], [6.0]),
         ("MEASURES MATCH_NUMBER() AS c PATTERN (a) DEFINE a AS price = 1", [1, 2, 1], [1, 2]),
+        # A part of a row's value is the row's; of none, NULL.
+        ("MEASURES a.tags[1] AS c PATTERN (a b) DEFINE b AS b.tags[1] <> a.tags[1]", [1, 1, 2], ["1.0"]),
+        ("MEASURES a.seen->by AS c PATTERN (a b) DEFINE b AS seen->by > a.seen->by", [1, 1, 2], ["1.0"]),
+        ("MEASURES COALESCE(b.seen->by, 'none') AS c PATTERN (a b? d) DEFINE b AS price > 1", [1, 1, 1], ["none"]),
     ],
 )  # fmt: skip
 def test_what_a_pattern_matches(rest: str, prices: list[float], results: list[Any]) -> None:

@@ -148,6 +148,12 @@ def test_a_table_of_glue_gives_columns_stream_and_format() -> None:
     for type_ in ("interval", "array<int", "struct<a>", "uniontype<int,string>", "map<int>", ""):
         with pytest.raises(SqlError, match="which SQL has not"):
             analyse(text, Known(glue_table=GlueTable((("q", type_),), "s", "JSON")))
+    for format_ in ("AVRO", "PARQUET"):
+        known = Known(glue_table=GlueTable((("q", "int"),), "s", format_))
+        with pytest.raises(SqlError, match=f"the table lake.flights is {format_}, not"):
+            analyse(text, known)
+        relation = analyse(text.replace("WITH (", "WITH (format = 'JSON', "), known).relations["x"]
+        assert relation.format == "JSON"
 
 
 def test_records_are_read_by_the_version_of_the_schema_that_they_name() -> None:

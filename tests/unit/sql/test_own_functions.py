@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headrace.sql.fold import run
 from headrace.sql.inference import Nothing
 from headrace.sql.parsing import parse
 from headrace.sql.plan import Script
+from headrace.sql.pyspark_job import compile_script
 from headrace.sql.records import Record
 
 SOURCE = """
@@ -62,8 +64,8 @@ class Files(Nothing):
         return SOURCE
 
 
-def script_of(text: str) -> Script:
-    analysis = Analysis(outside=Files())
+def script_of(text: str, dialect: str = "ksql") -> Script:
+    analysis = Analysis(dialect, Files())
     for statement in parse(text, analysis.words):
         analysis.take(statement)
     return analysis.script()
@@ -79,6 +81,41 @@ def test_a_function_of_python_gives_values_of_its_type_or_null() -> None:
     assert [(row["c"], row["t"], row["h"]) for row in rows[1:]] == [
         (None, {"sum": 0, "n": 0}, [6.5, 1.5]), (None, None, [7.0, 1.5]), ("none", None, None),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "dialect", "called", "results"),
+    [
+        ("""SELECT * FROM calls MATCH_RECOGNIZE (MEASURES late_class(x.d, 15) AS a, COLLECT_LIST(late_class(d, 15)) AS b
+  PATTERN (x y) DEFINE y AS late_class(d, 15) = 'late' AND PREV(late_class(d, 15)) = 'ok') EMIT CHANGES;""",
+         "ksql", ["own_late_class"], [{"a": "ok", "b": ["ok", "late"]}]),
+        ("""SELECT STREAM late_class(d, 15) AS c, halves(MAX(d), 1)[1] AS h, MAX(late_class(d, 1)) AS m FROM calls
+  WHERE late_class(d, 99) = 'ok' WINDOWED BY STAGGER (PARTITION BY late_class(d, 15) RANGE INTERVAL '1' MINUTE);""",
+         "kinesis-analytics", ["own_late_class", "own_halves"],
+         [{"c": "ok", "h": 1.0, "m": "late"}, {"c": "late", "h": 10.0, "m": "late"}]),
+    ],
+)  # fmt: skip
+def test_row_patterns_and_staggered_windows_call_functions(
+    query: str, dialect: str, called: list[str], results: list[dict[str, Any]]
+) -> None:
+    relation = "CREATE STREAM calls (d INT) WITH (stream = 'calls');"
+    script = script_of(FUNCTIONS + relation + query, dialect)
+    fold = run(script, [("calls", Record({"d": one})) for one in (2, 20)])
+    assert [row.columns for row in fold.results["query_1"]] == results
+    job = compile_script(script, "A test.")
+    (registered,) = re.findall(r"^FUNCTIONS = \((.*?)^\)", job, re.MULTILINE | re.DOTALL)
+    assert sorted(re.findall(r"^    \('(own_\w+)'", registered, re.MULTILINE)) == sorted(called)
+
+
+def test_a_job_has_one_function_of_a_name() -> None:
+    again = FUNCTIONS.partition("\n")[2].replace("CREATE", "CREATE OR REPLACE")
+    later = "CREATE STREAM later AS SELECT late_class(d, 1) AS c FROM calls;"
+    assert "FUNCTIONS = (" in compile_script(
+        script_of(FUNCTIONS + QUERIES + again + later), "A test."
+    )
+    other = again.replace("least INT", "least DOUBLE")
+    with pytest.raises(SqlError, match="LATE_CLASS was made anew after a query that calls it"):
+        compile_script(script_of(FUNCTIONS + QUERIES + other + later), "A test.")
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,14 @@ def test_windows_of_rows_have_names_and_stand_in_expressions() -> None:
         ("SELECT STREAM COUNT(*) FROM ticks WINDOWED BY HOP (RANGE INTERVAL '1' MINUTE);", "WINDOWED BY STAGGER, not HOP"),
         ("SELECT STREAM COUNT(*) AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE) GROUP BY ticker;",
          "PARTITION BY in place of GROUP BY"),
+        ("SELECT STREAM COUNT() AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "COUNT takes"),
+        ("SELECT STREAM NULL AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);", "a column of NULL"),
+        ("SELECT STREAM COUNT(*) AS n FROM ticks WHERE COUNT(*) > 1 WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);",
+         "WHERE has no aggregate function"),
+        ("SELECT STREAM COUNT(*) AS n FROM ticks WINDOWED BY STAGGER (PARTITION BY MAX(price) RANGE INTERVAL '1' MINUTE);",
+         "PARTITION BY has no aggregate function"),
+        ("SELECT STREAM MAX(ROWTIME) OVER (ROWS 2 PRECEDING) AS n FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);",
+         "a staggered window has no sliding window"),
         ("SELECT STREAM TOPK(price, 2) FROM ticks WINDOWED BY STAGGER (RANGE INTERVAL '1' MINUTE);",
          "TOPK is not computed of a match's rows"),
         ("SELECT STREAM a.price FROM ticks a JOIN ticks OVER (ROWS 2 PRECEDING) AS b ON a.ticker = b.ticker;",
@@ -98,3 +106,12 @@ def test_a_staggered_window_begins_with_its_partitions_first_row() -> None:
     assert rows(query, 3, 3, 62, 20, 63, 70, 200) == [
         {"ticker": "A", "n": 3, "twice": 136.0 / 3}, {"ticker": "A", "n": 2, "twice": 133.0}, {"ticker": "A", "n": 1, "twice": 400.0},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("alias", ["a", "B", "t"])
+def test_a_staggered_windows_stream_may_have_any_name(alias: str) -> None:
+    query = (
+        f"SELECT STREAM {alias}.ticker, COUNT({alias}.price), MAX(price) FROM ticks AS {alias} "
+        f"WINDOWED BY STAGGER (PARTITION BY {alias}.ticker RANGE INTERVAL '1' MINUTE);"
+    )
+    assert rows(query, 3, 5) == [{"ticker": "A", "KSQL_COL_0": 2, "KSQL_COL_1": 5.0}]
