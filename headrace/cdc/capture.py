@@ -102,6 +102,8 @@ class Capture:
         self._sink.flush()
 
     def _run_connected(self) -> None:
+        # A sink may have undone what it was told of tables together with an unfinished transaction.
+        self._described.clear()
         server = Server(self._settings.url)
         try:
             self._prepare(server)
@@ -166,8 +168,9 @@ class Capture:
     def _take_snapshot(self, server: Server, replication: Replication) -> None:
         settings, sink = self._settings, self._sink
         temporary = f"{settings.slot}_snapshot"[:63]
-        lsn, snapshot = replication.export_snapshot(temporary)
+        # Before the slot, which waits for the server's open transactions: the sink's may be one of them.
         sink.begin_snapshot()
+        lsn, snapshot = replication.export_snapshot(temporary)
         time_us, row_number, look_s = self._clock.now_ms() * 1000, 0, self._clock.monotonic_s()
         for table, row_filter in server.tables(settings.publication):
             self._describe(Change("schema", table, None, None, lsn, lsn, 0, time_us, 0))

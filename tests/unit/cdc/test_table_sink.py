@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import psycopg
 import pytest
 
+from headrace.cdc.changes import Change
 from headrace.cdc.events import CaptureError
 from headrace.cdc.table_sink import TableSink
 from tests.unit.cdc.conftest import Lab
@@ -84,6 +86,30 @@ def _kill_at(sink: TableSink, step: int) -> None:
 
     for name in ("take", "commit", "safe_lsn", "flush", "begin_snapshot"):
         wrap(name)
+
+
+def test_tables_are_told_again_after_the_server_was_away(lab: Lab, target: str):
+    lab.run(
+        "create table accounts (id int primary key)",
+        "insert into accounts select generate_series(1, 3)",
+    )
+    for statements in ((), ("alter table accounts add note text", "insert into accounts values (4, 'n')")):  # fmt: skip
+        if statements:
+            lab.run(*statements)
+        sink, deaths = TableSink(lab.server.url_of("postgres", target), lab.name), ["away"]
+        take = sink.take
+
+        def take_or_die(change: Change, take: Any = take, deaths: list[str] = deaths) -> None:
+            if change.op != "schema" and deaths:
+                raise psycopg.errors.AdminShutdown(deaths.pop())
+            take(change)
+
+        sink.take = take_or_die
+        # What the target was told of its tables before is undone with the transaction.
+        lab.capture(sink).run()
+        sink.close()
+        assert not deaths
+        assert _rows(lab, target) == _rows(lab, lab.name)
 
 
 def test_large_values_that_did_not_change_stay_and_new_columns_come(lab: Lab, target: str):
