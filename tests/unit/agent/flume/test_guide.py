@@ -26,8 +26,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from headrace.agent.config.errors import ConfigurationError
+from headrace.agent.config.properties import Section, Value
 from headrace.agent.flume.building import FlumeAgent
 from headrace.agent.flume.events import Event
+from headrace.agent.flume.interceptors import _millis
 from headrace.agent.flume.sinks.escapes import Escapes, NoTime
 from headrace.agent.flume.sinks.objects import sequence_file, sequence_record
 from tests.support.server import wait_until
@@ -316,6 +318,11 @@ def test_a_sequence_file_is_hadoop_s() -> None:
             NoTime, match=f"the header timestamp of an event is no number: '{stamp}'"
         ):
             sequence_record(Event({"timestamp": stamp}, b""), 1, is_text=True)
+
+
+def test_a_time_that_has_no_milliseconds_is_kept_as_it_is(tmp_path: Path) -> None:
+    section = Section(tmp_path, {"pattern": Value("yyyy-MM-dd", 1)}, "", "i1")
+    assert _millis(section)("0001-01-01") == "0001-01-01"
 
 
 @pytest.mark.parametrize("stamp", ["noon", "\u00b2", "--1", "9" * 30, "9" * 18])
