@@ -123,14 +123,18 @@ class Handled:
 
     def add(self, arn: str) -> None:
         """Count one more."""
-        self._records[arn] += 1
+        self._count(arn, 1)
+
+    def fail(self, arn: str) -> None:
+        """Count one that could not be passed on, beside `add`, which may have been before the start."""
+        self._count(arn, 0)
+        self._failures[arn] += 1
+
+    def _count(self, arn: str, records: int) -> None:
+        self._records[arn] += records
         if len(self._records) > self.MOST:
             oldest = next(iter(self._records))
             del self._records[oldest], self._failures[oldest]
-
-    def fail(self, arn: str) -> None:
-        """Count one that could not be passed on, beside `add`."""
-        self._failures[arn] += 1
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """Return how many each has handled, and how many of these failed."""

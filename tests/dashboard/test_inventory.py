@@ -181,3 +181,8 @@ def test_resources_that_are_long_gone_are_forgotten() -> None:
         handled.add(arn)
     handled.fail("third")
     assert handled.totals() == {"second": (1, 0), "third": (1, 1)}
+    # What fails now may have been handled before the start.
+    for arn in ("fourth", "fifth", "sixth"):
+        handled.fail(arn)
+    assert handled.totals() == {"fifth": (0, 1), "sixth": (0, 1)}
+    assert len(handled._failures) == 2

@@ -113,7 +113,13 @@ def _filter_of(section: Section) -> Callable[[str], str | None]:
         return os.environ.get
     if kind.lower() != "external":
         raise section.error("type", f"the configuration filter {kind!r} is not built")
-    command, charset = shlex.split(section.text("command")), section.charset("charset")
+    charset = section.charset("charset")
+    try:
+        command = shlex.split(section.text("command"))
+    except ValueError as error:
+        raise section.error("command", f"command of {section.owner}: {error}") from error
+    if not command:
+        raise section.error("command", f"{section.owner} needs command")
 
     def run(word: str) -> str | None:
         try:

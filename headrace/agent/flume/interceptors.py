@@ -207,10 +207,10 @@ def _millis(section: Section) -> Callable[[str], str]:
     def convert(value: str) -> str:
         try:
             moment = datetime.strptime(value, style)  # noqa: DTZ007 - Joda's default is the machine's zone too.
-        except ValueError:
+            return str(int(moment.timestamp() * 1000))
+        except (ValueError, OverflowError):
             # Flume's event would never pass; here it keeps what it had.
             return value
-        return str(int(moment.timestamp() * 1000))
 
     return convert
 

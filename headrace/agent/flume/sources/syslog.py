@@ -89,5 +89,6 @@ def _moment(stamp: str, now_ms: int) -> datetime | None:
         if moment - now > _AHEAD:
             return moment.replace(year=moment.year - 1)
         return moment.replace(year=moment.year + 1) if now - moment > _BEHIND else moment
-    except ValueError:
+    except (ValueError, OverflowError):
+        # The year 9999 has a last hour that west of Greenwich is in the next year of UTC.
         return None

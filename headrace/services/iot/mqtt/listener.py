@@ -219,7 +219,9 @@ class MqttConnection(asyncio.Protocol):
         """See `asyncio.Protocol`."""
         if self._is_closing:
             return
-        self._heard_s = self._listener.loop.time()
+        if self._reader.version:
+            # Bytes before CONNECT are no sign of a client: it has its time for all of them.
+            self._heard_s = self._listener.loop.time()
         # No MQTT client begins with the letter of GET.
         if self._websocket is None and not self._reader.has_begun and data.startswith(b"G"):
             self._websocket = WebSocket()
@@ -261,6 +263,7 @@ class MqttConnection(asyncio.Protocol):
             self._transport.write(socket.refuse(403, "Missing Authentication Token"))
         else:
             self.signer = request.signer
+            self._heard_s = self._listener.loop.time()
             self._transport.write(socket.accept())
             self._transport.resume_reading()
             return
@@ -291,6 +294,7 @@ class MqttConnection(asyncio.Protocol):
                 size = len(packet.payload)
             case packets.Connect():
                 self.version, size = packet.version, 0
+                self._heard_s = self._listener.loop.time()
             case _:
                 size = 0
         self._submit(packet, size)

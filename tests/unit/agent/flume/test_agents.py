@@ -8,6 +8,7 @@ import json
 import re
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -248,6 +249,20 @@ def test_syslog_headers_and_bodies() -> None:
         read_message(b"nothing", "utf-8", frozenset(), now_ms).headers["flume.syslog.status"]
         == "Invalid"
     )
+
+
+def test_a_syslog_message_of_the_end_of_time_has_no_timestamp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    try:
+        with monkeypatch.context() as patched:
+            patched.setenv("TZ", "America/New_York")
+            time.tzset()
+            event = read_message(b"<1>1 9999-12-31T23:59:59 h b", "utf-8", None, 0)
+    finally:
+        time.tzset()
+    assert event.headers["host"] == "h"
+    assert "timestamp" not in event.headers
 
 
 class Bucket:

@@ -26,8 +26,10 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 from headrace.agent.config.errors import ConfigurationError
+from headrace.agent.config.properties import Section, Value
 from headrace.agent.flume.building import FlumeAgent
 from headrace.agent.flume.events import Event
+from headrace.agent.flume.interceptors import _millis
 from headrace.agent.flume.sinks.escapes import Escapes, NoTime
 from headrace.agent.flume.sinks.objects import sequence_file, sequence_record
 from tests.support.server import wait_until
@@ -90,6 +92,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "extractor millis": ("sources.r1.interceptors = i1\nsources.r1.interceptors.i1.type = regex_extractor\nsources.r1.interceptors.i1.regex = ^(?:\\\\n)?(\\\\d\\\\d\\\\d\\\\d-\\\\d\\\\d-\\\\d\\\\d\\\\s\\\\d\\\\d:\\\\d\\\\d)\nsources.r1.interceptors.i1.serializers = s1\nsources.r1.interceptors.i1.serializers.s1.type = org.apache.flume.interceptor.RegexExtractorInterceptorMillisSerializer\nsources.r1.interceptors.i1.serializers.s1.name = timestamp\nsources.r1.interceptors.i1.serializers.s1.pattern = yyyy-MM-dd HH:mm", ""),
     "filter env": ("configfilters = f1\nconfigfilters.f1.type = env\nsources.r1.type = http\nsources.r1.port = 0\nsources.r1.keystorePassword = ${f1['my_keystore_password']} #will get the value Secret123", ""),
     "filter external": ("configfilters = f1\nconfigfilters.f1.type = external\nconfigfilters.f1.command = /bin/echo\nconfigfilters.f1.charset = UTF-8\nsinks.k1.type = file_roll\nsinks.k1.sink.directory = /var/log/agent_${f1['agent_name']}", ""),
+    "filter open quote": ("configfilters = f1\nconfigfilters.f1.type = external\nconfigfilters.f1.command = /bin/echo 'x", "command of configuration filter f1: No closing quotation"),
+    "filter empty command": ("configfilters = f1\nconfigfilters.f1.type = external\nconfigfilters.f1.command =", "configuration filter f1 needs command"),
     "filter hadoop": ("configfilters = f1\nconfigfilters.f1.type = hadoop\nconfigfilters.f1.credential.provider.path = jceks://file/x", "the configuration filter 'hadoop' is not built"),
     "filter without value": ("configfilters = f1\nconfigfilters.f1.type = env\nsources.r1.type = http\nsources.r1.port = 0\nsources.r1.keystorePassword = ${f1[absent]}", "${f1[absent]} of a.sources.r1.keystorePassword has no value"),
 }  # fmt: skip
@@ -314,6 +318,11 @@ def test_a_sequence_file_is_hadoop_s() -> None:
             NoTime, match=f"the header timestamp of an event is no number: '{stamp}'"
         ):
             sequence_record(Event({"timestamp": stamp}, b""), 1, is_text=True)
+
+
+def test_a_time_that_has_no_milliseconds_is_kept_as_it_is(tmp_path: Path) -> None:
+    section = Section(tmp_path, {"pattern": Value("yyyy-MM-dd", 1)}, "", "i1")
+    assert _millis(section)("0001-01-01") == "0001-01-01"
 
 
 @pytest.mark.parametrize("stamp", ["noon", "\u00b2", "--1", "9" * 30, "9" * 18])
