@@ -344,3 +344,26 @@ def test_a_scaling_group_keeps_its_policies_when_its_tags_change(cloud: InProces
         each["Key"] for each in found["Tags"] if each["Key"].startswith("aws:")
     }
     assert client.describe_policies(AutoScalingGroupName="held")["ScalingPolicies"]
+
+
+def test_a_vpc_gets_other_dhcp_options_and_the_first_ones_can_be_deleted(
+    cloud: InProcessCloud, cfn: Any
+):
+    def network(options: str) -> dict[str, Any]:
+        association = {"VpcId": {"Ref": "Vpc"}, "DhcpOptionsId": {"Ref": options}}
+        return template(
+            Vpc={"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}},
+            A={"Type": "AWS::EC2::DHCPOptions", "Properties": {"DomainName": "a"}},
+            B={"Type": "AWS::EC2::DHCPOptions", "Properties": {"DomainName": "b"}},
+            Of={"Type": "AWS::EC2::VPCDHCPOptionsAssociation", "Properties": association},
+        )
+
+    ec2 = cloud.client("ec2")
+    assert create(cfn, network("A")) == "CREATE_COMPLETE"
+    assert update(cfn, network("B")) == "UPDATE_COMPLETE"
+    ids = {name: physical(cfn, name) for name in ("Vpc", "A", "B")}
+    (vpc,) = ec2.describe_vpcs(VpcIds=[ids["Vpc"]])["Vpcs"]
+    assert vpc["DhcpOptionsId"] == ids["B"]
+    with pytest.raises(ec2.exceptions.ClientError, match="DependencyViolation"):
+        ec2.delete_dhcp_options(DhcpOptionsId=ids["B"])
+    ec2.delete_dhcp_options(DhcpOptionsId=ids["A"])

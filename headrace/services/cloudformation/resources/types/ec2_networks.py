@@ -64,6 +64,13 @@ def _has_association(values: Values) -> bool:
     return any(one["SubnetId"] == values.get("SubnetId") for one in acl["Associations"])
 
 
+def _has_options(values: Values) -> bool:
+    """Whether the VPC still has these options: an update replaces the association before the old one is deleted."""
+    params = {"VpcIds": [values.get("VpcId")]}
+    (vpc,) = values.context.call("ec2", "DescribeVpcs", params)["Vpcs"]
+    return vpc["DhcpOptionsId"] == values.get("DhcpOptionsId")
+
+
 def _block_id(values: Values) -> str:
     for name in ("CidrBlockAssociation", "Ipv6CidrBlockAssociation"):
         if association := values.answer.get(name):
@@ -167,6 +174,7 @@ DECLARED = [
         delete=[
             Call("AssociateDhcpOptions", {"DhcpOptionsId": lambda _: "default", "VpcId": "VpcId"})
         ],
+        holds=_has_options,
     ),
     DeclaredType(
         "AWS::EC2::VPCPeeringConnection",
