@@ -88,7 +88,10 @@ DECLARED = [
     DeclaredType(
         "AWS::EC2::EIPAssociation",
         "ec2",
-        create=[Call("AssociateAddress", {"PublicIp": "EIP"})],
+        # An address moves to another interface without being released first (documented: API_AssociateAddress).
+        create=[
+            Call("AssociateAddress", {"PublicIp": "EIP", "AllowReassociation": lambda _: True})
+        ],
         id="@answer.AssociationId",
         delete=[Call("DisassociateAddress", {"AssociationId": "@id"})],
         attributes={"Id": "@id"},
