@@ -17,6 +17,26 @@ def correct_networks(module: Any) -> None:
     _nat_gateways(module.EC2Backend)
     _endpoints(module.EC2Backend)
     _route_tables(module.EC2Backend)
+    _dhcp_options(module.EC2Backend)
+
+
+def _dhcp_options(backend: Any) -> None:
+    """Delete DHCP options that no VPC has: moto remembers the VPC that had them last, also after it got others."""
+    delete = backend.delete_dhcp_options_set
+
+    @functools.wraps(delete)
+    def delete_dhcp_options_set(self: Any, options_id: str | None) -> None:
+        options = self.dhcp_options_sets.get(options_id)
+        if options is not None:
+            users = (
+                vpc
+                for vpc in self.vpcs.values()
+                if vpc.dhcp_options is not None and vpc.dhcp_options.id == options_id
+            )
+            options.vpc = next(users, None)
+        delete(self, options_id)
+
+    backend.delete_dhcp_options_set = delete_dhcp_options_set
 
 
 def _nat_gateways(backend: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.cloudformation.test_stacks import create, physical, template, update
-from tests.support.cloud import InProcessCloud
+from tests.support.cloud import ACCOUNT, InProcessCloud
 
 IAM = {"Capabilities": ["CAPABILITY_NAMED_IAM"]}
 
@@ -344,3 +344,73 @@ def test_a_scaling_group_keeps_its_policies_when_its_tags_change(cloud: InProces
         each["Key"] for each in found["Tags"] if each["Key"].startswith("aws:")
     }
     assert client.describe_policies(AutoScalingGroupName="held")["ScalingPolicies"]
+
+
+def test_a_vpc_gets_other_dhcp_options_and_the_first_ones_can_be_deleted(
+    cloud: InProcessCloud, cfn: Any
+):
+    def network(options: str) -> dict[str, Any]:
+        association = {"VpcId": {"Ref": "Vpc"}, "DhcpOptionsId": {"Ref": options}}
+        return template(
+            Vpc={"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}},
+            A={"Type": "AWS::EC2::DHCPOptions", "Properties": {"DomainName": "a"}},
+            B={"Type": "AWS::EC2::DHCPOptions", "Properties": {"DomainName": "b"}},
+            Of={"Type": "AWS::EC2::VPCDHCPOptionsAssociation", "Properties": association},
+        )
+
+    ec2 = cloud.client("ec2")
+    assert create(cfn, network("A")) == "CREATE_COMPLETE"
+    assert update(cfn, network("B")) == "UPDATE_COMPLETE"
+    ids = {name: physical(cfn, name) for name in ("Vpc", "A", "B")}
+    (vpc,) = ec2.describe_vpcs(VpcIds=[ids["Vpc"]])["Vpcs"]
+    assert vpc["DhcpOptionsId"] == ids["B"]
+    with pytest.raises(ec2.exceptions.ClientError, match="DependencyViolation"):
+        ec2.delete_dhcp_options(DhcpOptionsId=ids["B"])
+    ec2.delete_dhcp_options(DhcpOptionsId=ids["A"])
+
+
+def test_resources_with_a_name_inside_a_property_need_none(cloud: InProcessCloud, cfn: Any):
+    def unnamed(amount: int, text: str) -> dict[str, Any]:
+        limit = {"Amount": amount, "Unit": "USD"}
+        budget = {"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": limit}
+        parts = {"Budget": budget, "Template": {"SubjectPart": text}}
+        parts["JsonClassifier"] = {"JsonPath": text}
+        types = ("AWS::Budgets::Budget", "AWS::SES::Template", "AWS::Glue::Classifier")
+        return template(
+            **{
+                name: {"Type": kind, "Properties": {name: part}}
+                for kind, (name, part) in zip(types, parts.items(), strict=True)
+            }
+        )
+
+    assert create(cfn, unnamed(10, "$.a")) == "CREATE_COMPLETE"
+    ids = {name: physical(cfn, name) for name in ("Budget", "Template", "JsonClassifier")}
+    assert update(cfn, unnamed(20, "$.b")) == "UPDATE_COMPLETE"
+    assert {name: physical(cfn, name) for name in ids} == ids
+    (budget,) = cloud.client("budgets").describe_budgets(AccountId=ACCOUNT)["Budgets"]
+    assert (budget["BudgetName"], budget["BudgetLimit"]["Amount"]) == (ids["Budget"], "20")
+    classifier = cloud.client("glue").get_classifier(Name=ids["JsonClassifier"])["Classifier"]
+    assert classifier["JsonClassifier"]["JsonPath"] == "$.b"
+
+
+def test_an_address_moves_to_another_interface(cloud: InProcessCloud, cfn: Any):
+    def network(interface: str) -> dict[str, Any]:
+        inside = {"SubnetId": {"Ref": "Subnet"}}
+        association = {
+            "AllocationId": {"Fn::GetAtt": ["Address", "AllocationId"]},
+            "NetworkInterfaceId": {"Ref": interface},
+        }
+        subnet = {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.0.1.0/24"}
+        return template(
+            Vpc={"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}},
+            Subnet={"Type": "AWS::EC2::Subnet", "Properties": subnet},
+            A={"Type": "AWS::EC2::NetworkInterface", "Properties": inside},
+            B={"Type": "AWS::EC2::NetworkInterface", "Properties": inside},
+            Address={"Type": "AWS::EC2::EIP", "Properties": {"Domain": "vpc"}},
+            Of={"Type": "AWS::EC2::EIPAssociation", "Properties": association},
+        )
+
+    assert create(cfn, network("A")) == "CREATE_COMPLETE"
+    assert update(cfn, network("B")) == "UPDATE_COMPLETE"
+    addresses = cloud.client("ec2").describe_addresses(PublicIps=[physical(cfn, "Address")])
+    assert addresses["Addresses"][0]["NetworkInterfaceId"] == physical(cfn, "B")

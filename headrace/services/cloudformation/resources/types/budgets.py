@@ -15,8 +15,11 @@ from headrace.services.cloudformation.resources.declaration import (
 
 @declare_sources("Budget")
 def _name_budget(values: Values) -> dict[str, Any]:
+    """Return the budget with its name; a generated one, which the physical id needs again, when it has none."""
     budget = values.get("Budget")
-    return {**budget, "BudgetName": budget.get("BudgetName") or values.context.generate_name(100)}
+    name = budget.get("BudgetName") or values.context.generate_name(100)
+    values.properties["Budget"] = {**budget, "BudgetName": name}
+    return values.properties["Budget"]
 
 
 _ACCOUNT: dict[str, Source] = {"AccountId": lambda v: v.context.account}
@@ -26,7 +29,7 @@ DECLARED = [
         "AWS::Budgets::Budget",
         "budgets",
         create=[Call("CreateBudget", {**_ACCOUNT, "Budget": _name_budget})],
-        id=lambda v: _name_budget(v)["BudgetName"],
+        id="Budget.BudgetName",
         read=Call("DescribeBudget", {**_ACCOUNT, "BudgetName": "@id"}),
         update=[
             Call(

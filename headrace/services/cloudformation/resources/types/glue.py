@@ -219,16 +219,20 @@ def _given_name(properties: Properties) -> tuple[str, str | None]:
     return "", None
 
 
-@declare_sources(*_CLASSIFIERS)
-def _name_classifier(values: Values) -> str:
-    return values.last or _given_name(values.properties)[1] or values.context.generate_name(255)
-
-
 def _classifier_source(kind: str) -> Source:
     """Return the source of a classifier of a kind, with its name; its form is that of the API."""
-    return declare_sources(kind)(
-        lambda v: {**v.get(kind), "Name": _name_classifier(v)} if v.get(kind) else None
-    )
+
+    @declare_sources(kind)
+    def name_classifier(values: Values) -> dict[str, Any] | None:
+        classifier = values.get(kind)
+        if not classifier:
+            return None
+        name = values.last or classifier.get("Name") or values.context.generate_name(255)
+        # The physical id needs a generated name again.
+        values.properties[kind] = {**classifier, "Name": name}
+        return values.properties[kind]
+
+    return name_classifier
 
 
 def _has_classifier(values: Values) -> bool:
@@ -263,7 +267,7 @@ DECLARED = [
         "AWS::Glue::Classifier",
         "glue",
         create=[Call("CreateClassifier", _CLASSIFIER)],
-        id=_name_classifier,
+        id=lambda v: _given_name(v.properties)[1],
         read=Call("GetClassifier", {"Name": "@id"}),
         exists=_has_classifier,
         update=[Call("UpdateClassifier", _CLASSIFIER)],

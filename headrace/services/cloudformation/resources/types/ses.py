@@ -15,10 +15,11 @@ from headrace.services.cloudformation.resources.declaration import (
 
 @declare_sources("Template")
 def _template(values: Values) -> dict[str, Any]:
-    """Return the template with its name; a generated one when it has none."""
+    """Return the template with its name; a generated one, which the physical id needs again, when it has none."""
     template: dict[str, Any] = dict(values.get("Template") or {})
     name = template.get("TemplateName") or values.id or values.context.generate_name(64)
-    return {**template, "TemplateName": name}
+    values.properties["Template"] = {**template, "TemplateName": name}
+    return values.properties["Template"]
 
 
 @declare_sources("Name")
@@ -76,7 +77,7 @@ DECLARED = [
         "AWS::SES::Template",
         "ses",
         create=[Call("CreateTemplate", {"Template": _template}, only=())],
-        id=lambda v: _template(v)["TemplateName"],
+        id="Template.TemplateName",
         read=Call("GetTemplate", {"TemplateName": "@id"}),
         update=[Call("UpdateTemplate", {"Template": _template}, only=())],
         delete=[Call("DeleteTemplate", {"TemplateName": "@id"})],
