@@ -30,6 +30,8 @@ class TableSink:
         self._name = name
         self._safe_lsn = self._skip_lsn = self._last_lsn = self._count = 0
         self._is_within = False
+        # The change that deleted last, and the row that it deleted.
+        self._deleted: tuple[Change, Row] | None = None
         self.count = 0
         for statement in (
             "headrace_cdc (capture text primary key, lsn pg_lsn not null)",
@@ -66,11 +68,11 @@ class TableSink:
             elif op == "t":
                 self._connection.execute(sql.SQL("delete from {}").format(_name_of(table)))
             elif op == "d":
-                self._delete(table, change.before or [])
+                self._deleted = change, self._delete(table, change.before or [])
             elif op == "u" and any(isinstance(value, Unchanged) for value in change.after or ()):
                 self._update(table, change.after or [])
             else:
-                self._upsert(table, change.after or [])
+                self._upsert(table, self._whole_row(change))
         except psycopg.Error as error:
             raise CaptureError(
                 f"The target refuses a change of {table.full_name}: {' '.join(str(error).split())}."
@@ -231,11 +233,37 @@ class TableSink:
         statement = sql.SQL("update {} set {} where {}").format(_name_of(table), sets, where)
         self._connection.execute(statement, [*(_text(row[i]) for i in places), *values])
 
-    def _delete(self, table: Table, row: Row) -> None:
+    def _delete(self, table: Table, row: Row) -> Row:
+        """Return the row that is deleted."""
         where, values = _where(table, row)
-        self._connection.execute(
-            sql.SQL("delete from {} where {}").format(_name_of(table), where), values
+        columns = sql.SQL(", ").join(
+            sql.SQL("{}::text").format(sql.Identifier(c.name)) for c in table.columns
         )
+        statement = sql.SQL("delete from {} where {} returning {}")
+        deleted = self._connection.execute(
+            statement.format(_name_of(table), where, columns), values
+        ).fetchone()
+        return [None if value is None else value.encode() for value in deleted or ()]
+
+    def _whole_row(self, change: Change) -> Row:
+        """Return a new row. When its key has changed, it has what the change left alone from the row of the old key."""
+        row = change.after or []
+        if not any(isinstance(value, Unchanged) for value in row):
+            return row
+        deletion, old = self._deleted or (None, [])
+        if (
+            deletion is None
+            or (deletion.commit_lsn, deletion.place + 1) != (change.commit_lsn, change.place)
+            or len(old) != len(row)
+        ):
+            raise CaptureError(
+                f"A row of {change.table.full_name} has a new key, and the target has no row of the old one: start once"
+                " with --snapshot to read all rows again."
+            )
+        return [
+            before if isinstance(value, Unchanged) else value
+            for value, before in zip(row, old, strict=True)
+        ]
 
 
 # Types whose numbers are the same on every server; the others are texts in the target.

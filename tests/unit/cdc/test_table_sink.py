@@ -126,6 +126,8 @@ def test_large_values_that_did_not_change_stay_and_new_columns_come(lab: Lab, ta
             "alter table accounts add c date",
             "update accounts set c = '2026-11-27'",
         ),
+        # A deletion and a creation, which does not have the large value.
+        ("update accounts set id = 9", "update accounts set id = id + 1, n = 4"),
         ("truncate accounts", "insert into accounts values (2, 'y', 3)"),
     ]
     for statements in steps:
