@@ -34,6 +34,7 @@ from headrace.moto.patches import (
     s3,
     s3tables,
     sagemaker,
+    servicediscovery,
     tagging,
     wafv2,
 )
@@ -204,6 +205,7 @@ PATCHES = Patches(
             appregistry.add_group_associations,
             appregistry.associate_own_stacks,
         ],
+        "moto.servicediscovery.models": [servicediscovery.replace_instances],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
         "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
         "moto.ssm.models": [ssm_bounds.apply_bounds],

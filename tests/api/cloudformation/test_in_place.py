@@ -414,3 +414,25 @@ def test_an_address_moves_to_another_interface(cloud: InProcessCloud, cfn: Any):
     assert update(cfn, network("B")) == "UPDATE_COMPLETE"
     addresses = cloud.client("ec2").describe_addresses(PublicIps=[physical(cfn, "Address")])
     assert addresses["Addresses"][0]["NetworkInterfaceId"] == physical(cfn, "B")
+
+
+def test_an_instance_of_cloud_map_changes_and_stays_one(cloud: InProcessCloud, cfn: Any):
+    def registered(address: str) -> dict[str, Any]:
+        space = {"Type": "AWS::ServiceDiscovery::HttpNamespace", "Properties": {"Name": "ns"}}
+        service = {"Name": "one", "NamespaceId": {"Ref": "Space"}}
+        instance = {
+            "ServiceId": {"Ref": "Service"},
+            "InstanceAttributes": {"AWS_INSTANCE_IPV4": address},
+        }
+        return template(
+            Space=space,
+            Service={"Type": "AWS::ServiceDiscovery::Service", "Properties": service},
+            Instance={"Type": "AWS::ServiceDiscovery::Instance", "Properties": instance},
+        )
+
+    assert create(cfn, registered("10.0.0.1")) == "CREATE_COMPLETE"
+    assert update(cfn, registered("10.0.0.2")) == "UPDATE_COMPLETE"
+    instances = cloud.client("servicediscovery").list_instances(ServiceId=physical(cfn, "Service"))[
+        "Instances"
+    ]
+    assert [one["Attributes"]["AWS_INSTANCE_IPV4"] for one in instances] == ["10.0.0.2"]
