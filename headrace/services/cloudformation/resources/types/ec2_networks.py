@@ -1,8 +1,8 @@
-"""EC2: interfaces, address blocks, lists and gateways of networks, as stored settings."""
+"""EC2: addresses, interfaces, options and gateways of networks, as stored settings."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -13,6 +13,26 @@ from headrace.services.cloudformation.resources.declaration import (
     declare_sources,
 )
 from headrace.services.cloudformation.resources.types.ec2 import RETAG
+
+# Property -> its key in CreateDhcpOptions' list.
+_DHCP = {
+    "DomainName": "domain-name",
+    "DomainNameServers": "domain-name-servers",
+    "NetbiosNameServers": "netbios-name-servers",
+    "NetbiosNodeType": "netbios-node-type",
+    "NtpServers": "ntp-servers",
+}
+
+
+@declare_sources(*_DHCP)
+def _dhcp_configurations(values: Values) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for name, key in _DHCP.items():
+        value = values.get(name)
+        if value is not None:
+            texts = cast("list[Any]", value) if isinstance(value, list) else [value]
+            rows.append({"Key": key, "Values": [str(text) for text in texts]})
+    return rows
 
 
 @declare_sources("SubnetId")
@@ -44,6 +64,25 @@ def _has_association(values: Values) -> bool:
     return any(one["SubnetId"] == values.get("SubnetId") for one in acl["Associations"])
 
 
+def _has_options(values: Values) -> bool:
+    """Whether the VPC still has these options: an update replaces the association before the old one is deleted."""
+    params = {"VpcIds": [values.get("VpcId")]}
+    (vpc,) = values.context.call("ec2", "DescribeVpcs", params)["Vpcs"]
+    return vpc["DhcpOptionsId"] == values.get("DhcpOptionsId")
+
+
+def _has_address(values: Values) -> bool:
+    """Whether the address is still that of the association's interface or instance."""
+    name = "AllocationIds" if values.get("AllocationId") else "PublicIps"
+    params = {name: [values.get("AllocationId") or values.get("EIP")]}
+    addresses = values.context.call("ec2", "DescribeAddresses", params)["Addresses"]
+    return any(
+        values.get(name) is not None and address.get(name) == values.get(name)
+        for address in addresses
+        for name in ("NetworkInterfaceId", "InstanceId")
+    )
+
+
 def _block_id(values: Values) -> str:
     for name in ("CidrBlockAssociation", "Ipv6CidrBlockAssociation"):
         if association := values.answer.get(name):
@@ -58,6 +97,18 @@ def _list_id(name: str) -> Source:
 _INTERFACE = "@answer.NetworkInterfaces.0"
 
 DECLARED = [
+    DeclaredType(
+        "AWS::EC2::EIPAssociation",
+        "ec2",
+        # An address moves to another interface without being released first (documented: API_AssociateAddress).
+        create=[
+            Call("AssociateAddress", {"PublicIp": "EIP", "AllowReassociation": lambda _: True})
+        ],
+        id="@answer.AssociationId",
+        delete=[Call("DisassociateAddress", {"AssociationId": "@id"})],
+        holds=_has_address,
+        attributes={"Id": "@id"},
+    ),
     DeclaredType(
         "AWS::EC2::SubnetNetworkAclAssociation",
         "ec2",
@@ -107,6 +158,26 @@ DECLARED = [
                 if not address["Primary"]
             ],
         },
+    ),
+    DeclaredType(
+        "AWS::EC2::DHCPOptions",
+        "ec2",
+        create=[Call("CreateDhcpOptions", {"DhcpConfigurations": _dhcp_configurations})],
+        id="@answer.DhcpOptions.DhcpOptionsId",
+        update=RETAG,
+        delete=[Call("DeleteDhcpOptions", {"DhcpOptionsId": "@id"})],
+        ec2_tags="dhcp-options",
+        attributes={"DhcpOptionsId": "@id"},
+    ),
+    DeclaredType(
+        "AWS::EC2::VPCDHCPOptionsAssociation",
+        "ec2",
+        create=[Call("AssociateDhcpOptions")],
+        id=lambda v: f"{v.get('DhcpOptionsId')}|{v.get('VpcId')}",
+        delete=[
+            Call("AssociateDhcpOptions", {"DhcpOptionsId": lambda _: "default", "VpcId": "VpcId"})
+        ],
+        holds=_has_options,
     ),
     DeclaredType(
         "AWS::EC2::VPNGateway",

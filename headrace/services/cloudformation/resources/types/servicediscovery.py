@@ -1,4 +1,4 @@
-"""Cloud Map: namespaces and services."""
+"""Cloud Map: namespaces, services and their instances."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Source,
     Values,
     declare_sources,
+    own_name,
 )
 
 _ID = {"Id": "@id"}
@@ -55,6 +56,12 @@ def _namespace(kind: str, **attributes: Source) -> DeclaredType:
 _ZONE = "@answer.Namespace.Properties.DnsProperties.HostedZoneId"
 
 
+def _instance_id(values: Values) -> str:
+    params = {"ServiceId": values.get("ServiceId")}
+    instances = values.context.call("servicediscovery", "ListInstances", params)["Instances"]
+    return str(values.get("InstanceId") or instances[-1]["Id"])
+
+
 DECLARED = [
     DeclaredType(
         "AWS::ServiceDiscovery::Service",
@@ -69,4 +76,29 @@ DECLARED = [
     ),
     _namespace("Http"),
     _namespace("PrivateDns", HostedZoneId=_ZONE),
+    DeclaredType(
+        "AWS::ServiceDiscovery::Instance",
+        "servicediscovery",
+        create=[
+            Call(
+                "RegisterInstance",
+                {
+                    "InstanceId": own_name("InstanceId", 64),
+                    "Attributes": "InstanceAttributes",
+                },
+            )
+        ],
+        id=_instance_id,
+        update=[
+            Call(
+                "RegisterInstance",
+                {
+                    "ServiceId": "ServiceId",
+                    "InstanceId": "@id",
+                    "Attributes": "InstanceAttributes",
+                },
+            )
+        ],
+        delete=[Call("DeregisterInstance", {"ServiceId": "ServiceId", "InstanceId": "@id"})],
+    ),
 ]
