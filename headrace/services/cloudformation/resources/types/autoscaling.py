@@ -36,16 +36,6 @@ def _policy_name(values: Values) -> str:
     return values.id.rpartition("policyName/")[2]
 
 
-def _has_action(values: Values) -> bool:
-    """Whether the group has the action; moto refuses to delete a missing one in words of its own."""
-    params = {
-        "AutoScalingGroupName": values.get("AutoScalingGroupName"),
-        "ScheduledActionNames": [values.id or values.get("ScheduledActionName")],
-    }
-    answer = values.context.call("autoscaling", "DescribeScheduledActions", params)
-    return bool(answer["ScheduledUpdateGroupActions"])
-
-
 DECLARED = [
     DeclaredType(
         "AWS::AutoScaling::LaunchConfiguration",
@@ -131,7 +121,6 @@ DECLARED = [
         ],
         name="ScheduledActionName",
         name_length=255,
-        exists=_has_action,
         attributes={"ScheduledActionName": "@id"},
     ),
 ]

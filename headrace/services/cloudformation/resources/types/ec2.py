@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
@@ -92,6 +93,30 @@ def _allocation(values: Values) -> list[str]:
 
 
 RETAG = _retag(_own_id)
+
+
+def tagged_type(
+    kind: str, noun: str, tag: str, attribute: str, members: Mapping[str, Source] | None = None
+) -> DeclaredType:
+    """Return a type whose calls and answers have one noun, such as `RouteTable`, and of which only tags change.
+
+    Args:
+        kind: the type.
+        noun: what its calls and answers name it.
+        tag: its kind in TagSpecifications.
+        attribute: the attribute with the id.
+        members: the sources of members of its creation that have another name than a property.
+    """
+    return DeclaredType(
+        kind,
+        "ec2",
+        create=[Call(f"Create{noun}", members or {})],
+        id=f"@answer.{noun}.{noun}Id",
+        update=RETAG,
+        delete=[Call(f"Delete{noun}", {f"{noun}Id": "@id"})],
+        ec2_tags=tag,
+        attributes={attribute: "@id"},
+    )
 
 
 _VPC = {"VpcId": "@id"}
@@ -201,16 +226,7 @@ DECLARED = [
             "VpcId": "VpcId",
         },
     ),
-    DeclaredType(
-        "AWS::EC2::RouteTable",
-        "ec2",
-        create=[Call("CreateRouteTable")],
-        id="@answer.RouteTable.RouteTableId",
-        update=RETAG,
-        delete=[Call("DeleteRouteTable", {"RouteTableId": "@id"})],
-        ec2_tags="route-table",
-        attributes={"RouteTableId": "@id"},
-    ),
+    tagged_type("AWS::EC2::RouteTable", "RouteTable", "route-table", "RouteTableId"),
     DeclaredType(
         "AWS::EC2::Route",
         "ec2",
@@ -239,15 +255,8 @@ DECLARED = [
         delete=[Call("DisassociateRouteTable", {"AssociationId": "@id"})],
         attributes={"Id": "@id"},
     ),
-    DeclaredType(
-        "AWS::EC2::InternetGateway",
-        "ec2",
-        create=[Call("CreateInternetGateway")],
-        id="@answer.InternetGateway.InternetGatewayId",
-        update=RETAG,
-        delete=[Call("DeleteInternetGateway", {"InternetGatewayId": "@id"})],
-        ec2_tags="internet-gateway",
-        attributes={"InternetGatewayId": "@id"},
+    tagged_type(
+        "AWS::EC2::InternetGateway", "InternetGateway", "internet-gateway", "InternetGatewayId"
     ),
     DeclaredType(
         "AWS::EC2::VPCGatewayAttachment",
@@ -273,16 +282,7 @@ DECLARED = [
         update=_retag(_allocation),
         attributes={"AllocationId": "@answer.Addresses.0.AllocationId", "PublicIp": "@id"},
     ),
-    DeclaredType(
-        "AWS::EC2::NatGateway",
-        "ec2",
-        create=[Call("CreateNatGateway")],
-        id="@answer.NatGateway.NatGatewayId",
-        update=RETAG,
-        delete=[Call("DeleteNatGateway", {"NatGatewayId": "@id"})],
-        ec2_tags="natgateway",
-        attributes={"NatGatewayId": "@id"},
-    ),
+    tagged_type("AWS::EC2::NatGateway", "NatGateway", "natgateway", "NatGatewayId"),
     DeclaredType(
         "AWS::EC2::VPCEndpoint",
         "ec2",
@@ -329,16 +329,7 @@ DECLARED = [
         ec2_tags="vpc-flow-log",
         attributes={"Id": "@id"},
     ),
-    DeclaredType(
-        "AWS::EC2::NetworkAcl",
-        "ec2",
-        create=[Call("CreateNetworkAcl")],
-        id="@answer.NetworkAcl.NetworkAclId",
-        update=RETAG,
-        delete=[Call("DeleteNetworkAcl", {"NetworkAclId": "@id"})],
-        ec2_tags="network-acl",
-        attributes={"Id": "@id"},
-    ),
+    tagged_type("AWS::EC2::NetworkAcl", "NetworkAcl", "network-acl", "Id"),
     DeclaredType(
         "AWS::EC2::NetworkAclEntry",
         "ec2",

@@ -6,13 +6,11 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    ComputedProperty,
     DeclaredType,
-    Source,
     Values,
     declare_sources,
 )
-from headrace.services.cloudformation.resources.types.ec2 import RETAG
+from headrace.services.cloudformation.resources.types.ec2 import RETAG, tagged_type
 
 # Property -> its key in CreateDhcpOptions' list.
 _DHCP = {
@@ -35,32 +33,29 @@ def _dhcp_configurations(values: Values) -> list[dict[str, Any]]:
     return rows
 
 
+def _describe_acls(values: Values, **params: Any) -> list[dict[str, Any]]:
+    return values.context.call("ec2", "DescribeNetworkAcls", params)["NetworkAcls"]
+
+
 @declare_sources("SubnetId")
 def _acl_association(values: Values) -> str:
     """Return the association that a subnet has now: each has one, at first with its VPC's default list."""
     subnet = values.get("SubnetId")
-    filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
-    answer = values.context.call("ec2", "DescribeNetworkAcls", {"Filters": filters})
-    associations = (one for acl in answer["NetworkAcls"] for one in acl["Associations"])
+    acls = _describe_acls(values, Filters=[{"Name": "association.subnet-id", "Values": [subnet]}])
+    associations = (one for acl in acls for one in acl["Associations"])
     return str(next(o["NetworkAclAssociationId"] for o in associations if o["SubnetId"] == subnet))
 
 
 def _default_acl(values: Values) -> str:
     """Return the default list of the VPC that the association's list belongs to."""
-
-    def describe(**params: Any) -> list[dict[str, Any]]:
-        return values.context.call("ec2", "DescribeNetworkAcls", params)["NetworkAcls"]
-
-    (own,) = describe(NetworkAclIds=[values.get("NetworkAclId")])
-    of_vpc = describe(Filters=[{"Name": "vpc-id", "Values": [own["VpcId"]]}])
+    (own,) = _describe_acls(values, NetworkAclIds=[values.get("NetworkAclId")])
+    of_vpc = _describe_acls(values, Filters=[{"Name": "vpc-id", "Values": [own["VpcId"]]}])
     return str(next(acl["NetworkAclId"] for acl in of_vpc if acl["IsDefault"]))
 
 
 def _has_association(values: Values) -> bool:
     """Whether the subnet still has this list."""
-    (acl,) = values.context.call(
-        "ec2", "DescribeNetworkAcls", {"NetworkAclIds": [values.get("NetworkAclId")]}
-    )["NetworkAcls"]
+    (acl,) = _describe_acls(values, NetworkAclIds=[values.get("NetworkAclId")])
     return any(one["SubnetId"] == values.get("SubnetId") for one in acl["Associations"])
 
 
@@ -77,9 +72,9 @@ def _has_address(values: Values) -> bool:
     params = {name: [values.get("AllocationId") or values.get("EIP")]}
     addresses = values.context.call("ec2", "DescribeAddresses", params)["Addresses"]
     return any(
-        values.get(name) is not None and address.get(name) == values.get(name)
+        values.get(owner) is not None and address.get(owner) == values.get(owner)
         for address in addresses
-        for name in ("NetworkInterfaceId", "InstanceId")
+        for owner in ("NetworkInterfaceId", "InstanceId")
     )
 
 
@@ -88,10 +83,6 @@ def _block_id(values: Values) -> str:
         if association := values.answer.get(name):
             return str(association["AssociationId"])
     raise KeyError("AssociationId")
-
-
-def _list_id(name: str) -> Source:
-    return ComputedProperty((name,), lambda values: [values.id])
 
 
 _INTERFACE = "@answer.NetworkInterfaces.0"
@@ -136,7 +127,7 @@ DECLARED = [
         "ec2",
         create=[Call("CreateNetworkInterface", {"Groups": "GroupSet"})],
         id="@answer.NetworkInterface.NetworkInterfaceId",
-        read=Call("DescribeNetworkInterfaces", {"NetworkInterfaceIds": _list_id("Tags")}),
+        read=Call("DescribeNetworkInterfaces", {"NetworkInterfaceIds": lambda v: [v.id]}),
         update=[
             Call(
                 "ModifyNetworkInterfaceAttribute",
@@ -159,15 +150,12 @@ DECLARED = [
             ],
         },
     ),
-    DeclaredType(
+    tagged_type(
         "AWS::EC2::DHCPOptions",
-        "ec2",
-        create=[Call("CreateDhcpOptions", {"DhcpConfigurations": _dhcp_configurations})],
-        id="@answer.DhcpOptions.DhcpOptionsId",
-        update=RETAG,
-        delete=[Call("DeleteDhcpOptions", {"DhcpOptionsId": "@id"})],
-        ec2_tags="dhcp-options",
-        attributes={"DhcpOptionsId": "@id"},
+        "DhcpOptions",
+        "dhcp-options",
+        "DhcpOptionsId",
+        {"DhcpConfigurations": _dhcp_configurations},
     ),
     DeclaredType(
         "AWS::EC2::VPCDHCPOptionsAssociation",
@@ -179,24 +167,8 @@ DECLARED = [
         ],
         holds=_has_options,
     ),
-    DeclaredType(
-        "AWS::EC2::VPNGateway",
-        "ec2",
-        create=[Call("CreateVpnGateway")],
-        id="@answer.VpnGateway.VpnGatewayId",
-        update=RETAG,
-        delete=[Call("DeleteVpnGateway", {"VpnGatewayId": "@id"})],
-        ec2_tags="vpn-gateway",
-        attributes={"VPNGatewayId": "@id"},
-    ),
-    DeclaredType(
-        "AWS::EC2::CustomerGateway",
-        "ec2",
-        create=[Call("CreateCustomerGateway")],
-        id="@answer.CustomerGateway.CustomerGatewayId",
-        update=RETAG,
-        delete=[Call("DeleteCustomerGateway", {"CustomerGatewayId": "@id"})],
-        ec2_tags="customer-gateway",
-        attributes={"CustomerGatewayId": "@id"},
+    tagged_type("AWS::EC2::VPNGateway", "VpnGateway", "vpn-gateway", "VPNGatewayId"),
+    tagged_type(
+        "AWS::EC2::CustomerGateway", "CustomerGateway", "customer-gateway", "CustomerGatewayId"
     ),
 ]

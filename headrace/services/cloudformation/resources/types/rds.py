@@ -79,6 +79,27 @@ def _set_parameters(kind: str) -> Call:
     return Call(f"Modify{kind}", members, only=(), when="Parameters")
 
 
+def _parameter_group(kind: str, **attributes: Source) -> DeclaredType:
+    """Return the type of a `DBParameterGroup` or `DBClusterParameterGroup`."""
+    name = f"{kind}Name"
+    return DeclaredType(
+        f"AWS::RDS::{kind}",
+        "rds",
+        create=[
+            Call(f"Create{kind}", {"DBParameterGroupFamily": "Family"}),
+            _set_parameters(kind),
+        ],
+        id=name,
+        read=Call(f"Describe{kind}s", {name: "@id"}),
+        update=[_set_parameters(kind)],
+        tag=(*_TAGS, f"@answer.{kind}s.0.{kind}Arn"),
+        delete=[Call(f"Delete{kind}", {name: "@id"})],
+        name=name,
+        name_lower=True,
+        attributes=attributes,
+    )
+
+
 DECLARED = [
     DeclaredType(
         "AWS::RDS::DBSubnetGroup",
@@ -92,21 +113,9 @@ DECLARED = [
         name="DBSubnetGroupName",
         name_lower=True,
     ),
-    DeclaredType(
-        "AWS::RDS::DBParameterGroup",
-        "rds",
-        create=[
-            Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"}),
-            _set_parameters("DBParameterGroup"),
-        ],
-        id="DBParameterGroupName",
-        read=Call("DescribeDBParameterGroups", {"DBParameterGroupName": "@id"}),
-        update=[_set_parameters("DBParameterGroup")],
-        tag=(*_TAGS, "@answer.DBParameterGroups.0.DBParameterGroupArn"),
-        delete=[Call("DeleteDBParameterGroup", {"DBParameterGroupName": "@id"})],
-        name="DBParameterGroupName",
-        name_lower=True,
-        attributes={"DBParameterGroupArn": "@answer.DBParameterGroups.0.DBParameterGroupArn"},
+    _parameter_group(
+        "DBParameterGroup",
+        DBParameterGroupArn="@answer.DBParameterGroups.0.DBParameterGroupArn",
     ),
     DeclaredType(
         "AWS::RDS::DBInstance",
@@ -178,21 +187,7 @@ DECLARED = [
             "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
         },
     ),
-    DeclaredType(
-        "AWS::RDS::DBClusterParameterGroup",
-        "rds",
-        create=[
-            Call("CreateDBClusterParameterGroup", {"DBParameterGroupFamily": "Family"}),
-            _set_parameters("DBClusterParameterGroup"),
-        ],
-        id="DBClusterParameterGroupName",
-        read=Call("DescribeDBClusterParameterGroups", {"DBClusterParameterGroupName": "@id"}),
-        update=[_set_parameters("DBClusterParameterGroup")],
-        tag=(*_TAGS, "@answer.DBClusterParameterGroups.0.DBClusterParameterGroupArn"),
-        delete=[Call("DeleteDBClusterParameterGroup", {"DBClusterParameterGroupName": "@id"})],
-        name="DBClusterParameterGroupName",
-        name_lower=True,
-    ),
+    _parameter_group("DBClusterParameterGroup"),
     DeclaredType(
         "AWS::RDS::OptionGroup",
         "rds",
