@@ -12,7 +12,7 @@ import json
 from typing import Any
 from urllib.parse import unquote
 
-from headrace.services.apigateway import members
+from headrace.services.apigateway import members, updates
 
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
@@ -156,6 +156,7 @@ def patch_responses(module: Any) -> None:
     """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
     members.patch_responses(response)
+    updates.patch_responses(response)
     response.create_rest_api = _import_after(response.create_rest_api)
     response.import_rest_api = response.create_rest_api
     response.put_rest_api = _put_api
