@@ -1,12 +1,15 @@
 """Updates methods, integrations, their responses, gateway responses, resources, models and deployments of REST APIs.
 
 moto has none of these operations. The paths are documented:
-docs.aws.amazon.com/apigateway/latest/api/patch-operations.html; the sentence for another path is assumed.
+docs.aws.amazon.com/apigateway/latest/api/patch-operations.html; the sentence for another path is assumed. Stages keep
+their settings when a deployment names them, and have canaries, which moto does not know either (LocalStack's
+cloudformation/resources/test_apigateway.py, 2025).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,6 +120,8 @@ def patch_responses(response: Any) -> None:
     """Add the operations to moto's responses."""
     for operation, kind in _KINDS.items():
         setattr(response, operation, _updating(kind))
+    response.create_deployment = _with_settings(response.create_deployment)
+    response.create_stage = _with_canary(response.create_stage)
 
 
 def _updating(kind: _Kind) -> Callable[[Any], Any]:
@@ -212,3 +217,131 @@ def _apply(updated: Any, kind: _Kind, patch_operation: Mapping[str, Any]) -> Non
     else:
         members[name] = read(value)
     setattr(updated, attribute, members)
+
+
+# --- stages and their canaries ------------------------------------------------------------------
+
+_CANARY = "/canarySettings"
+
+
+def patch_models(module: Any) -> None:
+    """Keep the settings of stages in `moto.apigateway.models`."""
+    module.RestAPI.create_deployment = _keep_stage(module.RestAPI.create_deployment)
+    module.RestAPI.delete_deployment = _delete_deployment
+    module.Stage.canary_settings = None
+    module.Stage.apply_operations = _patch_canary(module.Stage.apply_operations)
+
+
+def _keep_stage(create: Any) -> Any:
+    """Let a new deployment change its stage; moto makes the stage anew."""
+
+    @functools.wraps(create)
+    def create_deployment(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        kept = self.stages.get(name)
+        deployment = create(self, name, *args, **named)
+        if kept is not None:
+            kept.deployment_id = deployment.id
+            kept.variables = self.stages[name].variables or kept.variables
+            self.stages[name] = kept
+        return deployment
+
+    return create_deployment
+
+
+def _delete_deployment(self: Any, deployment_id: str) -> Any:
+    """Delete a deployment that no stage serves; moto looks at the stage that it was made for."""
+    from moto.apigateway.exceptions import DeploymentNotFoundException, StageStillActive
+
+    if deployment_id not in self.deployments:
+        raise DeploymentNotFoundException
+    for stage in self.stages.values():
+        canary = stage.canary_settings or {}
+        if deployment_id in (stage.deployment_id, canary.get("deploymentId")):
+            raise StageStillActive
+    return self.deployments.pop(deployment_id)
+
+
+def _with_settings(create: Any) -> Any:
+    """Read a deployment's stageDescription and canarySettings."""
+
+    @functools.wraps(create)
+    def create_deployment(self: Any) -> Any:
+        api_id, name = self.path.split("/")[2], self._get_param("stageName")
+        old = self.backend.get_rest_api(api_id).stages.get(name)
+        deployed_before = None if old is None else old.deployment_id
+        status, headers, body = create(self)
+        if name:
+            stage = self.backend.get_stage(api_id, name)
+            stage.description = self._get_param("stageDescription") or stage.description
+            if settings := self._get_param("canarySettings"):
+                deployment_id = json.loads(body)["id"]
+                stage.deployment_id = deployed_before or deployment_id
+                stage.canary_settings = _canary(settings, deployment_id)
+        return status, headers, body
+
+    return create_deployment
+
+
+def _with_canary(create: Any) -> Any:
+    @functools.wraps(create)
+    def create_stage(self: Any) -> Any:
+        status, headers, body = create(self)
+        if settings := self._get_param("canarySettings"):
+            stage = self.backend.get_stage(self.path.split("/")[2], self._get_param("stageName"))
+            stage.canary_settings = _canary(settings, settings.get("deploymentId"))
+            body = json.dumps(stage.to_json())
+        return status, headers, body
+
+    return create_stage
+
+
+def _canary(settings: Mapping[str, Any], deployment_id: str | None) -> dict[str, Any]:
+    return {
+        "deploymentId": deployment_id,
+        "percentTraffic": float(settings.get("percentTraffic") or 0),
+        "stageVariableOverrides": dict(settings.get("stageVariableOverrides") or {}),
+        "useStageCache": bool(settings.get("useStageCache")),
+    }
+
+
+def _patch_canary(apply: Any) -> Any:
+    @functools.wraps(apply)
+    def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
+        others: list[dict[str, Any]] = []
+        for patch_operation in patch_operations:
+            path = str(patch_operation.get("path"))
+            if path.startswith(_CANARY):
+                _change_canary(self, patch_operation, path.removeprefix(_CANARY).lstrip("/"))
+            elif str(patch_operation.get("from")).startswith(_CANARY):
+                _promote(self, patch_operation["from"])
+            else:
+                others.append(patch_operation)
+        return apply(self, others)
+
+    return apply_operations
+
+
+def _change_canary(stage: Any, patch_operation: Mapping[str, Any], path: str) -> None:
+    if not path:
+        stage.canary_settings = None
+        return
+    settings = stage.canary_settings = _canary({}, None) | (stage.canary_settings or {})
+    value, (name, _, variable) = str(patch_operation.get("value") or ""), path.partition("/")
+    if variable:
+        variables = settings["stageVariableOverrides"]
+        variables.pop(variable, None)
+        if patch_operation["op"] != "remove":
+            variables[variable] = value
+    elif name == "percentTraffic":
+        settings[name] = float(value)
+    else:
+        settings[name] = _flag(value) if name == "useStageCache" else value
+
+
+def _promote(stage: Any, source: str) -> None:
+    """Copy a part of the canary to the stage itself."""
+    settings = stage.canary_settings or {}
+    if source == f"{_CANARY}/deploymentId":
+        stage.deployment_id = settings.get("deploymentId") or stage.deployment_id
+    else:
+        stage.variables = {**stage.variables, **settings.get("stageVariableOverrides", {})}

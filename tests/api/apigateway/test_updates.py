@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.aws.calls.http import HttpRequest
 from tests.support.cloud import InProcessCloud
 
 
@@ -75,3 +76,57 @@ def test_every_part_of_a_method_can_be_updated(tmp_path: Path):
                 "/responseModels/a",
                 "b",
             )
+
+
+def test_a_deployment_keeps_its_stage_and_a_canary_gets_its_share(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        api = cloud.client("apigateway")
+        made = api.create_rest_api(name="a")
+        api_id = {"restApiId": made["id"]}
+        method: dict[str, Any] = {
+            **api_id,
+            "resourceId": made["rootResourceId"],
+            "httpMethod": "GET",
+        }
+        api.put_method(**method, authorizationType="NONE")
+        api.put_integration(
+            **method, type="MOCK", requestTemplates={"application/json": '{"statusCode": 200}'}
+        )
+        api.put_method_response(**method, statusCode="200")
+        template = {"application/json": "$stageVariables.who $context.deploymentId"}
+        api.put_integration_response(**method, statusCode="200", responseTemplates=template)
+        old = api.create_deployment(**api_id)["id"]
+        stage = {**api_id, "stageName": "s"}
+        api.create_stage(**stage, deploymentId=old, variables={"who": "all"}, tags={"a": "b"})
+        middle = api.create_deployment(**stage)["id"]
+        shown = api.get_stage(**stage)
+        assert (shown["deploymentId"], shown["tags"], shown["variables"]) == (
+            middle,
+            {"a": "b"},
+            {"who": "all"},
+        )
+        api.delete_deployment(**api_id, deploymentId=old)
+        with pytest.raises(ClientError, match="Active stages"):
+            api.delete_deployment(**api_id, deploymentId=middle)
+        settings = {"percentTraffic": 100, "stageVariableOverrides": {"who": "few"}}
+        new = api.create_deployment(**stage, canarySettings=settings)["id"]
+        assert api.get_stage(**stage)["deploymentId"] == middle
+        path = f"/_aws/execute-api/{made['id']}/s/"
+
+        def ask() -> bytes:
+            body = cloud.handle(HttpRequest("GET", path, "", {"host": "localhost:4566"}, b"")).body
+            assert isinstance(body, bytes)
+            return body
+
+        assert ask() == f"few {new}".encode()
+        share = {"op": "replace", "path": "/canarySettings/percentTraffic", "value": "0"}
+        api.update_stage(**stage, patchOperations=[share])
+        assert ask() == f"all {middle}".encode()
+        promotion = [
+            {"op": "copy", "from": "/canarySettings/deploymentId", "path": "/deploymentId"},
+            {"op": "copy", "from": "/canarySettings/stageVariableOverrides", "path": "/variables"},
+            {"op": "remove", "path": "/canarySettings"},
+        ]
+        shown = api.update_stage(**stage, patchOperations=promotion)
+        assert "canarySettings" not in shown
+        assert ask() == f"few {new}".encode()

@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,7 @@ class RestRequest:
         stage = api.stages.get(self._stage)
         if stage is None:
             raise Refused(403, "Forbidden", "ForbiddenException")
+        stage = self._choose_release(stage)
         match = best_match(self._path, api.resources)
         missing = Refused(
             403, "Missing Authentication Token", "MissingAuthenticationTokenException"
@@ -144,6 +146,20 @@ class RestRequest:
         if kind == "HTTP_PROXY":
             return self._pass_on(integration, seen)
         return self._integrate(kind, integration, seen)
+
+    def _choose_release(self, stage: dict[str, Any]) -> dict[str, Any]:
+        """Return the stage, or, for the percentage of requests that its canary gets, the stage with its overrides.
+
+        Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/canary-release.html
+        """
+        canary = stage["canary"]
+        if (
+            canary is None
+            or zlib.crc32(self._request_id.encode()) % 100 >= canary["percentTraffic"]
+        ):
+            return stage
+        variables = {**stage["variables"], **canary["stageVariableOverrides"]}
+        return {**stage, "variables": variables, "deploymentId": canary["deploymentId"]}
 
     # --- access -----------------------------------------------------------------------------------
 
