@@ -6,8 +6,8 @@
       output:
         delays: [{origin: EWR, n: 1}]
 
-`output` has the rows of streams (also of late rows and errors) in order, and of tables each key's latest row in any order.
-A row must have the columns that are named, with equal values; `exact: true` wants no others. `late` and
+`output` has the rows of streams (of late rows and errors too) in order, and of tables each key's latest row in any
+order. A row must have the columns that are named, with equal values; `exact: true` wants no others. `late` and
 `unreadable` are counts by name. An input's `shard` and `number`, its place in the shard, make its sequence number;
 without them it is of shard 0.
 """
