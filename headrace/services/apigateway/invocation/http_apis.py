@@ -26,13 +26,13 @@ from headrace.services.apigateway.invocation import endpoints
 from headrace.services.apigateway.invocation.apis import HttpApi
 from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
-    Refused,
     authorize_http,
 )
 from headrace.services.apigateway.invocation.callers import denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
+    Refused,
     answer,
     body_of,
     function_of,

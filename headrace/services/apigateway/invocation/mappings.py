@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
+from headrace.aws.calls.http import HttpResponse
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
+from headrace.services.apigateway.invocation.functions import Refused
 from headrace.services.apigateway.invocation.mapping_variables import (
     RequestValues,
     fill_template,
@@ -165,3 +170,46 @@ def _of_answer(
     if source.startswith("integration.response.body."):
         return text_at(parse_body(text), source.removeprefix("integration.response.body."))
     return seen.parameter(source)
+
+
+_NAME = r"(?:context|stageVariables|method\.request)\.[\w.-]*\w"
+_VARIABLE = re.compile(rf"\$(?:\{{({_NAME})\}}|({_NAME}))")
+
+
+def gateway_response(
+    responses: Mapping[str, Mapping[str, Any]], refused: Refused, seen: RequestValues
+) -> HttpResponse:
+    """Return the answer to a refused request, as the API's own gateway responses shape it.
+
+    Documented: apigateway/latest/developerguide/api-gateway-gatewayResponse-definition.html: their templates know
+    variables, and no statements.
+    """
+    own = responses.get(refused.response_type) or {}
+    default = responses.get("DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX") or {}
+    shape = own or default
+    error = {
+        "message": refused.message,
+        "messageString": json.dumps(refused.message),
+        "responseType": refused.response_type
+        or ("DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX"),
+        "validationErrorString": refused.details,
+    }
+    seen = replace(seen, context={**seen.context, "error": error})
+    headers = [("x-amzn-ErrorType", refused.kind)] if refused.kind else []
+    for name, source in members(shape.get("responseParameters")).items():
+        value = seen.parameter(str(source))
+        if value is not None and name.startswith("gatewayresponse.header."):
+            headers.append((name.removeprefix("gatewayresponse.header."), value))
+    templates = members(shape.get("responseTemplates"))
+    kind = _JSON if _JSON in templates else next(iter(templates), _JSON)
+    text = str(templates.get(kind) or '{"message":$context.error.messageString}')
+
+    def variable(match: re.Match[str]) -> str:
+        return seen.parameter(match[1] or match[2]) or ""
+
+    body = _VARIABLE.sub(variable, text)
+    return HttpResponse(
+        int(shape.get("statusCode") or refused.status),
+        [("Content-Type", kind), *headers],
+        body.encode(errors="replace"),
+    )

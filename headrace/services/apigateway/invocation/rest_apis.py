@@ -1,6 +1,6 @@
 """Answers requests to REST APIs: finds the method, authorizes, and runs the integration, as the guide documents.
 
-Request validators, usage plans' throttling and caching have no effect. A stage serves the API's current state.
+Usage plans' throttling and caching have no effect. A stage serves the API's current state.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.aws.calls.http import HttpResponse
@@ -19,13 +20,13 @@ from headrace.services.apigateway.invocation import endpoints, mappings, service
 from headrace.services.apigateway.invocation.apis import RestApi
 from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
-    Refused,
     authorize_rest,
 )
 from headrace.services.apigateway.invocation.callers import denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
+    Refused,
     answer,
     body_of,
     function_of,
@@ -45,6 +46,7 @@ from headrace.services.apigateway.invocation.service_calls import (
     IntegrationAnswer,
     IntegrationRequest,
 )
+from headrace.services.apigateway.invocation.validation import check_request
 from headrace.services.apigateway.velocity.velocity import TemplateError
 
 log = logging.getLogger(__name__)
@@ -77,13 +79,28 @@ class RestRequest:
         self._full_path, self._domain = path, visit.domain
         self._request_id, self._now_ms = visit.request_id, visit.now_ms
         self._caller = visit.caller
+        # What is known of the request when it is refused.
+        self._seen = RequestValues(
+            path={},
+            querystring={name: values[-1] for name, values in query_of(request).items()},
+            header=dict(request.headers),
+            body="",
+            context={
+                "apiId": api.id,
+                "httpMethod": request.method,
+                "path": path,
+                "requestId": self._request_id,
+                "stage": self._stage,
+            },
+            caller=api.id,
+        )
 
     def answer(self) -> HttpResponse:
         """Answer the request; never raises."""
         try:
             return self._answer()
         except Refused as refused:
-            return self._refusal(refused)
+            return mappings.gateway_response(self._api.responses, refused, self._seen)
         except TemplateError as error:
             log.warning("API %s: a mapping template cannot be filled: %s", self._api.id, error)
             return refusal(500, "Internal server error", "InternalServerErrorException")
@@ -122,9 +139,17 @@ class RestRequest:
         is_signed = method["authorizationType"] == "AWS_IAM"
         context = self._context(stage, resource_id, resource_path, is_signed=is_signed)
         event = self._event(stage, resource_path, parameters, context)
+        self._seen = replace(
+            self._seen,
+            path=parameters,
+            body=self._read_body(members(method.get("integration"))),
+            context=context,
+            stage=stage["variables"],
+        )
         context["authorizer"] = self._authorize(method, event)
         if context["authorizer"]:
             event["requestContext"]["authorizer"] = context["authorizer"]
+        check_request(method, api.models, self._seen)
         integration: Mapping[str, Any] | None = method.get("integration")
         if integration is None:
             raise Refused(500, "No integration defined for method", "InternalServerErrorException")
@@ -132,15 +157,7 @@ class RestRequest:
         kind = str(integration.get("type")).upper()
         if kind == "AWS_PROXY":
             return self._proxy(integration, event)
-        seen = RequestValues(
-            path=parameters,
-            querystring={name: values[-1] for name, values in query_of(request).items()},
-            header=dict(request.headers),
-            body=self._read_body(integration),
-            context=context,
-            stage=stage["variables"],
-            caller=api.id,
-        )
+        seen = self._seen
         if kind == "HTTP_PROXY":
             return self._pass_on(integration, seen)
         return self._integrate(kind, integration, seen, method)
@@ -150,7 +167,7 @@ class RestRequest:
     def _authorize(self, method: Mapping[str, Any], event: dict[str, Any]) -> dict[str, Any]:
         api = self._api
         if method["apiKeyRequired"] and self._request.headers.get("x-api-key") not in api.keys:
-            raise Refused(403, "Forbidden", "ForbiddenException")
+            raise Refused(403, "Forbidden", "ForbiddenException", response_type="INVALID_API_KEY")
         kind = method["authorizationType"]
         if kind == "AWS_IAM":
             self._check_caller()
@@ -188,21 +205,6 @@ class RestRequest:
         api = self._api
         resource = f"{api.id}/{self._stage}/{method}{path}"
         return make_arn("execute-api", api.region, api.account, resource)
-
-    def _refusal(self, refused: Refused) -> HttpResponse:
-        response = refusal(refused.status, refused.message or "", refused.kind)
-        if refused.message is None:
-            response.body = b'{"message":null}'
-        kind = "DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX"
-        # A gateway response adds its own headers, such as CORS headers.
-        parameters = members(self._api.responses.get(kind, {}).get("responseParameters"))
-        for name, value in parameters.items():
-            text = str(value)
-            if text.startswith("'") and name.startswith("gatewayresponse.header."):
-                response.headers.append(
-                    (name.removeprefix("gatewayresponse.header."), text.strip("'"))
-                )
-        return response
 
     # --- the parts of the request that mappings read ------------------------------------------------
 
