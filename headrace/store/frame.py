@@ -106,6 +106,11 @@ def join(records: Sequence[bytes]) -> bytes:
     return SEPARATOR.join(records)
 
 
+def cut(payload: bytes | memoryview, first: int, count: int) -> bytes:
+    """Return the payload of some of a batch's records."""
+    return join(bytes(payload).split(SEPARATOR, first + count)[first : first + count])
+
+
 def split(payload: bytes) -> list[bytes]:
     """Return a batch's records."""
     return payload.split(SEPARATOR)

@@ -9,7 +9,7 @@ from typing import cast
 from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.server.connection import RequestTaker
 from headrace.aws.server.exchange import Exchange
-from headrace.aws.server.http1_answers import BODILESS, head
+from headrace.aws.server.http1_answers import BODILESS, WRITE_APART_ABOVE_BYTES, head
 from headrace.aws.server.http1_reader import RequestReader
 from headrace.aws.server.http1_usual import KeptHead, usual_request
 from headrace.aws.server.http1_writer import AnswerWriter
@@ -309,6 +309,7 @@ class Http1Connection(asyncio.Protocol):
             and isinstance(answer.body, bytes)
             and not answer.waits
             and answer.status not in BODILESS
+            and len(answer.body) < WRITE_APART_ABOVE_BYTES
             and self._transport is not None
         ):
             whole = head(answer, len(answer.body)) + answer.body

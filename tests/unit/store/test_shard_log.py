@@ -51,6 +51,7 @@ def test_numbers_increase_over_restarts_and_a_clock_that_goes_back(tmp_path: Pat
     batches=st.lists(st.lists(st.text(max_size=40), min_size=1, max_size=8), max_size=30),
     roll_at_bytes=st.integers(1, 4000),
     page=st.integers(1, 9),
+    page_bytes=st.integers(1, 400) | st.just(logs.EVERYTHING),
     reopened=st.booleans(),
 )
 def test_any_page_size_and_any_segment_size_give_every_record_once(
@@ -58,6 +59,7 @@ def test_any_page_size_and_any_segment_size_give_every_record_once(
     batches: list[list[str]],
     roll_at_bytes: int,
     page: int,
+    page_bytes: int,
     reopened: bool,
 ):
     folder = tmp_path_factory.mktemp("log")
@@ -71,7 +73,7 @@ def test_any_page_size_and_any_segment_size_give_every_record_once(
     assert texts(log) == wanted
     paged: list[str] = []
     index = 0
-    while (batch := log.read(index, page, logs.EVERYTHING)).count:
+    while (batch := log.read(index, page, page_bytes)).count:
         assert batch.count <= page
         paged += texts(log, index)[: batch.count]
         index = batch.next_index
