@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.hash_keys import ShardMap
 from headrace.client.lanes import Lane, Lanes, hash_in, sizes_of
 from headrace.client.put_requests import Outcome, Request
-from headrace.client.receipts import Answer, Chunk, PutError, Receipt
+from headrace.client.receipts import Answer, Calls, Chunk, PutError
 from headrace.client.wire import NotSent, ServiceError
-
-Calls = list[tuple[Callable[[Receipt], Any], Receipt]]
 
 _THROTTLED = frozenset(
     {"ProvisionedThroughputExceededException", "ThrottlingException", "LimitExceededException"}
@@ -340,6 +338,5 @@ class Dispatch:
 
     def _note_done(self, chunk: Chunk, settled: Settled) -> None:
         settled.done_bytes += chunk.bytes_
-        for index, callbacks in (chunk.callbacks or {}).items():
-            receipt = Receipt((chunk, index))
-            settled.callbacks += [(callback, receipt) for callback in callbacks]
+        for callbacks in (chunk.callbacks or {}).values():
+            settled.callbacks += callbacks
