@@ -43,6 +43,7 @@ class Settled:
 
     requests: int = 0
     entries: int = 0
+    refused: int = 0
     acknowledged: int = 0
     failed: int = 0
     unheard: int = 0
@@ -55,6 +56,7 @@ class Settled:
     error: PutError | None = None
     new_shards: set[str] = field(default_factory=set[str])
     foreign: list[Foreign] = field(default_factory=list[Foreign])
+    arrived: list[Chunk] = field(default_factory=list[Chunk])
     callbacks: Calls = field(default_factory=Calls)
     done_spool_ids: list[int] = field(default_factory=list[int])
 
@@ -256,6 +258,7 @@ class Dispatch:
         for chunk, lane in request.chunks:
             count = 1 if request.aggregated else len(chunk)
             refused = [i for i in range(count) if results[offset + i].get("ErrorCode")]
+            settled.refused += len(refused)
             for index in refused:
                 result = results[offset + index]
                 settled.sentence = f"{result['ErrorCode']}: {result.get('ErrorMessage', '')}"
@@ -323,6 +326,7 @@ class Dispatch:
         # In this order: a receipt looks for the answer without the lock.
         chunk.places, chunk.answer = places, answer
         settled.acknowledged += len(chunk)
+        settled.arrived.append(chunk)
         self._note_done(chunk, settled)
         settled.done_spool_ids += chunk.spool_ids or ()
 

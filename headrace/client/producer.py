@@ -19,7 +19,7 @@ from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.dispatch import Dispatch
 from headrace.client.lanes import Lane, Lanes
-from headrace.client.producer_metrics import ProducerMetrics, PutsFailed
+from headrace.client.producer_metrics import ProducerMetrics, PutsFailed, RequestCounts
 from headrace.client.put_requests import MOST_RECORDS
 from headrace.client.receipts import (
     BufferFull,
@@ -79,6 +79,7 @@ class Producer:
         session: Any = None,
         region: str | None = None,
         endpoint_url: str | None = None,
+        on_request: Callable[[RequestCounts], Any] | None = None,
         clock: Clock | None = None,
         seed: int | None = None,
         streams: Streams | None = None,
@@ -110,6 +111,8 @@ class Producer:
             session: as for boto3.
             region: as for boto3.
             endpoint_url: as for boto3.
+            on_request: called by a thread of the producer after each request, with what became of it; what it raises
+                is logged.
             clock: for tests.
             seed: for tests.
             streams: for tests.
@@ -147,6 +150,7 @@ class Producer:
             clock=self._clock,
             chance=chance,
             spool=self._spool,
+            on_request=on_request,
             make_wire=make_wire or (lambda: Wire(access, Target.kinesis(access))),
         )
         self._when_full: Literal["block", "drop", "raise"] = when_full

@@ -17,7 +17,7 @@ from headrace.client.clock import Clock
 from headrace.client.dispatch import Dispatch, Foreign, Settled
 from headrace.client.hash_keys import ShardMap, random_key
 from headrace.client.lanes import Lanes
-from headrace.client.producer_metrics import ProducerMetrics, PutsFailed
+from headrace.client.producer_metrics import ProducerMetrics, PutsFailed, RequestCounts
 from headrace.client.put_requests import Bodies, Outcome, Request, outcome_of
 from headrace.client.receipts import Calls, Chunk, PutError, Receipt
 from headrace.client.shard_maps import MapKeeper
@@ -57,6 +57,7 @@ class Sender:
         clock: Clock,
         chance: random.Random,
         spool: Spool | None,
+        on_request: Callable[[RequestCounts], Any] | None,
         make_wire: Callable[[], Any],
     ) -> None:
         self.lock = threading.Lock()
@@ -69,7 +70,7 @@ class Sender:
             options,
         )
         self._stream, self._clock, self._chance, self._spool = stream, clock, chance, spool
-        self._make_wire = make_wire
+        self._on_request, self._make_wire = on_request, make_wire
         self._bodies = Bodies(streams.name_member)
         self._work = threading.Condition(self.lock)
         self._room = threading.Condition(self.lock)
@@ -261,6 +262,8 @@ class Sender:
             if not settled.foreign:
                 self._land(records, request.bytes_)
         self._call(callbacks)
+        if self._on_request is not None:
+            self._tell(self._on_request, request, outcome, settled)
         if settled.new_shards:
             shards = self._maps.knowing(settled.new_shards)
             with self.lock:
@@ -269,6 +272,24 @@ class Sender:
             self._settle_foreign(settled.foreign)
             with self.lock:
                 self._land(records, request.bytes_)
+
+    def _tell(
+        self,
+        on_request: Callable[[RequestCounts], Any],
+        request: Request,
+        outcome: Outcome,
+        settled: Settled,
+    ) -> None:
+        counts = RequestCounts(
+            request.entries,
+            settled.refused,
+            sum(sum(map(len, chunk.data)) for chunk in settled.arrived),
+            has_failed=outcome.answer is None,
+        )
+        try:
+            on_request(counts)
+        except Exception:  # noqa: BLE001 - it is the application's
+            _LOG.exception("on_request of a producer of %s raised", self._stream)
 
     def _land(self, records: int, bytes_: int) -> None:
         """A request is not on its way any more: its records are done, or wait again. With the lock held."""

@@ -20,7 +20,6 @@ from headrace.moto.patches import (
     codedeploy,
     codepipeline,
     cognito_identity,
-    cognito_idp,
     core,
     ec2,
     ecr,
@@ -51,6 +50,7 @@ from headrace.services.apigateway.stages import (
 )
 from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
+from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import streams as dynamodb_streams
@@ -129,7 +129,14 @@ PATCHES = Patches(
         "moto.codedeploy.responses": [codedeploy.add_missing_calls, codedeploy.allow_updates],
         "moto.codepipeline.models": [codepipeline.allow_system_tags],
         "moto.cognitoidentity.models": [cognito_identity.allow_renaming],
-        "moto.cognitoidp.responses": [cognito_idp.allow_deletions],
+        "moto.cognitoidp.models": [
+            cognito_patches.share_key,
+            cognito_patches.name_users_first,
+        ],
+        "moto.cognitoidp.responses": [
+            cognito_patches.allow_deletions,
+            cognito_patches.call_triggers,
+        ],
         "moto.core.parse": [patch_query_parser],
         "moto.dax.models": [bound_loops],
         "moto.directconnect.models": [bound_loops],

@@ -109,6 +109,7 @@ def build_parts(
     engine.connect(
         Connections(
             functions=services.lambda_.invoke_for_service,
+            function_calls=services.lambda_,
             control=gateway,
             guard=decisions,
             search=services.search,

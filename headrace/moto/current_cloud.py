@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.ports import ControlPlane, Guard, InvokeResult, NoGuard
 from headrace.core.ports.warehouses import Warehouses
 
 
@@ -40,6 +40,20 @@ class FunctionTarget(Protocol):
 
     def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> bool:
         """Queue an invocation if the function exists and its policy allows the service; return whether it did."""
+        ...
+
+
+class FunctionCalls(Protocol):
+    """Invokes functions and waits, on behalf of a service's resource. Callers hold no lock."""
+
+    def service_may_invoke(
+        self, function_arn: str, service: str, *, source_arn: str, source_account: str
+    ) -> bool:
+        """Whether a function's policy allows a service to invoke it on behalf of a resource."""
+        ...
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """Run the function and wait. Raises FunctionNotFound, FunctionThrottled."""
         ...
 
 
@@ -148,6 +162,7 @@ class Connections:
 
     Attributes:
         functions: invokes functions.
+        function_calls: invokes functions and waits.
         control: the control plane, for targets that headrace owns.
         guard: records what services do on behalf of others.
         search: stores the indexes of OpenSearch domains.
@@ -162,6 +177,7 @@ class Connections:
     """
 
     functions: FunctionTarget | None = None
+    function_calls: FunctionCalls | None = None
     control: ControlPlane | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
@@ -200,6 +216,7 @@ class CurrentCloud:
     def connect(self, connections: Connections) -> None:
         """Let moto's services call these parts."""
         self.functions, self.control = connections.functions, connections.control
+        self.function_calls = connections.function_calls
         self.guard = connections.guard
         self.search, self.warehouses = connections.search, connections.warehouses
         self.storage = connections.storage

@@ -8,13 +8,13 @@ unless `take_batch` takes several: in Spark, what one micro-batch reads makes ro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from headrace.sql import conversions, values
 from headrace.sql.plan import QueryPlan, Relation, Script
-from headrace.sql.records import Record, Row, read_record
+from headrace.sql.records import Record, Row, read_record, sequence_number
 from headrace.sql.running_matches import RunningMatches
 from headrace.sql.running_query import RunningQuery
 from headrace.sql.running_sliding import RunningSliding
@@ -59,6 +59,7 @@ class Fold:
                 readers = self._readers.setdefault(source.relation.name, [])
                 readers.append((running, side))
         self._count = 0
+        self._taken: dict[str, int] = {}
         self._is_in_batch = False
 
     def take_batch(self, records: Iterable[tuple[str, Record]]) -> None:
@@ -77,6 +78,9 @@ class Fold:
 
     def take(self, stream: str, record: Record) -> None:
         """Give a record of the Kinesis stream `stream` to every relation on it, and on to what reads that."""
+        index = self._taken[stream] = self._taken.get(stream, 0) + 1
+        if not record.number:
+            record = replace(record, number=sequence_number(0, index))
         for relation in self._relations.get(stream, ()):
             row = read_record(relation, record)
             if row is None:

@@ -8,12 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from headrace.sql.errors import Place
-from headrace.sql.expressions import Call, Expression, Over
+from headrace.sql.expressions import Call, Column, Expression, Over, walk
 from headrace.sql.types import SqlType
 
 KSQL, KINESIS_ANALYTICS = "ksql", "kinesis-analytics"
 # Columns that every row has besides its own.
 ROWTIME, WINDOW_START, WINDOW_END = "ROWTIME", "WINDOWSTART", "WINDOWEND"
+# KSQL's of a record: its shard's number, and its sequence number as text, which is longer than a BIGINT.
+ROW_PARTITION, ROW_OFFSET = "ROWPARTITION", "ROWOFFSET"
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,14 @@ class QueryPlan:
         yield from (one.expression for one in (*self.keys, *self.outputs))
         yield from (one.call for one in self.aggregates)
         yield from (one.over for one in self.sliding)
+
+    def reads_numbers(self) -> bool:
+        """Return whether it reads a record's shard or sequence number."""
+        return any(
+            isinstance(part, Column) and part.name in (ROW_PARTITION, ROW_OFFSET)
+            for expression in self.expressions()
+            for part in walk(expression)
+        )
 
     @property
     def rows(self) -> Input:

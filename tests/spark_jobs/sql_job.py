@@ -20,6 +20,7 @@ from headrace.sql.avro import avro_decoder, avro_encoder
 from headrace.sql.fold import Fold, Record
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
+from headrace.sql.records import sequence_number
 from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 
@@ -64,7 +65,8 @@ def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
             data = value if isinstance(value, (str, bytes)) else json.dumps(value)
             arrival = arrival_of(index)
             data = data if isinstance(data, bytes) else data.encode()
-            rows[stream].append((data, stream, key, str(10**55 + index), arrival))
+            sequence = sequence_number(index % 3, index)
+            rows[stream].append((data, stream, key, sequence, arrival))
             index += 1
         for stream, of_stream in rows.items():
             file = folder / "in" / stream / f"{number:04}.parquet"
@@ -118,7 +120,8 @@ def fold_of(script: Script, batches: Sequence[Records]) -> Fold:
     for batch in batches:
         records: list[tuple[str, Record]] = []
         for stream, key, value in batch:
-            records.append((stream, Record(value, key, arrival_of(index))))
+            number = sequence_number(index % 3, index)
+            records.append((stream, Record(value, key, arrival_of(index), number)))
             index += 1
         fold.take_batch(records)
     fold.settle()

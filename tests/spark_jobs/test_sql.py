@@ -64,6 +64,14 @@ CREATE STREAM seated AS SELECT f.event_id, p.seats FROM flights f LEFT JOIN plan
 CREATE STREAM seated_at AS SELECT f.event_id, p.seats, a.title, m.title AS maker FROM flights f
   LEFT JOIN planes p ON f.carrier = p.carrier JOIN airports a ON f.origin = a.id LEFT JOIN makers m ON p.seats + 1 = m.id
   WHERE a.title <> 'none' PARTITION BY f.origin, p.seats;
+CREATE STREAM numbered AS SELECT event_id, ROWPARTITION AS shard, ROWOFFSET AS number FROM flights
+  WHERE ROWPARTITION <> 1 PARTITION BY ROWPARTITION;
+CREATE STREAM joined_numbers AS SELECT f.event_id, w.ROWPARTITION AS shard, w.ROWOFFSET AS number, f.ROWOFFSET AS own FROM flights f
+  LEFT JOIN weather w WITHIN 1 HOURS GRACE PERIOD 2 HOURS ON f.origin = w.origin;
+CREATE STREAM seated_numbers AS SELECT f.event_id, p.ROWPARTITION AS shard, p.ROWOFFSET AS number FROM flights f
+  LEFT JOIN planes p ON f.carrier = p.carrier WHERE f.ROWOFFSET > '0';
+CREATE TABLE by_shard AS SELECT ROWPARTITION AS shard, COUNT(*) AS n, LATEST_BY_OFFSET(ROWOFFSET) AS newest FROM flights
+  GROUP BY ROWPARTITION;
 CREATE TABLE by_carrier AS SELECT carrier, COUNT(*) AS n, COUNT(dep_delay) AS m, SUM(dep_delay) AS s, AVG(dep_delay) AS a,
   MIN(dep_delay) AS lo, MAX(ratio) AS hi, COLLECT_LIST(dep_delay) AS l, TOPK(dep_delay, 2) AS k, HISTOGRAM(origin) AS h,
   LATEST_BY_OFFSET(dep_delay) AS la, EARLIEST_BY_OFFSET(dep_delay) AS ea, COUNT(DISTINCT origin) AS d,

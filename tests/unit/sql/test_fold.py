@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.sql.analysis import read_script
 from headrace.sql.fold import Fold, Record, run
+from headrace.sql.records import sequence_number
 
 RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, at_ms BIGINT, origin VARCHAR, delay INT, tags ARRAY<VARCHAR>)
   WITH (stream = 'flights', timestamp = 'at_ms');
@@ -34,6 +35,26 @@ def test_the_key_is_the_partition_key_and_times_are_rowtime() -> None:
         flight("k", 1, delay=5),
     )
     assert rows(result, "a") == [{"id": "k", "t": MINUTE, "h": 2}]
+
+
+def test_rows_have_their_records_shard_and_sequence_number() -> None:
+    # AWS's example of a Lambda event, of shardId-000000000006.
+    of_aws = "49590338271490256608559692538361571095921575989136588898"
+    result = fold(
+        "CREATE STREAM a AS SELECT id, ROWPARTITION AS shard, ROWOFFSET AS number FROM flights WHERE ROWPARTITION <> 2;"
+        "CREATE TABLE b AS SELECT ROWPARTITION AS shard, COUNT(*) AS n FROM a GROUP BY ROWPARTITION;"
+        "CREATE STREAM c AS SELECT f.id, p.ROWPARTITION AS shard FROM flights f LEFT JOIN planes p ON f.origin = p.origin;"
+        "CREATE STREAM d AS SELECT * FROM flights MATCH_RECOGNIZE (ORDER BY ROWTIME MEASURES LAST(x.ROWOFFSET) AS number"
+        " PATTERN (x) DEFINE x AS ROWPARTITION = 2) AS m;",
+        ("planes", Record({"seats": 1}, "EWR", number=sequence_number(9, 1))),
+        ("flights", Record({"at_ms": 0, "origin": "EWR"}, "1", number=of_aws)),
+        ("flights", Record({"at_ms": 0}, "2", number=sequence_number(2, 5))),
+    )
+    assert rows(result, "a") == [{"id": "1", "shard": 6, "number": of_aws}]
+    # A query's own stream has other shards.
+    assert rows(result, "b") == [{"shard": 0, "n": 1}]
+    assert rows(result, "c") == [{"id": "1", "shard": 9}, {"id": "2", "shard": None}]
+    assert rows(result, "d") == [{"number": sequence_number(2, 5)}]
 
 
 def test_a_tumbling_window_closes_and_leaves_out_late_rows() -> None:
