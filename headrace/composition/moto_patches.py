@@ -49,7 +49,7 @@ from headrace.services.apigateway.stages import (
 )
 from headrace.services.athena import patches as athena_patches
 from headrace.services.athena import query_calls
-from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
+from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import kinesis_destinations
@@ -123,6 +123,7 @@ PATCHES = Patches(
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
         "moto.budgets.responses": [budgets.allow_updates],
         "moto.cloudfront.responses": [cloudfront.delete_key_groups],
+        "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -224,6 +225,7 @@ PATCHES = Patches(
         "moto.wafv2.models": [wafv2.correct_web_acls],
     },
     at_start=[
+        alarms.patch,
         alarm_actions.patch,
         core.patch,
         iam_patches.patch,
