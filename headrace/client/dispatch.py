@@ -45,9 +45,11 @@ class Settled:
 
     requests: int = 0
     entries: int = 0
+    refused: int = 0
     acknowledged: int = 0
     failed: int = 0
     unheard: int = 0
+    arrived_bytes: int = 0
     done_bytes: int = 0
     failed_bytes: int = 0
     throttled: int = 0
@@ -258,6 +260,7 @@ class Dispatch:
         for chunk, lane in request.chunks:
             count = 1 if request.aggregated else len(chunk)
             refused = [i for i in range(count) if results[offset + i].get("ErrorCode")]
+            settled.refused += len(refused)
             for index in refused:
                 result = results[offset + index]
                 settled.sentence = f"{result['ErrorCode']}: {result.get('ErrorMessage', '')}"
@@ -325,6 +328,7 @@ class Dispatch:
         # In this order: a receipt looks for the answer without the lock.
         chunk.places, chunk.answer = places, answer
         settled.acknowledged += len(chunk)
+        settled.arrived_bytes += sum(map(len, chunk.data))
         self._note_done(chunk, settled)
         settled.done_spool_ids += chunk.spool_ids or ()
 

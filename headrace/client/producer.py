@@ -23,7 +23,7 @@ from headrace.client.clock import Clock, SystemClock
 from headrace.client.dispatch import Calls, Dispatch, Foreign, Settled
 from headrace.client.hash_keys import HASH_KEYS, ShardMap, random_key
 from headrace.client.lanes import Lane, Lanes
-from headrace.client.producer_metrics import ProducerMetrics, PutsFailed
+from headrace.client.producer_metrics import ProducerMetrics, PutsFailed, RequestCounts
 from headrace.client.put_requests import MOST_RECORDS, Bodies, Outcome, Request, outcome_of
 from headrace.client.receipts import BufferFull, Chunk, PutError, Receipt, Receipts, size_of
 from headrace.client.shard_maps import MapKeeper
@@ -75,6 +75,7 @@ class Producer:
         region: str | None = None,
         endpoint_url: str | None = None,
         clock: Clock | None = None,
+        on_request: Callable[[RequestCounts], Any] | None = None,
         seed: int | None = None,
         streams: Streams | None = None,
         make_wire: Callable[[], Any] | None = None,
@@ -106,6 +107,7 @@ class Producer:
             region: as for boto3.
             endpoint_url: as for boto3.
             clock: for tests.
+            on_request: called by a thread of the producer after each request, with what became of it.
             seed: for tests.
             streams: for tests.
             make_wire: for tests.
@@ -142,6 +144,7 @@ class Producer:
             chance=self._chance,
         )
         self._stop_at_failure = stop_at_failure
+        self._on_request = on_request
         self._when_full: Literal["block", "drop", "raise"] = when_full
         self._most_records, self._most_bytes = max_buffered_records, max_buffered_bytes
         self._lock = threading.Lock()
@@ -528,6 +531,14 @@ class Producer:
             if not settled.foreign:
                 self._land(records, request.bytes_)
         self._call(callbacks)
+        if self._on_request is not None:
+            counts = RequestCounts(
+                request.entries,
+                settled.refused,
+                settled.arrived_bytes,
+                has_failed=outcome.answer is None,
+            )
+            self._on_request(counts)
         if settled.new_shards:
             shards = self._maps.knowing(settled.new_shards)
             with self._lock:

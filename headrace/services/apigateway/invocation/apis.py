@@ -82,7 +82,11 @@ def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
         for resource in api.resources.values()
     }
     stages = {
-        name: {"variables": dict(stage.variables or {}), "deploymentId": stage.deployment_id}
+        name: {
+            "variables": dict(stage.variables or {}),
+            "deploymentId": stage.deployment_id,
+            "canary": stage.canary_settings,
+        }
         for name, stage in api.stages.items()
     }
     return RestApi(

@@ -28,7 +28,7 @@ from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
     authorize_http,
 )
-from headrace.services.apigateway.invocation.callers import denial_of, identity_of
+from headrace.services.apigateway.invocation.callers import UNSIGNED, denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
@@ -286,7 +286,11 @@ class HttpApiRequest:
                 "httpMethod": request.method,
                 "path": self._path,
                 "protocol": http["protocol"],
-                "identity": {"sourceIp": http["sourceIp"], "userAgent": http["userAgent"]},
+                "identity": {
+                    **dict.fromkeys(UNSIGNED),
+                    "sourceIp": http["sourceIp"],
+                    "userAgent": http["userAgent"],
+                },
                 "requestTime": context["time"],
                 "requestTimeEpoch": context["timeEpoch"],
                 "resourcePath": key.partition(" ")[2] or key,
