@@ -40,6 +40,7 @@ from headrace.services.apigateway.invocation.functions import (
     when,
 )
 from headrace.services.apigateway.invocation.mapping_variables import (
+    Overrides,
     RequestValues,
     fill_template,
     members,
@@ -455,7 +456,7 @@ class _Client:
             raise Refused(500, "Internal server error")
         region, service, action, rest = target
         of_rest = {"requestParameters": integration.get("requestParameters")}
-        parameters = mappings.request_parameters(of_rest, values)
+        parameters = mappings.request_parameters(of_rest, values, Overrides())
         sent = service_calls.IntegrationRequest(
             region=region,
             service=service,
@@ -465,6 +466,7 @@ class _Client:
             headers={"content-type": "application/json", **parameters["header"]},
             query={**dict(mappings.pairs(rest)), **parameters["querystring"]},
             body=payload.encode(),
+            request_id=str(values.context["requestId"]),
         )
         role = str(integration.get("credentialsArn") or "")
         acting = CallerIdentity(role, _SESSION) if ":role/" in role else None
@@ -485,7 +487,7 @@ class _Client:
         for response in integration.get("responses") or ():
             templates = members(response.get("responseTemplates"))
             if templates:
-                return fill_template(str(next(iter(templates.values()))), body, values)
+                return fill_template(str(next(iter(templates.values()))), body, values, Overrides())
         return None
 
 
@@ -520,4 +522,6 @@ def _choose_template(
         except (ValueError, RecursionError):
             name = ""
     template = templates.get(name, templates.get(_DEFAULT))
-    return None if template is None else fill_template(str(template), values.body, values)
+    return (
+        None if template is None else fill_template(str(template), values.body, values, Overrides())
+    )
