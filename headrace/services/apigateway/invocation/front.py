@@ -18,6 +18,12 @@ from headrace.services.apigateway.invocation.apis import HttpApi, RestApi, find_
 from headrace.services.apigateway.invocation.functions import ApiRequest, Functions, refusal
 from headrace.services.apigateway.invocation.http_apis import HttpApiRequest
 from headrace.services.apigateway.invocation.rest_apis import RestRequest
+from headrace.services.apigateway.invocation.websockets import (
+    Services,
+    WebSocketApis,
+    WebSocketRequest,
+    is_management,
+)
 
 # Recognizes requests to APIs' own addresses.
 #
@@ -51,7 +57,11 @@ def has_own_host(request: HttpRequest) -> bool:
 
 def is_of_an_api(request: HttpRequest) -> bool:
     """Whether a request is for any API's own address."""
-    return request.path.startswith(API_PATH) or has_own_host(request)
+    return (
+        request.path.startswith(API_PATH)
+        or has_own_host(request)
+        or is_management(request, request.path)
+    )
 
 
 def address_of(request: HttpRequest) -> Address | None:
@@ -82,11 +92,13 @@ class ExecuteApi:
         control: ControlPlane,
         clock: Clock,
         ids: Ids,
+        host: Callable[[], str],
     ) -> None:
-        """`load` makes moto ready with this cloud's state (it waits, and raises AwsError)."""
+        """`load` makes moto ready with this cloud's state (it waits, and raises AwsError); `host` returns its host."""
         self._load = load
         self._functions, self._control = functions, control
         self._clock, self._ids = clock, ids
+        self._sockets = WebSocketApis(Services(functions, control, clock, ids, host))
 
     def endpoints(self) -> Endpoints:
         """Return the APIs' addresses, for the entrance and the front door."""
@@ -119,6 +131,11 @@ class ExecuteApi:
         if request.body_file is not None or len(request.body) > MOST_BYTES:
             return refusal(413, "Request Too Long", "RequestTooLargeException")
         try:
+            address = address_of(request)
+            path = request.path if address is None else address.path
+            if is_management(request, path):
+                self._load()
+                return self._sockets.manage(request, path)
             served = self._find_api(request, request_id)
         except AwsError as error:
             return refusal(error.status, error.message)
@@ -129,7 +146,7 @@ class ExecuteApi:
 
     def _find_api(
         self, request: HttpRequest, request_id: str
-    ) -> RestRequest | HttpApiRequest | None:
+    ) -> RestRequest | HttpApiRequest | WebSocketRequest | None:
         address = address_of(request)
         if address is None:
             return None
@@ -137,6 +154,10 @@ class ExecuteApi:
         api = find_api(address.api_id)
         if isinstance(api, RestApi):
             return RestRequest(api, self._visit(api, request, address, request_id))
+        if isinstance(api, HttpApi) and api.protocol == "WEBSOCKET":
+            return WebSocketRequest(
+                self._sockets, api, self._visit(api, request, address, request_id)
+            )
         if isinstance(api, HttpApi):
             return HttpApiRequest(api, self._visit(api, request, address, request_id))
         return None
