@@ -6,10 +6,13 @@ import contextlib
 import hashlib
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from headrace.client import Producer, PutsFailed
+from headrace.client.producer_metrics import RequestCounts
 from headrace.core.clock import Clock
 
 # Records of a block share their random key, which costs less, and leaves aggregates whole.
@@ -74,10 +77,12 @@ class FirehoseSender:
     def __init__(
         self, client: Any, name: str, clock: Clock, stop: threading.Event,
         *, most_records: int = _FIREHOSE_RECORDS, most_bytes: int = _FIREHOSE_BYTES,
+        on_request: Callable[[RequestCounts], Any] = lambda _: None,
     ) -> None:  # fmt: skip
-        """Take the client; the bounds are those of a request."""
+        """Take the client; the bounds are those of a request, and `on_request` is told what became of each."""
         self._client, self._name, self._clock, self._stop = client, name, clock, stop
         self._most_records, self._most_bytes = most_records, most_bytes
+        self._on_request = on_request
 
     def send(self, records: Sequence[bytes]) -> None:
         """See `Sender.send`. Raises botocore's errors."""
@@ -96,15 +101,21 @@ class FirehoseSender:
     def _put(self, batch: list[bytes]) -> None:
         pause_s = _FIRST_PAUSE_S
         while batch:
-            answer = self._client.put_record_batch(
-                DeliveryStreamName=self._name, Records=[{"Data": record} for record in batch]
-            )
+            try:
+                answer = self._client.put_record_batch(
+                    DeliveryStreamName=self._name, Records=[{"Data": record} for record in batch]
+                )
+            except (BotoCoreError, ClientError):
+                self._on_request(RequestCounts(len(batch), 0, 0, has_failed=True))
+                raise
             results = answer["RequestResponses"]
             failed = [
                 record
                 for record, result in zip(batch, results, strict=True)
                 if result.get("ErrorCode")
             ]
+            arrived = sum(map(len, batch)) - sum(map(len, failed))
+            self._on_request(RequestCounts(len(batch), len(failed), arrived, has_failed=False))
             if failed and self._clock.wait(self._stop, pause_s):
                 raise Stopped
             batch, pause_s = failed, min(pause_s * 2, _LONGEST_PAUSE_S)

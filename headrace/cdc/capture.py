@@ -121,6 +121,8 @@ class Capture:
         settings, is_first = self._settings, not self._identity.system_id
         warnings = server.check()
         warnings += server.make_publication(settings.publication, settings.tables)
+        if not self._sink.has_rows:
+            warnings += server.warn_of_large_values(settings.publication)
         slot = server.slot(settings.slot)
         if not self._has_reset:
             self._wait_for_reader(server)

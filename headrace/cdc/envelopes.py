@@ -132,6 +132,8 @@ def _dms(database: str, server: str) -> Envelope:
             if change.op == "schema":
                 metadata["columns"] = _columns(table)
             return {"metadata": metadata}
+        if names := _unchanged(change):
+            metadata["unchanged"] = names
         data = (
             key_document(change, rows) if change.op == "d" else rows.document(table, change.after)
         )
@@ -159,11 +161,7 @@ def _plain(database: str, server: str) -> Envelope:
             document["columns"] = _columns(table)
         if after is not None:
             document["after"] = rows.document(table, after)
-            names = [
-                c.name
-                for c, value in zip(table.columns, after, strict=True)
-                if isinstance(value, Unchanged)
-            ]
+            names = _unchanged(change)
             if names:
                 document["unchanged"] = names
         if change.before is not None:
@@ -171,6 +169,14 @@ def _plain(database: str, server: str) -> Envelope:
         return document
 
     return make
+
+
+def _unchanged(change: Change) -> list[str]:
+    """Return the columns whose values did not come."""
+    if change.after is None:
+        return []
+    pairs = zip(change.table.columns, change.after, strict=True)
+    return [column.name for column, value in pairs if isinstance(value, Unchanged)]
 
 
 def _columns(table: Table) -> list[Document]:

@@ -86,10 +86,9 @@ def _read_dms(document: Document) -> Event | None:
     data = document.get("data")
     table = f"{metadata['schema-name']}.{metadata['table-name']}"
     before, after = (data, None) if op == "d" else (None, data)
-    # A large value that an update left alone is absent: what the key had stays.
-    return Event(
-        op, table, _position(metadata["event-id"]), before, after, ("*",) if op == "u" else ()
-    )
+    # Before 2026-12 no event named the large values that its update left alone: they were absent.
+    unchanged = tuple(metadata.get("unchanged", ("*",) if op == "u" else ()))
+    return Event(op, table, _position(metadata["event-id"]), before, after, unchanged)
 
 
 def _position(event_id: str) -> Position:

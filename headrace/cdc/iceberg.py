@@ -10,8 +10,9 @@ are replaced by rewriting the files that hold them (copy on write). Needs the ex
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -124,21 +125,28 @@ class IcebergRows:
             "time_ms": now_ms,
         }
         properties = {STATE: json.dumps(new_state)}
-        try:
-            with table.transaction() as transaction:
-                # Without a line to delete, pyiceberg warns.
-                if table.scan(row_filter=old, limit=1).to_arrow().num_rows:
-                    transaction.delete(old, snapshot_properties=properties)
-                rows = table_of(compaction.lines())
-                if known is not None and scope is not None and known.num_rows:
-                    transaction.overwrite(rows, scope, snapshot_properties=properties)
-                else:
-                    transaction.append(rows, snapshot_properties=properties)
-        except CommitFailedException as error:
-            raise CaptureError(
-                f"Another process has stored rows in {'.'.join(self._name)} meanwhile; they count."
-            ) from error
+        with self._commits(), table.transaction() as transaction:
+            # Without a line to delete, pyiceberg warns.
+            if table.scan(row_filter=old, limit=1).to_arrow().num_rows:
+                transaction.delete(old, snapshot_properties=properties)
+            rows = table_of(compaction.lines())
+            if known is not None and scope is not None and known.num_rows:
+                transaction.overwrite(rows, scope, snapshot_properties=properties)
+            else:
+                transaction.append(rows, snapshot_properties=properties)
         return compaction, changes.count
+
+    @contextlib.contextmanager
+    def _commits(self) -> Generator[None]:
+        """Raise CaptureError for a commit that comes after another process's."""
+        try:
+            yield
+        except (CommitFailedException, NoSuchTableError) as error:
+            is_there = self._catalog.table_exists(self._name)
+            what = "stored rows in" if is_there else "dropped"
+            raise CaptureError(
+                f"Another process has {what} {'.'.join(self._name)} meanwhile; that counts."
+            ) from error
 
     def rebuild(
         self, kinesis: Any, stream: str, keys: Mapping[str, tuple[str, ...]] | None = None
@@ -174,15 +182,18 @@ class IcebergRows:
         if tuple(table.schema().column_names) != Compaction.COLUMNS:
             raise CaptureError(f"{name} has other columns: give another table, which may be new.")
         if not set(_NO_RETRIES.items()) <= set(table.properties.items()):
-            with table.transaction() as transaction:
+            with self._commits(), table.transaction() as transaction:
                 transaction.set_properties(_NO_RETRIES)
         return table, self._state(table)
 
     def _open(self) -> Table:
         try:
             return self._catalog.load_table(self._name)
+        except NoSuchIcebergTableError:
+            raise  # A kind of NoSuchTableError: another table has the name.
         except NoSuchTableError:
-            return self._catalog.create_table(
+            # Another process may make it now, too.
+            return self._catalog.create_table_if_not_exists(
                 self._name, SCHEMA, partition_spec=_BY_TABLE, properties=_NO_RETRIES
             )
 

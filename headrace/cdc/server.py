@@ -165,6 +165,23 @@ class Server:
             publication,
         )
 
+    def warn_of_large_values(self, publication: str) -> list[str]:
+        """Return a warning for each table that has large values (TOAST), and no identity with which they are sent."""
+        rows = self._rows(
+            "select distinct p.schemaname || '.' || p.tablename from pg_publication_tables p join pg_namespace n on"
+            " n.nspname = p.schemaname join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename"
+            " where p.pubname = %s and c.relreplident <> 'f' and c.reltoastrelid <> 0"
+            " and pg_relation_size(c.reltoastrelid) > 0 order by 1",
+            publication,
+        )
+        return [
+            (
+                f"{table} has large values: an event lacks those that its update left alone, and names them; of a row"
+                f" whose key changes, nobody has them then; ALTER TABLE {table} REPLICA IDENTITY FULL sends them whole"
+            )
+            for (table,) in rows
+        ]
+
     def slot(self, name: str) -> Slot | None:
         """Return a slot, or None."""
         rows = self._rows(

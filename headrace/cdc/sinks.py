@@ -8,7 +8,13 @@ from headrace.cdc.changes import Change
 
 
 class Sink(Protocol):
-    """Takes changes in the order of the database. Used by one thread. Raises CaptureError when it cannot go on."""
+    """Takes changes in the order of the database. Used by one thread. Raises CaptureError when it cannot go on.
+
+    Attributes:
+        has_rows: whether it has the rows themselves, and so the large values that an update leaves alone.
+    """
+
+    has_rows: bool
 
     def resume(self) -> int:
         """Forget the unfinished transaction; return the LSN that the sink itself keeps, else 0."""

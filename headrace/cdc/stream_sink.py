@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cdc.changes import Change
+from headrace.cdc.changes import UNCHANGED, Change
 from headrace.cdc.envelopes import Document, Envelope, encode
 from headrace.cdc.events import CaptureError
 from headrace.cdc.keys import PartitionKeys
@@ -14,6 +15,7 @@ from headrace.client.producer import Producer
 from headrace.client.producer_metrics import PutsFailed
 from headrace.client.receipts import Receipt
 
+_LOG = logging.getLogger("headrace.cdc")
 # Less than the producer's own bounds, so that `put` never blocks and the server hears of us.
 _MOST_RECORDS, _MOST_BYTES = 20_000, 32 << 20
 PRODUCER_OPTIONS: dict[str, Any] = {
@@ -24,6 +26,8 @@ PRODUCER_OPTIONS: dict[str, Any] = {
 
 class StreamSink:
     """A sink to one stream. Durability: `safe_lsn` follows Kinesis' acknowledgements."""
+
+    has_rows = False
 
     def __init__(
         self,
@@ -41,6 +45,9 @@ class StreamSink:
         self._waiting: deque[Receipt | int] = deque()
         self._records = self._bytes = self._safe_lsn = 0
         self.count = 0
+        # Whether a change of a key may come next, and the tables whose losses the log has named.
+        self._was_deletion = False
+        self._warned: set[str] = set()
 
     def resume(self) -> int:
         """See Sink: what is in the stream stays, and Kinesis keeps no LSN."""
@@ -54,6 +61,9 @@ class StreamSink:
         document = self._envelope(change)
         if document is None:
             return
+        if self._was_deletion and change.op == "c":
+            self._warn_of_loss(change)
+        self._was_deletion = change.op == "d"
         key = self._keys.of(change)
         data = encode(document)
         room = self._record_bytes - len(key.encode())
@@ -63,6 +73,19 @@ class StreamSink:
         self._records += 1
         self._bytes += len(data)
         self.count += 1
+
+    def _warn_of_loss(self, change: Change) -> None:
+        """Name, once for each table, the large values that a row with a new key lacks: nobody has them any more."""
+        table, row = change.table, change.after or []
+        pairs = zip(table.columns, row, strict=True)
+        names = [column.name for column, value in pairs if value is UNCHANGED]
+        if names and table.full_name not in self._warned:
+            self._warned.add(table.full_name)
+            _LOG.warning(
+                "A row of %s has a new key, and its event lacks the large %s, which the server did not send: only"
+                " ALTER TABLE %s REPLICA IDENTITY FULL makes the server send it",
+                table.full_name, ", ".join(names), table.full_name,
+            )  # fmt: skip
 
     def _smaller(self, change: Change, document: Document, room: int) -> bytes:
         table, size = change.table.full_name, len(encode(document))

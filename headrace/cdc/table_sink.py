@@ -24,6 +24,8 @@ _BATCH = 2_000
 class TableSink:
     """A sink to one database. One thread. Durability: as the database's own commits."""
 
+    has_rows = True
+
     def __init__(self, url: str, name: str) -> None:
         """Connect; `name` is the capture's, such as its slot. Raises psycopg's errors."""
         self._connection: psycopg.Connection[Any] = psycopg.connect(url, client_encoding="utf8")

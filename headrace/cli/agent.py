@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +18,12 @@ from headrace.cli.options import client_options, endpoint_option, fail, split_s3
 if TYPE_CHECKING:
     from headrace.agent.config.kinesis_agent import AgentSettings, Flow
     from headrace.agent.flume.sinks.cloud import CloudOptions
+    from headrace.agent.metrics import AgentMetrics
     from headrace.agent.senders import Sender
     from headrace.client import Producer
 
 _GIVE_UP_S = 30.0
+_PUBLISHED_WITHIN_S = 10.0
 # The Java agent's name of its session (observed in its source).
 _ROLE_SESSION = "AWSKinesisAgent"
 
@@ -70,10 +74,10 @@ def agent(
         if _is_flumes(configuration):
             if state is not None:
                 raise fail("--state is for agent.json; Flume's file names its own folders.")
-            reach = _FlumeReach(
+            flumes = _FlumeReach(
                 aggregate=aggregate, endpoint_url=endpoint_url, region=region, aws=aws
             )
-            _run_flume(configuration, name, hdfs, reach, once=once, only_checks=only_checks)
+            _run_flume(configuration, name, hdfs, flumes, once=once, only_checks=only_checks)
             return
         if name is not None or hdfs is not None:
             raise fail("--name and --hdfs are for Flume's files.")
@@ -92,15 +96,17 @@ def agent(
         return
     stop = threading.Event()
 
+    reach: dict[str, Any] = {"endpoint_url": endpoint_url, "region": region, "aws": aws}
+    metrics = _metrics(settings, reach)
+
     def make_sender(flow: Flow) -> Sender:
-        options = _target(settings, flow, endpoint_url=endpoint_url, region=region, aws=aws)
-        return _sender(flow, options, stop, aggregate=aggregate)
+        return _sender(flow, _target(settings, flow, **reach), stop, metrics, aggregate=aggregate)
 
     try:
         running = Agent(settings, make_sender, SystemClock(), stop)
     except PositionsDamaged as error:
         raise fail(f"{error}.") from error
-    with StopSignals(signal.SIGINT, signal.SIGTERM) as signals:
+    with StopSignals(signal.SIGINT, signal.SIGTERM) as signals, _published(metrics):
         signals.call_when_asked(stop.set)
         running.run(once=once)
     for runner in running.runners:
@@ -117,8 +123,19 @@ def _target(
         return client_options(endpoint_url=endpoint_url, region=region, aws=False)
     named = settings.firehose_region if flow.is_firehose else settings.kinesis_region
     endpoint = settings.firehose_endpoint if flow.is_firehose else settings.kinesis_endpoint
+    return _on_aws(settings, endpoint, named, region)
+
+
+def _on_aws(
+    settings: AgentSettings, endpoint: str, named_region: str, region: str
+) -> dict[str, Any]:
+    """Return what reaches a service of AWS by the file's keys and role."""
     target = _reach_aws(
-        endpoint, named, region, access_key=settings.access_key, secret_key=settings.secret_key
+        endpoint,
+        named_region,
+        region,
+        access_key=settings.access_key,
+        secret_key=settings.secret_key,
     )
     if settings.role_arn:
         from headrace.client.access import assume_role
@@ -160,8 +177,49 @@ def _region_in(endpoint: str) -> str:
     return parts[1] if len(parts) > 3 and parts[2] == "amazonaws" else ""
 
 
+def _metrics(settings: AgentSettings, reach: dict[str, Any]) -> AgentMetrics | None:
+    """Return what publishes the agent's metrics, if the file wants it."""
+    target = settings.metrics
+    if target is None:
+        return None
+    from headrace.agent.metrics import AgentMetrics
+    from headrace.client.access import AwsAccess
+    from headrace.core.clock import SystemClock
+
+    def make_client() -> Any:
+        options = (
+            _on_aws(settings, target.endpoint, "", reach["region"])
+            if reach["aws"]
+            else client_options(**reach)
+        )
+        return AwsAccess(**options).client("cloudwatch")
+
+    return AgentMetrics(make_client, target.namespace, target.every_ms / 1000, SystemClock())
+
+
+@contextlib.contextmanager
+def _published(metrics: AgentMetrics | None) -> Generator[None]:
+    """Publish metrics beside the block, and once more after it."""
+    if metrics is None:
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=metrics.run, args=(ended,), name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_PUBLISHED_WITHIN_S)
+
+
 def _sender(
-    flow: Flow, options: dict[str, Any], stop: threading.Event, *, aggregate: bool
+    flow: Flow,
+    options: dict[str, Any],
+    stop: threading.Event,
+    metrics: AgentMetrics | None,
+    *,
+    aggregate: bool,
 ) -> Sender:
     from headrace.agent.senders import FirehoseSender, KinesisSender
     from headrace.core.clock import SystemClock
@@ -172,6 +230,7 @@ def _sender(
         return FirehoseSender(
             AwsAccess(**options).client("firehose"), flow.target, SystemClock(), stop,
             most_records=flow.most_records, most_bytes=flow.most_bytes,
+            **({} if metrics is None else {"on_request": metrics.noting(f"DeliveryStream:{flow.target}")}),
         )  # fmt: skip
     from headrace.client import Producer
 
@@ -181,6 +240,7 @@ def _sender(
         max_records=flow.most_records,
         max_bytes=min(flow.most_bytes, 4 << 20),
         give_up_after_s=None,
+        on_request=None if metrics is None else metrics.noting(f"KinesisStream:{flow.target}"),
         **options,
     )
     return KinesisSender(producer, stop, is_random_key=flow.is_random_key)

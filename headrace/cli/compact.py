@@ -70,6 +70,9 @@ def compact(
         raise fail(str(error)) from error
     except (BotoCoreError, ClientError) as error:
         raise explain_stream(error, kinesis, stream) from error
+    except OSError as error:
+        # Iceberg's files come by pyarrow, whose errors are the system's.
+        raise fail(f"{folder} cannot be read or written: {error}.") from error
     click.echo(f"{count:,} records were folded")
     for name, latest in sorted(compaction.tables.items()):
         rows = sum(v.row is not None for v in latest.values())

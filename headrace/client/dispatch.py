@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.hash_keys import ShardMap
 from headrace.client.lanes import Lane, Lanes, hash_in, sizes_of
 from headrace.client.put_requests import Outcome, Request
-from headrace.client.receipts import Answer, Chunk, PutError, Receipt
+from headrace.client.receipts import Answer, Calls, Chunk, PutError
 from headrace.client.wire import NotSent, ServiceError
-
-Calls = list[tuple[Callable[[Receipt], Any], Receipt]]
 
 _THROTTLED = frozenset(
     {"ProvisionedThroughputExceededException", "ThrottlingException", "LimitExceededException"}
@@ -45,6 +43,7 @@ class Settled:
 
     requests: int = 0
     entries: int = 0
+    refused: int = 0
     acknowledged: int = 0
     failed: int = 0
     unheard: int = 0
@@ -57,6 +56,7 @@ class Settled:
     error: PutError | None = None
     new_shards: set[str] = field(default_factory=set[str])
     foreign: list[Foreign] = field(default_factory=list[Foreign])
+    arrived: list[Chunk] = field(default_factory=list[Chunk])
     callbacks: Calls = field(default_factory=Calls)
     done_spool_ids: list[int] = field(default_factory=list[int])
 
@@ -258,6 +258,7 @@ class Dispatch:
         for chunk, lane in request.chunks:
             count = 1 if request.aggregated else len(chunk)
             refused = [i for i in range(count) if results[offset + i].get("ErrorCode")]
+            settled.refused += len(refused)
             for index in refused:
                 result = results[offset + index]
                 settled.sentence = f"{result['ErrorCode']}: {result.get('ErrorMessage', '')}"
@@ -325,6 +326,7 @@ class Dispatch:
         # In this order: a receipt looks for the answer without the lock.
         chunk.places, chunk.answer = places, answer
         settled.acknowledged += len(chunk)
+        settled.arrived.append(chunk)
         self._note_done(chunk, settled)
         settled.done_spool_ids += chunk.spool_ids or ()
 
@@ -340,6 +342,5 @@ class Dispatch:
 
     def _note_done(self, chunk: Chunk, settled: Settled) -> None:
         settled.done_bytes += chunk.bytes_
-        for index, callbacks in (chunk.callbacks or {}).items():
-            receipt = Receipt((chunk, index))
-            settled.callbacks += [(callback, receipt) for callback in callbacks]
+        for callbacks in (chunk.callbacks or {}).values():
+            settled.callbacks += callbacks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.client.receipts import PutError
 
@@ -15,6 +16,22 @@ class PutsFailed(Exception):
             f"{count} record{'s were' if count > 1 else ' was'} not put; the first: {error}"
         )
         self.count, self.error = count, error
+
+
+class RequestCounts(NamedTuple):
+    """What became of one request.
+
+    Attributes:
+        records: that it had, of the stream: an aggregate is one.
+        refused: how many of them its answer refuses.
+        bytes_: of the data that arrived.
+        has_failed: there is no answer but an error.
+    """
+
+    records: int
+    refused: int
+    bytes_: int
+    has_failed: bool
 
 
 @dataclass(slots=True)

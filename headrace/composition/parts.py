@@ -109,12 +109,14 @@ def build_parts(
     engine.connect(
         Connections(
             functions=services.lambda_.invoke_for_service,
+            function_calls=services.lambda_,
             control=gateway,
             guard=decisions,
             search=services.search,
             storage=TableStorage(services.s3, clock),
             warehouses=services.warehouses,
             executions=base.moto.executions,
+            queries=services.athena,
             apis=apis.answer_call,
             devices=mqtt.broker,
             handled=handled,

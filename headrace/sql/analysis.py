@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from headrace.sql.errors import Place, SqlError, near
-from headrace.sql.expressions import Column, Expression, Tick
 from headrace.sql.function import Function
 from headrace.sql.functions import find_function
 from headrace.sql.inference import Nothing, Outside
@@ -16,32 +14,16 @@ from headrace.sql.parsing import Words, parse
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
     KSQL,
-    WINDOW_END,
-    WINDOW_START,
     Input,
-    JoinPlan,
     Named,
     QueryPlan,
     Relation,
     RelationColumn,
     Script,
-    Sliding,
-    WindowPlan,
 )
-from headrace.sql.query_checks import check_kind, columns_of, inherit_time, warnings_of
-from headrace.sql.query_joins import DEFAULT_GRACE_MS, join_plan
-from headrace.sql.query_matches import match_plan, stagger_plan
-from headrace.sql.query_outputs import (
-    Groups,
-    has_aggregate,
-    is_time,
-    keys_of,
-    outputs_of,
-    refuse_aggregates,
-    slide,
-    with_keys_alone,
-)
-from headrace.sql.relations import declare_relation, origin_of
+from headrace.sql.query_checks import columns_of, inherit_time
+from headrace.sql.query_plans import Planner
+from headrace.sql.relations import check_columns, check_name, declare_relation, origin_of
 from headrace.sql.statements import (
     ChangeType,
     CreateAs,
@@ -53,14 +35,15 @@ from headrace.sql.statements import (
     InsertValues,
     Query,
     RelationName,
-    Select,
     SetProperty,
     Statement,
 )
-from headrace.sql.types import BIGINT, TIMESTAMP, common
-from headrace.sql.typing import Scope, condition, resolve
+from headrace.sql.types import common
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
+_STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# Properties that name streams, of the records that cannot be read and of late rows.
+ERRORS, LATE = "errors.stream", "late.stream"
 _SETTINGS = {("auto.offset.reset", "earliest"), ("auto.offset.reset", None)}
 
 
@@ -86,10 +69,12 @@ class Analysis:
     notes: list[str] = field(default_factory=list[str])
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
+    settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def script(self) -> Script:
         """Return what has been taken so far."""
-        return Script(self.dialect, dict(self.relations), tuple(self.queries))
+        errors = self.settings.get(ERRORS, "")
+        return Script(self.dialect, dict(self.relations), tuple(self.queries), errors)
 
     def take(self, statement: Statement) -> None:
         """Add a statement; raises SqlError, and is then as before."""
@@ -101,9 +86,9 @@ class Analysis:
             case InsertSelect():
                 self._insert(statement)
             case Query():
-                self.queries.append(self.plan(statement))
+                self._take_query(self._with_late(self.plan(statement)))
             case SetProperty():
-                _check_setting(statement)
+                self._set(statement)
             case ChangeType():
                 pass
             case CreateFunction():
@@ -125,7 +110,10 @@ class Analysis:
 
     def plan(self, statement: Query) -> QueryPlan:
         """Return the plan of a query whose rows are shown, without taking it; raises SqlError."""
-        return self._plan(statement.select, f"query_{len(self.queries) + 1}", None)
+        return self._planner().plan(statement.select, f"query_{len(self.queries) + 1}", None)
+
+    def _planner(self) -> Planner:
+        return Planner(self.dialect, self.functions, self._find)
 
     def terminate(self, name: str, place: Place) -> None:
         """Take a query away, or ALL; raises SqlError if there is none of this name."""
@@ -143,16 +131,8 @@ class Analysis:
             return
         if statement.name.lower() == "error_stream":
             raise SqlError("error_stream is not an application's own, as on AWS", statement.place)
-        names = Counter(column.name.lower() for column in statement.columns)
-        for column in statement.columns:
-            if names[column.name.lower()] > 1:
-                raise SqlError(f"column {column.name!r} is there twice", column.place)
-            if column.key == "HEADERS":
-                raise SqlError("a record of Kinesis has no headers", column.place)
-            if column.key == "PRIMARY KEY" and not statement.is_table:
-                raise SqlError("a stream has a KEY; a PRIMARY KEY is a table's", column.place)
-            if column.key == "KEY" and statement.is_table:
-                raise SqlError("a table has a PRIMARY KEY", column.place)
+        check_columns(statement, self.dialect)
+        names = {column.name.lower() for column in statement.columns}
         columns = tuple(RelationColumn(c.name, c.type, bool(c.key)) for c in statement.columns)
         origin = origin_of(statement, self.outside)
         columns += tuple(one for one in origin.columns if one.name.lower() not in names)
@@ -251,8 +231,11 @@ class Analysis:
     def _create_as(self, statement: CreateAs) -> None:
         if self._is_there(statement):
             return
-        plan = self._plan(statement.select, statement.name, statement.is_table)
+        plan = self._planner().plan(statement.select, statement.name, statement.is_table)
         columns = columns_of(plan)
+        if self.dialect == KSQL:
+            for output in plan.outputs:
+                check_name(output.name, output.expression.place)
         for one in statement.properties:
             if one.name in ("glue_table", "schema_name", "registry_name", "schema_version"):
                 raise SqlError("a query's columns are those that it selects", one.place)
@@ -281,7 +264,7 @@ class Analysis:
                 "INSERT INTO writes into a stream; a table is its query's", statement.place
             )
         name = statement.name or f"insert_{len(self.queries) + 1}"
-        plan = self._plan(statement.select, name, False)
+        plan = self._planner().plan(statement.select, name, False)
         outputs = self._fit(plan.outputs, target, statement)
         warnings = plan.warnings
         if statement.name is None:
@@ -304,19 +287,76 @@ class Analysis:
             self.queries = [q for q in self.queries if q.name.lower() != plan.name.lower()]
         if any(query.name.lower() == plan.name.lower() for query in self.queries):
             raise SqlError(f"two queries are called {plan.name}", plan.place)
-        reached, queries = {_stream_of(plan.target)}, [*self.queries, plan]
+        plan = self._with_late(plan)
+        written = {_stream_of(plan.target), plan.late} - {""}
+        reached, queries = set(written), [*self.queries, plan]
         while True:
             further = {
-                _stream_of(query.target)
+                stream
                 for query in queries
                 if reached & {_stream_of(source.relation) for source in query.inputs()}
+                for stream in {_stream_of(query.target), query.late} - {""}
             }
             if further <= reached:
                 break
             reached |= further
         if reached & {_stream_of(source.relation) for source in plan.inputs()}:
             raise SqlError(f"{plan.name} would read what it writes", plan.place)
+        self._take_query(plan)
+
+    def _take_query(self, plan: QueryPlan) -> None:
+        if ERRORS in self.settings:
+            self._check_errors(plan, self.settings[ERRORS], plan.place)
         self.queries.append(plan)
+
+    # Properties.
+
+    def _set(self, statement: SetProperty) -> None:
+        """Take a property that has an effect; refuse the others."""
+        name, stream = statement.name.lower(), statement.value
+        if name not in (ERRORS, LATE):
+            if (name, stream) not in _SETTINGS:
+                raise SqlError(
+                    f"the property {statement.name!r} has no effect here; headrace takes {ERRORS!r}, {LATE!r}, and "
+                    "'auto.offset.reset' = 'earliest', which is what a job does",
+                    statement.place,
+                )
+            return
+        if stream is None:
+            self.settings.pop(name, None)
+            return
+        if not _STREAM_NAME.fullmatch(stream):
+            raise SqlError(f"{stream!r} is no name of a Kinesis stream", statement.place)
+        if name == ERRORS:
+            for query in self.queries:
+                self._check_errors(query, stream, statement.place)
+        self.settings[name] = stream
+
+    def _check_errors(self, query: QueryPlan, stream: str, place: Place) -> None:
+        if stream in {_stream_of(source.relation) for source in query.inputs()}:
+            raise SqlError(
+                f"{query.name} reads {stream}, and so its own bad records: name another stream of errors",
+                place,
+            )
+
+    def _with_late(self, plan: QueryPlan) -> QueryPlan:
+        """Return a query with the stream of its late rows, if it has late rows and the text names one."""
+        stream = self.settings.get(LATE, "")
+        has_late = plan.window is not None or plan.match is not None
+        is_of_streams = any(join.method == "streams" for join in plan.joins)
+        if not stream or not (has_late or is_of_streams):
+            return plan
+        problem = ""
+        if plan.joins:
+            problem = (
+                "a join's late rows are counted, and go to no stream, since Spark reads its sides apart: a longer "
+                "GRACE PERIOD waits for them"
+            )
+        elif plan.target is not None and not plan.target.stream:
+            problem = f"{plan.target.name} needs a Kinesis stream, WITH (stream = '..'), for late rows to go to one"
+        if problem:
+            raise SqlError(f"{problem}; UNSET {LATE!r} before it counts them", plan.place)
+        return replace(plan, late=stream)
 
     def _fit(
         self, outputs: tuple[Named, ...], target: Relation, statement: InsertSelect
@@ -352,241 +392,6 @@ class Analysis:
                 )
             fitted.append(Named(column.name, output.expression, column.type))
         return tuple(fitted)
-
-    def _plan(self, select: Select, name: str, is_table: bool | None) -> QueryPlan:
-        """Return a query's plan; `is_table` is None for a query whose rows are shown."""
-        source = self._find(select.source)
-        if source.relation.is_object:
-            raise SqlError(
-                "a reference table is joined with a stream: FROM stream JOIN table",
-                select.source.place,
-            )
-        joins, inputs = self._joins(select, source)
-        times = TIMESTAMP if self.dialect == KINESIS_ANALYTICS else BIGINT
-        match = None
-        if select.source.match is not None:
-            _check_match(select)
-            of_rows = Scope((source,), times, functions=self.functions)
-            match = match_plan(select.source.match, of_rows, select.source.alias)
-            inputs = (match.relation,)
-        if select.stagger is not None:
-            return self._stagger(select, name, source, is_table)
-        scope = Scope(inputs, times, functions=self.functions)
-        where = None if select.where is None else condition(select.where, scope, "WHERE")
-        refuse_aggregates(where, "WHERE")
-        calls = [item.expression for item in select.items if item.expression is not None]
-        is_aggregate = bool(select.group_by) or any(has_aggregate(call) for call in calls)
-        if select.distinct and is_aggregate:
-            raise SqlError("SELECT DISTINCT goes without GROUP BY", select.place)
-        if is_aggregate:
-            plan = self._aggregate(select, name, scope, where)
-        else:
-            plan = self._project(select, name, scope, where)
-        plan = replace(
-            plan, source=source, match=match, joins=joins, limit=select.limit, place=select.place
-        )
-        check_kind(plan, select, is_table, self.dialect)
-        return replace(plan, warnings=warnings_of(plan))
-
-    def _stagger(
-        self, select: Select, name: str, source: Input, is_table: bool | None
-    ) -> QueryPlan:
-        """Return the plan of a query with windows that begin with their first row."""
-        assert select.stagger is not None
-        if self.dialect == KSQL:
-            raise SqlError(
-                "WINDOWED BY is Kinesis Analytics'; KSQL has WINDOW SESSION", select.stagger.place
-            )
-        if (
-            select.joins
-            or select.group_by
-            or select.having
-            or select.distinct
-            or select.source.match
-        ):
-            raise SqlError(
-                "a staggered window has PARTITION BY in place of GROUP BY, and one stream; name its rows by CREATE "
-                "STREAM for what follows",
-                select.stagger.place,
-            )
-        scope = Scope((source,), TIMESTAMP, functions=self.functions)
-        match = stagger_plan(select, scope, select.source.alias)
-        alias = match.relation.alias
-        outputs = tuple(
-            Named(one.name, Column(one.name, alias), one.type)
-            for one in match.relation.relation.columns
-        )
-        plan = QueryPlan(
-            name, source, outputs, None, match=match, limit=select.limit, place=select.place
-        )
-        check_kind(plan, select, is_table, self.dialect)
-        return replace(plan, warnings=warnings_of(plan))
-
-    def _project(
-        self, select: Select, name: str, scope: Scope, where: Expression | None
-    ) -> QueryPlan:
-        if select.window is not None:
-            raise SqlError("WINDOW goes with GROUP BY", select.window.place)
-        if select.having is not None:
-            raise SqlError("HAVING goes with GROUP BY", select.having.place)
-        for part in select.partition_by:
-            refuse_aggregates(part, "PARTITION BY")
-        partition = tuple(resolve(part, scope)[0] for part in select.partition_by)
-        outputs, sliding = slide(outputs_of(select, scope))
-        self._check_sliding(sliding, select)
-        if select.emit == "FINAL":
-            raise SqlError("EMIT FINAL goes with a WINDOW", select.place)
-        return QueryPlan(
-            name,
-            scope.inputs[0],
-            outputs,
-            None,
-            where=where,
-            sliding=sliding,
-            partition=partition,
-            emit="CHANGES",
-            distinct=select.distinct,
-        )
-
-    def _check_sliding(self, sliding: tuple[Sliding, ...], select: Select) -> None:
-        if not sliding:
-            return
-        location = sliding[0].over.place
-        if self.dialect == KSQL:
-            raise SqlError("OVER is Kinesis Analytics'; KSQL has HOPPING windows", location)
-        if select.joins or select.distinct or select.partition_by:
-            raise SqlError(
-                "a sliding window is over one stream: name the join by CREATE STREAM first",
-                location,
-            )
-
-    def _aggregate(
-        self, select: Select, name: str, scope: Scope, where: Expression | None
-    ) -> QueryPlan:
-        if select.partition_by:
-            raise SqlError(
-                "PARTITION BY does not go with GROUP BY, whose expressions are the key",
-                select.place,
-            )
-        window, group_by = self._window(select, scope)
-        extras = dict(scope.extras)
-        if window is not None:
-            extras |= {WINDOW_START: BIGINT, WINDOW_END: BIGINT}
-        scope = replace(scope, extras=extras)
-        keys = keys_of(group_by, select, scope)
-        if self.dialect == KSQL:
-            where = with_keys_alone(where, keys)
-        tick_ms = window.size_ms if window is not None and self.dialect == KINESIS_ANALYTICS else 0
-        groups = Groups(keys, tick_ms, select, scope)
-        outputs = tuple(
-            replace(output, expression=groups.split(output.expression, output.name))
-            for output in outputs_of(select, scope)
-        )
-        having = None
-        if select.having is not None:
-            having = groups.split(condition(select.having, scope, "HAVING"), "having")
-        emit = select.emit or ("FINAL" if self.dialect == KINESIS_ANALYTICS else "CHANGES")
-        return QueryPlan(
-            name,
-            scope.inputs[0],
-            outputs,
-            None,
-            where=where,
-            window=window,
-            keys=keys,
-            aggregates=tuple(groups.aggregates),
-            having=having,
-            emit=emit,
-            is_aggregate=True,
-        )
-
-    def _window(
-        self, select: Select, scope: Scope
-    ) -> tuple[WindowPlan | None, tuple[Expression, ...]]:
-        """Return the window and the rest of GROUP BY; a rounded ROWTIME is a window in Kinesis Analytics."""
-        resolved = [resolve(expression, scope)[0] for expression in select.group_by]
-        if select.window is not None:
-            window = select.window
-            if window.size_ms <= 0 or (
-                window.advance_ms is not None and not 0 < window.advance_ms <= window.size_ms
-            ):
-                raise SqlError(
-                    "a window's size and advance are longer than 0, and the advance at most the size",
-                    window.place,
-                )
-            grace = DEFAULT_GRACE_MS if window.grace_ms is None else window.grace_ms
-            if window.retention_ms is not None and window.retention_ms < window.size_ms + (
-                window.grace_ms or 0
-            ):
-                raise SqlError(
-                    "RETENTION is at least a window's size and its GRACE PERIOD", window.place
-                )
-            return WindowPlan(
-                window.kind,
-                window.size_ms,
-                window.advance_ms or window.size_ms,
-                grace,
-                window.retention_ms,
-            ), tuple(resolved)
-        if self.dialect != KINESIS_ANALYTICS:
-            return None, tuple(resolved)
-        ticks = [part for part in resolved if isinstance(part, Tick) and is_time(part.of)]
-        others = tuple(part for part in resolved if part not in ticks)
-        if not ticks:
-            raise SqlError(
-                "GROUP BY needs a window: FLOOR(ROWTIME TO MINUTE), or STEP(ROWTIME BY INTERVAL '10' SECOND)",
-                select.place,
-            )
-        size = ticks[0].duration_ms
-        if any(tick.duration_ms != size for tick in ticks):
-            raise SqlError("GROUP BY rounds ROWTIME in one way", ticks[1].place)
-        return WindowPlan("TUMBLING", size, size, 0), others
-
-    def _joins(
-        self, select: Select, source: Input
-    ) -> tuple[tuple[JoinPlan, ...], tuple[Input, ...]]:
-        inputs = [source]
-        joins: list[JoinPlan] = []
-        for join in select.joins:
-            if join.relation.match is not None:
-                raise SqlError(
-                    "name the matches by CREATE STREAM, and join that stream", join.relation.place
-                )
-            right = self._find(join.relation)
-            if right.alias.lower() in (one.alias.lower() for one in inputs):
-                raise SqlError(
-                    f"two relations are called {right.alias}: give one an alias",
-                    join.relation.place,
-                )
-            joins.append(join_plan(join, tuple(inputs), right, self.functions, tuple(joins)))
-            inputs.append(right)
-        return tuple(joins), tuple(inputs)
-
-
-def _check_match(select: Select) -> None:
-    """Refuse what does not go with MATCH_RECOGNIZE, whose matches are a stream of their own."""
-    calls = [item.expression for item in select.items if item.expression is not None]
-    if (
-        select.joins
-        or select.group_by
-        or select.distinct
-        or select.source.over is not None
-        or any(has_aggregate(call) for call in calls)
-    ):
-        raise SqlError(
-            "MATCH_RECOGNIZE goes without JOIN, GROUP BY and DISTINCT: name its matches by CREATE STREAM first",
-            select.source.place,
-        )
-
-
-def _check_setting(statement: SetProperty) -> None:
-    """Refuse a property that would have no effect: a job reads its streams from their oldest records on."""
-    if (statement.name.lower(), statement.value) not in _SETTINGS:
-        raise SqlError(
-            f"the property {statement.name!r} has no effect here; headrace takes "
-            "'auto.offset.reset' = 'earliest', which is what a job does",
-            statement.place,
-        )
 
 
 def _stream_of(relation: Relation | None) -> str:

@@ -6,8 +6,10 @@
       output:
         delays: [{origin: EWR, n: 1}]
 
-`output` has the rows of streams in order, and of tables each key's latest row in any order. A row must have the columns
-that are named, with equal values; `exact: true` wants no others. `late` and `unreadable` are counts by name.
+`output` has the rows of streams (of late rows and errors too) in order, and of tables each key's latest row in any
+order. A row must have the columns that are named, with equal values; `exact: true` wants no others. `late` and
+`unreadable` are counts by name. An input's `shard` and `number`, its place in the shard, make its sequence number;
+without them it is of shard 0.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -25,12 +27,13 @@ import yaml
 from headrace.sql.conversions import EPOCH
 from headrace.sql.fold import Fold, Record, ResultRow, run
 from headrace.sql.plan import QueryPlan, Script
+from headrace.sql.records import sequence_number
 from headrace.sql.values import TooLarge
 
 # The one in C, ten times as fast, where it is installed.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MEMBERS = frozenset({"name", "input", "output", "exact", "late", "unreadable"})
-_INPUT = frozenset({"stream", "key", "time", "value"})
+_INPUT = frozenset({"stream", "key", "time", "value", "shard", "number"})
 
 
 class BadCase(Exception):
@@ -61,13 +64,15 @@ def run_file(script: Script, path: Path) -> Iterator[Outcome]:
 def _run(script: Script, case: Any, name: str) -> Iterator[str]:
     if not isinstance(case, dict) or not set(case) <= _MEMBERS:
         raise BadCase(f"{name}: a test has {', '.join(sorted(_MEMBERS))}")
-    records = [_record(one, name) for one in case.get("input") or ()]
+    records = [_record(one, index, name) for index, one in enumerate(case.get("input") or (), 1)]
     for what in ("output", "late", "unreadable"):
         if not isinstance(case.get(what) or {}, dict):
             raise BadCase(f"{name}: {what} is by the names of streams and tables")
     named = {str(name).lower() for what in ("output", "late") for name in case.get(what) or {}}
     try:
-        fold = run(script.needed_by([q for q in script.queries if named & _names_of(q)]), records)
+        needs_all = script.errors.lower() in named
+        queries = [q for q in script.queries if needs_all or named & _names_of(q)]
+        fold = run(script.needed_by(queries), records)
     except TooLarge as error:
         yield str(error)
         return
@@ -83,10 +88,11 @@ def _run(script: Script, case: Any, name: str) -> Iterator[str]:
 
 
 def _names_of(query: QueryPlan) -> set[str]:
-    return {query.name.lower(), query.target.name.lower() if query.target else query.name.lower()}
+    names = {query.name, query.late, query.target.name if query.target else query.name}
+    return {name.lower() for name in names - {""}}
 
 
-def _record(one: Any, name: str) -> tuple[str, Record]:
+def _record(one: Any, index: int, name: str) -> tuple[str, Record]:
     if not isinstance(one, dict) or not set(one) <= _INPUT or "stream" not in one:
         raise BadCase(f"{name}: an input has {', '.join(sorted(_INPUT))}")
     time = one.get("time", EPOCH)
@@ -98,7 +104,13 @@ def _record(one: Any, name: str) -> tuple[str, Record]:
     if not isinstance(time, datetime):
         raise BadCase(f"{name}: {time!r} is no time, such as 2013-01-01T05:10:00Z")
     arrival = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    return str(one["stream"]), Record(one.get("value"), str(one.get("key", "")), arrival)
+    shard, number = one.get("shard", 0), one.get("number", index)
+    if not all(isinstance(part, int) and 0 <= part < 2**31 for part in (shard, number)):
+        raise BadCase(f"{name}: shard is a shard's number, and number a record's place in it")
+    record = Record(
+        one.get("value"), str(one.get("key", "")), arrival, sequence_number(shard, number)
+    )
+    return str(one["stream"]), record
 
 
 def _compare(
@@ -106,6 +118,10 @@ def _compare(
 ) -> Iterator[str]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadCase(f"{name}: the output of {relation} is a list of rows")
+    aside = next((n for n in fold.aside if n.lower() == relation.lower()), None)
+    if aside is not None:
+        yield from _ordered(relation, rows, fold.aside[aside], exact)
+        return
     queries = [query for query in script.queries if relation.lower() in _names_of(query)]
     if not queries:
         names = ", ".join(

@@ -12,11 +12,12 @@ from headrace.sql.plan import (
     Input,
     JoinPlan,
 )
+from headrace.sql.scope import Scope
 from headrace.sql.statements import (
     Join,
 )
 from headrace.sql.types import SqlType, common
-from headrace.sql.typing import Scope, resolve
+from headrace.sql.typing import resolve
 
 # KSQL's, where a window or a join says nothing.
 DEFAULT_GRACE_MS = 86_400_000

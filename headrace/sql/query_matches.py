@@ -29,9 +29,10 @@ from headrace.sql.operators import BINARY
 from headrace.sql.plan import ROWTIME, Input, MatchPlan, Named, Navigation, Relation, RelationColumn
 from headrace.sql.query_outputs import kind_of, outputs_of, refuse_aggregates
 from headrace.sql.rewriting import rewrite
+from headrace.sql.scope import Scope
 from headrace.sql.statements import MatchRecognize, Select
 from headrace.sql.types import BIGINT, DOUBLE, STRING, SqlType
-from headrace.sql.typing import Scope, condition, near, resolve
+from headrace.sql.typing import condition, near, resolve
 
 _NAVIGATIONS = ("PREV", "FIRST", "LAST")
 _AGGREGATES = {

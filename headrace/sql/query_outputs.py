@@ -16,11 +16,12 @@ from headrace.sql.plan import (
     Sliding,
 )
 from headrace.sql.rewriting import rewrite
+from headrace.sql.scope import Scope
 from headrace.sql.statements import (
     Select,
 )
 from headrace.sql.types import SqlType
-from headrace.sql.typing import Scope, resolve
+from headrace.sql.typing import resolve
 
 # Kinesis Analytics adds this column to what comes from a stream.
 ARRIVAL = "APPROXIMATE_ARRIVAL_TIME"

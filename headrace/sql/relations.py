@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,10 @@ from headrace.sql.inference import (
     columns_of_table,
 )
 from headrace.sql.plan import (
+    KSQL,
+    ROW_OFFSET,
+    ROW_PARTITION,
+    ROWTIME,
     Relation,
     RelationColumn,
 )
@@ -81,6 +86,30 @@ def declare_relation(
         schemas=schemas if format_ == "AVRO" else (),
         place=place,
     )
+
+
+def check_columns(statement: CreateSource, dialect: str) -> None:
+    """Refuse columns that a stream or a table cannot have."""
+    names = Counter(column.name.lower() for column in statement.columns)
+    for column in statement.columns:
+        if names[column.name.lower()] > 1:
+            raise SqlError(f"column {column.name!r} is there twice", column.place)
+        if dialect == KSQL:
+            check_name(column.name, column.place)
+        if column.key == "HEADERS":
+            raise SqlError("a record of Kinesis has no headers", column.place)
+        if column.key == "PRIMARY KEY" and not statement.is_table:
+            raise SqlError("a stream has a KEY; a PRIMARY KEY is a table's", column.place)
+        if column.key == "KEY" and statement.is_table:
+            raise SqlError("a table has a PRIMARY KEY", column.place)
+
+
+def check_name(name: str, place: Place) -> None:
+    """Refuse a column that has the name of what every row has, as ksqlDB does."""
+    if name.upper() in (ROWTIME, ROW_PARTITION, ROW_OFFSET):
+        raise SqlError(
+            f"every row has a {name.upper()} of its own: give the column another name by AS", place
+        )
 
 
 @dataclass(frozen=True)

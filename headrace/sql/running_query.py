@@ -16,13 +16,15 @@ from headrace.sql.functions import function_of
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
+    ROW_OFFSET,
+    ROW_PARTITION,
     ROWTIME,
     WINDOW_END,
     WINDOW_START,
     JoinPlan,
     QueryPlan,
 )
-from headrace.sql.records import Row
+from headrace.sql.records import Row, shard_of
 from headrace.sql.rewriting import rewrite
 from headrace.sql.values import Evaluator, evaluator
 
@@ -45,8 +47,11 @@ class RunningQuery:
     def __init__(self, query: QueryPlan, dialect: str) -> None:
         self.query = query
         self.late = 0
+        # Late rows that wait to go to a stream of their own.
+        self.late_rows: list[Row] = []
         # Matches that grew longer, or in more ways, than is kept.
         self.given_up = 0
+        self._reads_numbers = query.reads_numbers()
         self._times_are_timestamps = dialect == KINESIS_ANALYTICS
         self._where = evaluator(query.where) if query.where is not None else None
         self._having = evaluator(query.having) if query.having is not None else None
@@ -92,6 +97,9 @@ class RunningQuery:
         """End a micro-batch as Spark does: changed groups show, and what it has read moves the next one's watermark."""
         rows = self._changes() + self._close(self._over_until)
         self._late_until, self._over_until = self._over_until, self._watermark()
+        if self.query.late:
+            # Late rows are sorted out before Spark's state, by all that was read before their micro-batch.
+            self._late_until = self._over_until
         return rows
 
     def settle(self) -> list[Row]:
@@ -143,6 +151,10 @@ class RunningQuery:
             scope[source.alias, ROWTIME] = (
                 time if self._times_are_timestamps or time is None else millis(time)
             )
+            if self._reads_numbers:
+                number = None if row is None else row.number
+                scope[source.alias, ROW_OFFSET] = number
+                scope[source.alias, ROW_PARTITION] = None if number is None else shard_of(number)
         return scope
 
     def _after_joins(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
@@ -180,10 +192,14 @@ class RunningQuery:
     def _into_groups(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
         keys = {name: evaluate(scope) for name, evaluate in self._keys}
         arguments = [tuple(part(scope) for part in parts) for _, parts in self._aggregates]
-        for start, end in self._windows(row.time):
-            if self.query.window is not None and end <= self._late_until:
-                self.late += 1
-                continue
+        windows = self._windows(row.time)
+        if self.query.window is not None:
+            in_time = [(start, end) for start, end in windows if end > self._late_until]
+            self.late += len(windows) - len(in_time)
+            if self.query.late and len(in_time) < len(windows):
+                self.late_rows.append(row)
+            windows = in_time
+        for start, end in windows:
             group = self._group(keys, start, end)
             for kept, values_ in zip(group.rows, arguments, strict=False):
                 kept.append(values_)
@@ -261,8 +277,7 @@ class RunningQuery:
     def _beside_tables(self, side: int, row: Row) -> list[Row]:
         if side:
             join, table = self.query.joins[side - 1], self._tables[side - 1]
-            scope = {(join.right.alias, name): value for name, value in row.columns.items()}
-            key = self._sides[side - 1][1](scope)
+            key = self._sides[side - 1][1](self._scope([*[None] * side, row]))
             if row.deleted:
                 table.pop(comparable(key), None)
             elif key is not None:
@@ -281,8 +296,7 @@ class RunningQuery:
 
     def _beside_object(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
         """Join a row with every row of a reference table that has its key."""
-        alias = join.right.alias if side else self.query.source.alias
-        key = self._sides[0][side]({(alias, name): value for name, value in row.columns.items()})
+        key = self._sides[0][side](self._scope([*[None] * side, row]))
         if side == 1:
             self._object.setdefault(comparable(key), []).append(row)
             return []
@@ -291,10 +305,7 @@ class RunningQuery:
         return [one for pair in pairs for one in self._after_joins(self._scope([row, pair]), row)]
 
     def _beside_stream(self, side: int, row: Row, join: JoinPlan) -> list[Row]:
-        alias = join.right.alias if side else self.query.source.alias
-        scope = {(alias, name): value for name, value in row.columns.items()}
-        scope[alias, ROWTIME] = row.time if self._times_are_timestamps else millis(row.time)
-        waiting = _Waiting(row, self._sides[0][side](scope))
+        waiting = _Waiting(row, self._sides[0][side](self._scope([*[None] * side, row])))
         results: list[Row] = []
         if row.time <= self._late_until:
             self.late += 1

@@ -17,6 +17,7 @@ from headrace.sql.functions import FUNCTIONS, find_function
 from headrace.sql.parsing import parse
 from headrace.sql.plan import QueryPlan, Relation, Script
 from headrace.sql.records import Record, record_of
+from headrace.sql.scope import Scope
 from headrace.sql.statements import (
     Describe,
     Explain,
@@ -27,7 +28,7 @@ from headrace.sql.statements import (
     Terminate,
 )
 from headrace.sql.types import NULL, common
-from headrace.sql.typing import Scope, resolve
+from headrace.sql.typing import resolve
 from headrace.sql.values import evaluator
 from headrace.sql.views import View, pull, push
 
@@ -144,7 +145,8 @@ class Session:
             case "VARIABLES":
                 yield from (f"{name}  {value}" for name, value in sorted(words.variables.items()))
             case "PROPERTIES":
-                yield "auto.offset.reset  earliest"
+                properties = {"auto.offset.reset": "earliest", **self._analysis.settings}
+                yield from (f"{name}  {value}" for name, value in sorted(properties.items()))
             case "TOPICS":
                 relations = self._analysis.relations.values()
                 yield from sorted({one.stream for one in relations} - {""})
@@ -208,6 +210,12 @@ class Session:
         if self._views is None or query.joins or not relation.is_table:
             return None
         maker = next((one for one in self._analysis.queries if one.target == relation), None)
+        if maker is not None and query.reads_numbers():
+            raise SqlError(
+                f"{relation.name}'s stored state keeps no shards and sequence numbers of its records, nor do ksqlDB's "
+                "pull queries: select them where the table is made, LATEST_BY_OFFSET(ROWOFFSET) AS number",
+                query.place,
+            )
         return None if maker is None else self._views.open(relation, maker.name)
 
     def _folded(self, query: QueryPlan, *, follows: bool) -> Iterator[ResultRow]:
@@ -252,7 +260,7 @@ def _streams(script: Script) -> set[str]:
     """Return the streams to read: not those that a query of the script itself writes."""
     read = {source.relation.stream for query in script.queries for source in query.inputs()}
     written = {query.target.stream for query in script.queries if query.target is not None}
-    return read - written - {""}
+    return read - written - script.streams_aside() - {""}
 
 
 def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, dict[str, Any]]:

@@ -23,7 +23,14 @@ from headrace.sql.expressions import (
     Tick,
 )
 from headrace.sql.functions import function_of
-from headrace.sql.plan import KINESIS_ANALYTICS, ROWTIME, WINDOW_END, WINDOW_START
+from headrace.sql.plan import (
+    KINESIS_ANALYTICS,
+    ROW_OFFSET,
+    ROW_PARTITION,
+    ROWTIME,
+    WINDOW_END,
+    WINDOW_START,
+)
 from headrace.sql.types import STRING
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -143,6 +150,10 @@ class SparkText:
                 if self._times_are_timestamps
                 else f"unix_millis({prefix}_rowtime)"
             )
+        if column.relation and column.name in (ROW_OFFSET, ROW_PARTITION):
+            number = f"{prefix}_order.number"
+            is_offset = column.name == ROW_OFFSET
+            return f"trim(LEADING '0' FROM {number})" if is_offset else _shard_of(number)
         if column.name in (WINDOW_START, WINDOW_END) and column.relation is None:
             bound = "_window.start" if column.name == WINDOW_START else "_window.end"
             return bound if self._times_are_timestamps else self.bound(bound)
@@ -192,6 +203,13 @@ class SparkText:
         )
         otherwise = "" if case.otherwise is None else f" ELSE {self._write(case.otherwise)}"
         return f"CASE {branches}{otherwise} END"
+
+
+def _shard_of(number: str) -> str:
+    """Return the number of the shard that is in bits 4 to 35 of a sequence number of 60 digits; see records.py."""
+    high, low = (f"cast(substring({number}, {first}, 30) AS DECIMAL(30, 0))" for first in (1, 31))
+    whole = f"{high} % {2**36}BD * {10**30 % 2**36}BD + {low} % {2**36}BD"
+    return f"cast(shiftright(cast(({whole}) % {2**36}BD AS BIGINT), 4) AS INT)"
 
 
 def _constant(literal: Literal) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
@@ -32,11 +31,11 @@ from headrace.sql.function import Function, OwnFunction
 from headrace.sql.functions import FUNCTIONS, NOT_BUILT, SLIDING_FUNCTIONS, find_function
 from headrace.sql.functions_text import ENCODINGS
 from headrace.sql.functions_times import DATE_UNITS, UNITS
-from headrace.sql.plan import ROWTIME, WINDOW_END, WINDOW_START, Input
+from headrace.sql.plan import ROWTIME, WINDOW_END, WINDOW_START
+from headrace.sql.scope import Scope, fits, may_be_cast, resolve_column
 from headrace.sql.types import (
     BIGINT,
     BOOLEAN,
-    DATE,
     DOUBLE,
     NULL,
     STRING,
@@ -61,25 +60,6 @@ _PATTERNS = frozenset({
 _WORDS = {"U": UNITS, "V": DATE_UNITS, "E": frozenset(ENCODINGS)}
 
 
-@dataclass(frozen=True)
-class Scope:
-    """The names that an expression may use.
-
-    Attributes:
-        inputs: the relations of FROM and JOIN.
-        times: the type of ROWTIME: BIGINT in KSQL, TIMESTAMP in Kinesis Analytics.
-        extras: names besides the relations' columns, such as WINDOWSTART, with their types.
-        parameters: the parameters of the lambda functions around, with their types.
-        functions: those that CREATE FUNCTION has made, by upper-case name.
-    """
-
-    inputs: tuple[Input, ...]
-    times: SqlType = BIGINT
-    extras: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
-    parameters: Mapping[str, SqlType] = field(default_factory=dict[str, SqlType])
-    functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
-
-
 def resolve(  # noqa: C901 - one case for each kind of expression
     expression: Expression, scope: Scope
 ) -> tuple[Expression, SqlType]:
@@ -90,7 +70,7 @@ def resolve(  # noqa: C901 - one case for each kind of expression
         case Interval():
             return expression, SqlType("INTERVAL")
         case Column():
-            return _column(expression, scope)
+            return resolve_column(expression, scope)
         case Field():
             return _field(expression, scope)
         case Item():
@@ -101,7 +81,7 @@ def resolve(  # noqa: C901 - one case for each kind of expression
             return _call(expression, scope)
         case Cast():
             of, type_ = resolve(expression.of, scope)
-            if not _may_be_cast(type_, expression.type):
+            if not may_be_cast(type_, expression.type):
                 raise SqlError(f"{type_} is not cast to {expression.type}", expression.place)
             return replace(expression, of=of), expression.type
         case Case():
@@ -138,19 +118,6 @@ def _over(over: Over, scope: Scope) -> tuple[Expression, SqlType]:
     return replace(over, call=call, frame=replace(over.frame, partition=partition)), type_
 
 
-def _may_be_cast(type_: SqlType, to: SqlType) -> bool:
-    """Return whether Spark casts between two types: of what is made of others, only its like."""
-    if type_ == NULL or not (type_.of or to.of):
-        return True
-    if type_.of and to.name == "STRING":
-        return True
-    return (
-        type_.name == to.name
-        and len(type_.of) == len(to.of)
-        and all(map(_may_be_cast, type_.of, to.of))
-    )
-
-
 def condition(expression: Expression, scope: Scope, what: str) -> Expression:
     """Return a condition, resolved; raises SqlError if it is of another type."""
     resolved, type_ = resolve(expression, scope)
@@ -175,54 +142,6 @@ def _one_type(values: tuple[Expression, ...], types: tuple[SqlType, ...]) -> Sql
             raise SqlError(f"{type_} does not go with {result}", value.place)
         result = wider
     return result
-
-
-def _column(column: Column, scope: Scope) -> tuple[Expression, SqlType]:
-    name = column.name.lower()
-    if column.relation is None:
-        if name in scope.parameters:
-            return column, scope.parameters[name]
-        if column.name.upper() in scope.extras:
-            upper = column.name.upper()
-            return replace(column, name=upper), scope.extras[upper]
-    inputs = _named(column, scope)
-    matches = [
-        (source, source.relation.column(name))
-        for source in inputs
-        if source.relation.column(name) is not None
-    ]
-    if len(matches) > 1:
-        both = " and ".join(f"{source.alias}.{column.name}" for source, _ in matches)
-        raise SqlError(f"{column.name!r} is both {both}: say which", column.place)
-    if matches:
-        source, known = matches[0]
-        assert known is not None
-        return replace(column, name=known.name, relation=source.alias), known.type
-    if name.upper() == ROWTIME:
-        return replace(column, name=ROWTIME, relation=inputs[0].alias), scope.times
-    if name in ("rowpartition", "rowoffset", "shard_id"):
-        raise SqlError(
-            f"{column.name}: Spark's source of Kinesis does not give a record's shard and number to queries",
-            column.place,
-        )
-    names = [known.name for source in inputs for known in source.relation.columns] + list(
-        scope.extras
-    )
-    where = inputs[0].relation.name if len(inputs) == 1 else "the query's relations"
-    raise SqlError(f"no column {column.name!r} in {where}{near(name, names)}", column.place)
-
-
-def _named(column: Column, scope: Scope) -> tuple[Input, ...]:
-    if column.relation is None:
-        return scope.inputs
-    inputs = tuple(one for one in scope.inputs if one.alias.lower() == column.relation.lower())
-    if not inputs:
-        aliases = [one.alias for one in scope.inputs]
-        raise SqlError(
-            f"no relation {column.relation!r} in this query{near(column.relation, aliases)}",
-            column.place,
-        )
-    return inputs
 
 
 def _field(expression: Field, scope: Scope) -> tuple[Expression, SqlType]:
@@ -411,7 +330,7 @@ def _argument(
     if letter == "K" and not isinstance(argument, Literal):
         raise SqlError(f"argument {index + 1} of {function.name} is a constant", argument.place)
     resolved, type_ = resolve(argument, scope)
-    if not _fits(letter, type_):
+    if not fits(letter, type_):
         raise SqlError(
             f"argument {index + 1} of {function.name} is {_LETTERS[letter]}, not {type_}",
             argument.place,
@@ -432,23 +351,6 @@ def _own_argument(
     if type_ == declared:
         return resolved, type_
     return Cast(resolved, declared, place=argument.place), declared
-
-
-def _fits(letter: str, type_: SqlType) -> bool:
-    if type_ == NULL or letter in "*K":
-        return type_.name != "INTERVAL"
-    return {
-        "S": type_ == STRING,
-        "I": type_.is_integer,
-        "N": type_.is_number,
-        "B": type_ == BOOLEAN,
-        "T": type_ == TIMESTAMP,
-        "X": type_.name == "BYTES",
-        "A": type_.name == "ARRAY",
-        "C": type_.name in ("ARRAY", "MAP"),
-        "D": type_ == DATE,
-        "M": type_.name == "MAP",
-    }[letter]
 
 
 def _lambda(

@@ -20,6 +20,7 @@ from headrace.sql.avro import avro_decoder, avro_encoder
 from headrace.sql.fold import Fold, Record
 from headrace.sql.plan import Script
 from headrace.sql.pyspark_job import compile_script
+from headrace.sql.records import sequence_number
 from scripts.spark_matrix import environment_of
 from tests.spark_jobs import sql_on_files
 
@@ -64,7 +65,8 @@ def write_job(script: Script, batches: Sequence[Records], folder: Path) -> None:
             data = value if isinstance(value, (str, bytes)) else json.dumps(value)
             arrival = arrival_of(index)
             data = data if isinstance(data, bytes) else data.encode()
-            rows[stream].append((data, stream, key, str(10**55 + index), arrival))
+            sequence = sequence_number(index % 3, index)
+            rows[stream].append((data, stream, key, sequence, arrival))
             index += 1
         for stream, of_stream in rows.items():
             file = folder / "in" / stream / f"{number:04}.parquet"
@@ -103,7 +105,7 @@ def reader_of(folder: Path) -> Callable[..., list[dict[str, Any]]]:
 
     def read(stream: str, schemas: Sequence[tuple[str, str]] = ()) -> list[dict[str, Any]]:
         load = avro_decoder(dict(schemas)) if schemas else json.loads
-        files = sorted((folder / "out" / stream).glob("*.parquet"))
+        files = sorted((folder / "out" / stream).rglob("*.parquet"))
         records = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
         values = [(load(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]
@@ -118,7 +120,8 @@ def fold_of(script: Script, batches: Sequence[Records]) -> Fold:
     for batch in batches:
         records: list[tuple[str, Record]] = []
         for stream, key, value in batch:
-            records.append((stream, Record(value, key, arrival_of(index))))
+            number = sequence_number(index % 3, index)
+            records.append((stream, Record(value, key, arrival_of(index), number)))
             index += 1
         fold.take_batch(records)
     fold.settle()

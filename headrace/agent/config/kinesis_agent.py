@@ -25,21 +25,21 @@ from headrace.agent.converters import ConverterError, converter_of
 from headrace.agent.files.names import FilePattern
 from headrace.agent.patterns import JavaPattern, compile_java
 
-# What the Java agent uses for itself and has no meaning here: its threads, connections and metrics.
+# What the Java agent uses for itself and has no meaning here: its threads, connections and log.
 _WITHOUT_EFFECT = frozenset(
     {
-        "cloudwatch.endpoint", "cloudwatch.namespace", "cloudwatch.tagInstance",
-        "cloudwatch.metricsBufferTimeMillis", "cloudwatch.metricsQueueSize", "log.file",
-        "log.emitMetrics", "log.emitInternalMetrics", "log.statusReportingPeriodSeconds", "log.maxBackupIndex",
-        "log.maxFileSize", "maxSendingThreads", "maxSendingThreadsPerCore", "sendingThreadsKeepAliveMillis",
-        "sendingThreadsMaxQueueSize", "maxConnections", "connectionTimeoutMillis", "connectionTTLMillis",
-        "socketTimeoutMillis", "useTcpKeepAlive", "useHttpGzip", "instance.endpoint",
+        "cloudwatch.tagInstance", "cloudwatch.metricsQueueSize", "log.file", "log.emitMetrics",
+        "log.emitInternalMetrics", "log.statusReportingPeriodSeconds", "log.maxBackupIndex", "log.maxFileSize",
+        "maxSendingThreads", "maxSendingThreadsPerCore", "sendingThreadsKeepAliveMillis", "sendingThreadsMaxQueueSize",
+        "maxConnections", "connectionTimeoutMillis", "connectionTTLMillis", "socketTimeoutMillis", "useTcpKeepAlive",
+        "useHttpGzip", "instance.endpoint",
     }
 )  # fmt: skip
 _OF_AGENT = _WITHOUT_EFFECT | {
     "flows", "checkpointFile", "checkpointTimeToLiveDays", "awsAccessKeyId", "awsSecretAccessKey", "kinesis.endpoint",
     "kinesis.region", "firehose.endpoint", "firehose.region", "shutdownTimeoutMillis", "assumeRoleARN",
-    "assumeRoleExternalId", "sts.endpoint", "cloudwatch.emitMetrics", "log.level",
+    "assumeRoleExternalId", "sts.endpoint", "cloudwatch.emitMetrics", "cloudwatch.endpoint",
+    "cloudwatch.namespace", "cloudwatch.metricsBufferTimeMillis", "log.level",
 }  # fmt: skip
 # They name a Java class.
 _REFUSED = frozenset(
@@ -94,14 +94,29 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """Where the agent's own metrics go, and how often."""
+
+    endpoint: str
+    namespace: str
+    every_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """A whole `agent.json`. `warnings`: sentences about keys that have no effect here, with their lines."""
+    """A whole `agent.json`.
+
+    Attributes:
+        warnings: sentences about keys that have no effect here, with their lines.
+        metrics: None when the file wants none.
+    """
 
     flows: list[Flow]
     positions: Path
     keep_days: int
     log_level: int
     warnings: list[str]
+    metrics: MetricsSettings | None
     access_key: str
     secret_key: str
     kinesis_endpoint: str
@@ -149,6 +164,7 @@ def read_agent_json(path: Path) -> AgentSettings:
         reader.number(agent, "checkpointTimeToLiveDays", 7, 1, 3650),
         reader.log_level(agent),
         reader.warnings(agent),
+        reader.metrics(agent),
         *(
             reader.text(agent, key, "")
             for key in (
@@ -187,10 +203,29 @@ class _Reader:
 
     def warnings(self, agent: Mapping[str, Any]) -> list[str]:
         """Return what has no effect here and would have one on AWS."""
-        if str(agent.get("cloudwatch.emitMetrics", False)).lower() != "true":
+        if not self.truth(agent, "cloudwatch.tagInstance", default=False):
             return []
-        line = self.line("cloudwatch.emitMetrics")
-        return [f"{self._file}:{line}: cloudwatch.emitMetrics has no effect: no metrics are sent"]
+        line = self.line("cloudwatch.tagInstance")
+        return [
+            f"{self._file}:{line}: cloudwatch.tagInstance has no effect: metrics name no instance"
+        ]
+
+    def metrics(self, agent: Mapping[str, Any]) -> MetricsSettings | None:
+        """Return where metrics go. The Java agent sends them unless the file says otherwise."""
+        settings = MetricsSettings(
+            self.text(agent, "cloudwatch.endpoint", ""),
+            self.text(agent, "cloudwatch.namespace", "AWSKinesisAgent"),
+            self.number(agent, "cloudwatch.metricsBufferTimeMillis", 30_000, 1, 86_400_000),
+        )
+        if not settings.namespace:
+            raise self.error("cloudwatch.namespace", "cloudwatch.namespace is a name")
+        return settings if self.truth(agent, "cloudwatch.emitMetrics", default=True) else None
+
+    def truth(self, values: Mapping[str, Any], key: str, *, default: bool) -> bool:
+        text = str(values.get(key, default)).lower()
+        if text not in ("true", "false"):
+            raise self.error(key, f"{key} is true or false, not {values[key]!r}")
+        return text == "true"
 
     def log_level(self, agent: Mapping[str, Any]) -> int:
         name = self.text(agent, "log.level", "INFO").upper()

@@ -12,7 +12,7 @@ import pytest
 from headrace.services.iot import rules
 from headrace.services.iot.mqtt import broker as broker_module
 from headrace.services.iot.mqtt import listener as listener_module
-from headrace.services.iot.mqtt import packets, sessions, store
+from headrace.services.iot.mqtt import messages, packets, sessions, store
 from headrace.services.iot.mqtt.broker import Broker
 from headrace.services.iot.mqtt.packets import Publish
 from headrace.services.iot.mqtt.sessions import Queued, Session, Subscription, Subscriptions
@@ -253,7 +253,7 @@ def test_a_session_is_taken_up_again_when_there_may_be_no_more(
 def test_what_one_round_has_of_best_effort_messages_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(broker_module, "_MOST_BEST_EFFORT_BYTES", 100)
+    monkeypatch.setattr(messages, "_MOST_BEST_EFFORT_BYTES", 100)
     with InProcessCloud(tmp_path / "data", mqtt=True, mqtt_port=0, mqtt_tls_port=0) as cloud:
         cloud.cloud.start_devices()
         broker = cloud.cloud.mqtt.broker

@@ -10,17 +10,20 @@ from threading import Event
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from botocore.session import Session
 
 from headrace.agent.config.errors import ConfigurationError
-from headrace.agent.config.kinesis_agent import AgentSettings, read_agent_json
+from headrace.agent.config.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
+from headrace.agent.metrics import AgentMetrics
 from headrace.agent.running import Agent
 from headrace.agent.senders import FirehoseSender
-from headrace.client import PutError, PutsFailed
+from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
 from headrace.client.signing import Keys
 from tests.support.clock import FakeClock
 from tests.support.endpoint import Request, answer, endpoint
+from tests.support.fake_stream import FakeStream
 
 
 class Sent:
@@ -178,6 +181,8 @@ def test_options_convert(tmp_path: Path, option: Any, line: str, record: Any) ->
          "agent.json:2: awsAccessKeyId and awsSecretAccessKey stand together"),
         ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"}],\n"log.level": "LOUD"}',
          "agent.json:2: log.level is ALL or TRACE or"),
+        ('{"flows": [{"filePattern": "/a", "kinesisStream": "s"}],\n"cloudwatch.emitMetrics": "often"}',
+         "agent.json:2: cloudwatch.emitMetrics is true or false, not 'often'"),
         ('{"flows": [{"filePattern": "/a", "kinesisStream": "s",\n"aggregatedRecordSizeBytes": 9}]}',
          "agent.json:2: aggregatedRecordSizeBytes is for a deliveryStream"),
         ('{"flows": [{"filePattern": "/a",\n"filePattern": "/b", "kinesisStream": "s"}]}',
@@ -238,9 +243,13 @@ def test_every_documented_key_is_taken(tmp_path: Path) -> None:
     assert len(settings.flows) == 2
     assert settings.log_level == logging.DEBUG
     assert settings.role_arn.endswith("role/r")
-    # Metrics are not sent, which is said.
+    assert settings.metrics == MetricsSettings("", "AWSKinesisAgent", 30_000)
+    assert settings.warnings == []
+    content |= {"cloudwatch.emitMetrics": "false", "cloudwatch.tagInstance": True}
+    settings = settings_of(tmp_path, content)
+    assert settings.metrics is None
     assert [w.split("agent.json:")[1] for w in settings.warnings] == [
-        "6: cloudwatch.emitMetrics has no effect: no metrics are sent"
+        "33: cloudwatch.tagInstance has no effect: metrics name no instance"
     ]
 
 
@@ -261,11 +270,71 @@ def test_firehose_s_requests_are_as_large_as_the_file_says() -> None:
 class FakeFirehose:
     def __init__(self) -> None:
         self.requests: list[list[bytes]] = []
+        self.refused: set[bytes] = set()
 
     def put_record_batch(self, *, DeliveryStreamName: str, Records: list[Any]) -> Any:
         del DeliveryStreamName
-        self.requests.append([record["Data"] for record in Records])
-        return {"RequestResponses": [{} for _ in Records]}
+        data = [record["Data"] for record in Records]
+        self.requests.append(data)
+        if b"down" in data:
+            raise EndpointConnectionError(endpoint_url="http://down")
+        refused, self.refused = self.refused, set()
+        return {"RequestResponses": [{"ErrorCode": "Slow"} if d in refused else {} for d in data]}
+
+
+class FakeCloudWatch:
+    """Keeps each metric's SampleCount, Sum, Minimum and Maximum, by its name."""
+
+    def __init__(self) -> None:
+        self.is_down, self.metrics = False, dict[str, tuple[float, ...]]()
+
+    def put_metric_data(self, *, Namespace: str, MetricData: list[Any]) -> None:
+        if self.is_down:
+            raise EndpointConnectionError(endpoint_url="http://down")
+        assert Namespace == "AWSKinesisAgent"
+        for datum in MetricData:
+            (dimension,) = datum["Dimensions"]
+            name = f"{dimension['Value']} {datum['MetricName']} {datum['Unit']}"
+            self.metrics[name] = tuple(datum["StatisticValues"].values())
+
+
+def test_each_request_counts_in_the_metrics_of_its_destination(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cloudwatch, firehose, clock = FakeCloudWatch(), FakeFirehose(), FakeClock()
+    metrics = AgentMetrics(lambda: cloudwatch, "AWSKinesisAgent", 30.0, clock)
+    firehose.refused = {b"2"}
+    noted = metrics.noting("DeliveryStream:d")
+    sender = FirehoseSender(firehose, "d", clock, Event(), on_request=noted)
+    sender.send([b"1", b"2", b"three"])
+    with pytest.raises(EndpointConnectionError):
+        sender.send([b"down"])
+    stream = FakeStream(1)
+    with Producer(
+        "s", streams=stream, make_wire=lambda: stream, connections=1,  # type: ignore[arg-type]
+        on_request=metrics.noting("KinesisStream:s"),
+    ) as producer:  # fmt: skip
+        producer.put(b"four", "key")
+    metrics.publish()
+    assert cloudwatch.metrics == {
+        "DeliveryStream:d RecordSendAttempts Count": (3, 5, 1, 3),
+        "DeliveryStream:d RecordSendErrors Count": (2, 1, 0, 1),
+        "DeliveryStream:d ServiceErrors Count": (3, 1, 0, 1),
+        "DeliveryStream:d BytesSent Bytes": (2, 7, 1, 6),
+        "KinesisStream:s RecordSendAttempts Count": (1, 1, 1, 1),
+        "KinesisStream:s RecordSendErrors Count": (1, 0, 0, 0),
+        "KinesisStream:s ServiceErrors Count": (1, 0, 0, 0),
+        "KinesisStream:s BytesSent Bytes": (1, 4, 4, 4),
+    }
+    cloudwatch.is_down = True
+    for _ in range(3):
+        sender.send([b"5"])
+        metrics.publish()
+    assert [record.message.count("not published") for record in caplog.records] == [1, 1]
+    cloudwatch.is_down = False
+    cloudwatch.metrics.clear()
+    metrics.publish()
+    assert cloudwatch.metrics == {}
 
 
 def test_a_role_s_keys_are_asked_for_when_they_are_needed() -> None:

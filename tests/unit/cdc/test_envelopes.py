@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from headrace.cdc.events import UNAVAILABLE
+from headrace.cdc.events import UNAVAILABLE, read_event
 from headrace.cdc.values import converters
 from tests.unit.cdc.conftest import Lab
 
@@ -31,16 +33,32 @@ def test_debeziums_envelope(lab: Lab):
     assert update["transaction"]["total_order"] == 1
 
 
-def test_debeziums_word_for_a_value_that_did_not_come(lab: Lab):
+def test_every_format_names_what_did_not_come_and_the_log_says_why(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+):
     lab.run(
         "create table t (id int primary key, big text, n int)",
         "alter table t alter big set storage external",
         "insert into t values (1, repeat('x', 20000), 0)",
     )
     lab.read()
-    lab.run("update t set n = 1")
-    (event,) = lab.read(lab.sink("debezium"))
-    assert event["after"] == {"id": 1, "big": UNAVAILABLE, "n": 1}
+    assert "public.t has large values" in caplog.text
+    assert "ALTER TABLE public.t REPLICA IDENTITY FULL" in caplog.text
+    caplog.clear()
+    lab.run("update t set n = 1", "update t set id = 2", "update t set id = 3")
+    rows = [event["after"] for event in lab.read(lab.sink("debezium")) if event["after"]]
+    assert sorted((row["id"], row["big"]) for row in rows) == [(i, UNAVAILABLE) for i in (1, 2, 3)]
+    assert caplog.text.count("has a new key, and its event lacks the large big") == 1
+    lab.run("update t set n = 2", "update t set id = 4")
+    named = {event["op"]: event.get("unchanged") for event in lab.read()}
+    assert named == {"u": ["big"], "d": None, "c": ["big"]}
+    lab.run("update t set n = 3", "update t set id = 5")
+    events = [read_event(json.dumps(event).encode()) for event in lab.read(lab.sink("dms"))]
+    assert {e.op: e.unchanged for e in events if e} == {"u": ("big",), "d": (), "c": ("big",)}
+    caplog.clear()
+    lab.run("alter table t replica identity full", "update t set id = 6")
+    assert {len(event["after"]["big"]) for event in lab.read() if event["op"] == "c"} == {20000}
+    assert "large" not in caplog.text
 
 
 def test_dms_envelope(lab: Lab):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 
 from headrace.cdc.compaction import Compaction
@@ -163,6 +165,31 @@ def test_of_two_writers_one_is_refused_and_nothing_is_there_twice(server: Server
     assert lab.stored() == ['{"id": 1, "lsn": 16}']
 
 
+class _MadeMeanwhile(_Dying):
+    """A catalogue in which another process makes the table after the first look."""
+
+    def load_table(self, name: Any) -> Any:
+        self.load_table = super().load_table
+        self._other()
+        raise NoSuchTableError(name)
+
+
+def test_of_two_first_writers_both_have_the_table(server: ServerProcess):
+    lab = _Lab(server, "first")
+    lab.put((1, 16, "u"))
+    assert lab.advance(_MadeMeanwhile(lab.catalog, "", lab.advance)) == 0
+    assert lab.stored() == ['{"id": 1, "lsn": 16}']
+
+
+def test_a_table_that_is_dropped_meanwhile_is_said(server: ServerProcess):
+    lab = _Lab(server, "dropped")
+    lab.advance()
+    lab.put((1, 16, "u"))
+    drop = functools.partial(lab.catalog.drop_table, ("lake", "dropped"))
+    with pytest.raises(CaptureError, match=r"Another process has dropped lake\.dropped meanwhile"):
+        lab.advance(_Dying(lab.catalog, "", drop))
+
+
 @pytest.mark.slow
 def test_a_table_that_is_rolled_back_goes_on_from_there(server: ServerProcess):
     lab = _Lab(server, "rolled")
@@ -207,7 +234,9 @@ def test_what_a_person_must_change_is_said(server: ServerProcess):
     lab, glue = _Lab(server, "refused"), server.client("glue")
     for name, location in (("nowhere", {}), ("gone", {"LocationUri": "s3://not-there/x"})):
         glue.create_database(DatabaseInput={"Name": name, **location})
-    glue.create_table(DatabaseName="lake", TableInput={"Name": "plain", "Parameters": {"a": "b"}})
+    for name, parameters in (("plain", {"a": "b"}), ("delta", {"table_type": "DELTA"})):
+        table_input = {"Name": name, "Parameters": parameters}
+        glue.create_table(DatabaseName="lake", TableInput=table_input)
     fields = SCHEMA.fields[:2]
     lab.catalog.create_table(("lake", "narrow"), Schema(*fields))
     for database, table, sentence in (
@@ -215,6 +244,7 @@ def test_what_a_person_must_change_is_said(server: ServerProcess):
         ("nowhere", "t", r"nowhere\.t cannot be made or read"),
         ("gone", "t", r"gone\.t cannot be made or read"),
         ("lake", "plain", r"lake\.plain is no Iceberg table"),
+        ("lake", "delta", r"lake\.delta is no Iceberg table"),
         ("lake", "narrow", r"lake\.narrow has other columns"),
     ):
         rows = IcebergRows(lab.catalog, database, table, lab.clock)

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.sql.analysis import read_script
 from headrace.sql.fold import Fold, Record, run
+from headrace.sql.records import sequence_number
 
 RELATIONS = """CREATE STREAM flights (id VARCHAR KEY, at_ms BIGINT, origin VARCHAR, delay INT, tags ARRAY<VARCHAR>)
   WITH (stream = 'flights', timestamp = 'at_ms');
@@ -36,6 +37,26 @@ def test_the_key_is_the_partition_key_and_times_are_rowtime() -> None:
     assert rows(result, "a") == [{"id": "k", "t": MINUTE, "h": 2}]
 
 
+def test_rows_have_their_records_shard_and_sequence_number() -> None:
+    # AWS's example of a Lambda event, of shardId-000000000006.
+    of_aws = "49590338271490256608559692538361571095921575989136588898"
+    result = fold(
+        "CREATE STREAM a AS SELECT id, ROWPARTITION AS shard, ROWOFFSET AS number FROM flights WHERE ROWPARTITION <> 2;"
+        "CREATE TABLE b AS SELECT ROWPARTITION AS shard, COUNT(*) AS n FROM a GROUP BY ROWPARTITION;"
+        "CREATE STREAM c AS SELECT f.id, p.ROWPARTITION AS shard FROM flights f LEFT JOIN planes p ON f.origin = p.origin;"
+        "CREATE STREAM d AS SELECT * FROM flights MATCH_RECOGNIZE (ORDER BY ROWTIME MEASURES LAST(x.ROWOFFSET) AS number"
+        " PATTERN (x) DEFINE x AS ROWPARTITION = 2) AS m;",
+        ("planes", Record({"seats": 1}, "EWR", number=sequence_number(9, 1))),
+        ("flights", Record({"at_ms": 0, "origin": "EWR"}, "1", number=of_aws)),
+        ("flights", Record({"at_ms": 0}, "2", number=sequence_number(2, 5))),
+    )
+    assert rows(result, "a") == [{"id": "1", "shard": 6, "number": of_aws}]
+    # A query's own stream has other shards.
+    assert rows(result, "b") == [{"shard": 0, "n": 1}]
+    assert rows(result, "c") == [{"id": "1", "shard": 9}, {"id": "2", "shard": None}]
+    assert rows(result, "d") == [{"number": sequence_number(2, 5)}]
+
+
 def test_a_tumbling_window_closes_and_leaves_out_late_rows() -> None:
     result = fold(
         "CREATE TABLE a AS SELECT origin, COUNT(*) AS n FROM flights WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 10 MINUTES)"
@@ -49,6 +70,38 @@ def test_a_tumbling_window_closes_and_leaves_out_late_rows() -> None:
     counts = [(row["WINDOWSTART"] // MINUTE, row["n"]) for row in rows(result, "a")]
     assert counts == [(0, 2), (60, 2)]
     assert result.late == {"a": 1}
+
+
+def test_late_rows_and_bad_records_go_to_streams_of_their_own() -> None:
+    result = fold(
+        "SET 'errors.stream' = 'bad'; SET 'late.stream' = 'lates';"
+        "CREATE TABLE a AS SELECT origin, COUNT(*) AS n FROM flights WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 30 MINUTES,"
+        " GRACE PERIOD 0 SECONDS) WHERE delay > 0 GROUP BY origin EMIT FINAL; UNSET 'late.stream';"
+        "CREATE STREAM again (id VARCHAR KEY, origin VARCHAR) WITH (stream = 'lates');"
+        "CREATE STREAM b AS SELECT id FROM again;",
+        flight("1", 10, origin="EWR", delay=1),
+        flight("2", 70, origin="EWR", delay=1),
+        # Late for the window from -30 minutes on, and in time for none, for one of two, and filtered.
+        flight("3", 1, origin="EWR", delay=1),
+        flight("4", 59, origin="EWR", delay=1),
+        flight("5", 1, origin="EWR", delay=0),
+        ("flights", Record("garbage", "6", number="7")),
+    )
+    counts = {row["WINDOWSTART"] // MINUTE: row["n"] for row in rows(result, "a")}
+    assert counts == {-30: 1, 0: 1, 30: 2, 60: 1}
+    assert [(row.key, row.columns["_query"]) for row in result.aside["lates"]] == [
+        ("3", "a"),
+        ("4", "a"),
+    ]
+    assert rows(result, "b") == [{"id": "3"}, {"id": "4"}]
+    (bad,) = result.aside["bad"]
+    assert (bad.key, bad.columns["relation"], bad.columns["sequenceNumber"]) == (
+        "6",
+        "flights",
+        "7",
+    )
+    assert bad.columns["data"] == "Z2FyYmFnZQ=="
+    assert result.late == {"a": 3, "b": 0}
 
 
 def test_hopping_windows_overlap_and_sessions_merge() -> None:

@@ -19,16 +19,13 @@ from typing import Any, cast
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.apigateway.invocation.functions import SERVICE, Functions, function_of
+from headrace.services.apigateway.invocation.functions import (
+    SERVICE,
+    Functions,
+    Refused,
+    function_of,
+)
 from headrace.services.apigateway.invocation.mapping_variables import members
-
-
-class Refused(Exception):
-    """A refused request: the HTTP status, and AWS's message."""
-
-    def __init__(self, status: int, message: str | None, kind: str = "") -> None:
-        super().__init__(message)
-        self.status, self.message, self.kind = status, message, kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,15 @@ def denial_of(caller: Signer | None, api: RestApi | HttpApi, arn: str) -> str:
     return caller.denial(ACTION, arn, {})
 
 
+# The members of `identity` that only a signature or a user of Cognito fills: empty in mapping templates
+# (LocalStack's tests against AWS, apigateway/test_apigateway_sqs.py, 2025), null in events (documented:
+# apigateway/latest/developerguide/set-up-lambda-proxy-integrations.html).
+UNSIGNED = (
+    "accessKey", "accountId", "caller", "cognitoAuthenticationProvider", "cognitoAuthenticationType",
+    "cognitoIdentityId", "cognitoIdentityPoolId", "principalOrgId", "user", "userArn",
+)  # fmt: skip
+
+
 def identity_of(caller: Signer) -> dict[str, Any]:
     """Return the members of `requestContext.identity` in events of format 1.0.
 

@@ -26,13 +26,13 @@ from headrace.services.apigateway.invocation import endpoints
 from headrace.services.apigateway.invocation.apis import HttpApi
 from headrace.services.apigateway.invocation.authorizers import (
     AuthorizerInput,
-    Refused,
     authorize_http,
 )
-from headrace.services.apigateway.invocation.callers import denial_of, identity_of
+from headrace.services.apigateway.invocation.callers import UNSIGNED, denial_of, identity_of
 from headrace.services.apigateway.invocation.functions import (
     SERVICE,
     ApiRequest,
+    Refused,
     answer,
     body_of,
     function_of,
@@ -288,7 +288,11 @@ class HttpApiRequest:
                 "httpMethod": request.method,
                 "path": self._path,
                 "protocol": http["protocol"],
-                "identity": {"sourceIp": http["sourceIp"], "userAgent": http["userAgent"]},
+                "identity": {
+                    **dict.fromkeys(UNSIGNED),
+                    "sourceIp": http["sourceIp"],
+                    "userAgent": http["userAgent"],
+                },
                 "requestTime": context["time"],
                 "requestTimeEpoch": context["timeEpoch"],
                 "resourcePath": key.partition(" ")[2] or key,

@@ -31,30 +31,20 @@ from headrace.services.iot.mqtt.clients import (
     Review,
     connack_properties,
 )
+from headrace.services.iot.mqtt.messages import Messages, name_of
 from headrace.services.iot.mqtt.packets import MqttError, Packet, Publish
-from headrace.services.iot.mqtt.sessions import (
-    MOST_IN_FLIGHT,
-    Place,
-    Queued,
-    Session,
-    Subscription,
-    Subscriptions,
-    Waiting,
-)
+from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Place, Session
 from headrace.services.iot.mqtt.shadows import answer_shadow_request
-from headrace.services.iot.mqtt.store import Retained, SessionStore
+from headrace.services.iot.mqtt.store import SessionStore
 
 log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 500
 # Documented: a persistent session of MQTT 3.1.1 is kept an hour, one of MQTT 5 seven days at most.
 _EXPIRY_S, _LONGEST_EXPIRY_S = 3600, 7 * 86_400
-_MOST_FILTERS_AT_ONCE, _MOST_FILTERS = 8, 50
 _LOOK_EVERY_MS = 1000
 # headrace's own bound, on connected clients and kept sessions.
 _MOST_SESSIONS = 50_000
-# What one round may have of messages of QoS 0 for one client, and for all of them.
-_MOST_BEST_EFFORT_BYTES, _MOST_BEST_EFFORT_BYTES_OF_ALL = 4 << 20, 128 << 20
 # How long messages wait when rules' deliveries pile up, before the broker looks again.
 _PILED_UP_S = 0.05
 _Work = Sequence[tuple[Client | None, Packet | Lost | Review]]
@@ -84,12 +74,7 @@ class Broker:
         self._has_room = has_room
         self._work: deque[tuple[Client | None, Packet | Lost | Review]] = deque()
         self._sessions: dict[str, Session] = {}
-        self._subscriptions: dict[Place, Subscriptions] = {}
-        self._retained = Retained(store)
-        self._waiting = Waiting()
-        self._answers: dict[Client, Answers] = {}
-        # Of this round, for all clients; and whether the log has named what was dropped.
-        self._best_effort_bytes, self._has_dropped = 0, False
+        self._messages = Messages(store, access, clock)
         self._is_in_round = False
         self._looks_at_ms = 0
         self._post: Callable[[dict[Client, Answers]], None] = lambda _: None
@@ -101,13 +86,13 @@ class Broker:
     def load(self) -> None:
         """Read what is stored; once, before any client."""
         now_ms = self._clock.now_ms()
-        self._retained.load()
-        for session in self._store.sessions(self._waiting):
+        self._messages.retained.load()
+        for session in self._store.sessions(self._messages.waiting):
             # A connection that ended by a kill has left now.
             session.expires_ms = session.expires_ms or now_ms + session.expiry_s * 1000
             self._sessions[session.key] = session
             for topic_filter, subscription in session.filters.items():
-                self._subscribers(session.place).add(topic_filter, session, subscription)
+                self._messages.subscribers(session.place).add(topic_filter, session, subscription)
 
     def serve(
         self, host: str, post: Callable[[dict[Client, Answers]], None], wake: Callable[[], None]
@@ -144,7 +129,8 @@ class Broker:
         for client, count in Counter(client for client, _ in work if client is not None).items():
             sentence = "What was sent could not be stored"
             last = packets.disconnect(client.version, packets.UNSPECIFIED, sentence)
-            self._answers[client] = Answers([last], count, ends=True)
+            answer = self._messages.answer(client)
+            answer.parts, answer.done, answer.ends = [last], count, True
         for client, packet in work:
             if isinstance(packet, Lost) and client is not None:
                 # Nobody says it again: the next look at the sessions publishes the will and forgets.
@@ -160,7 +146,7 @@ class Broker:
         try:
             for client, packet in work:
                 if client is not None:
-                    self._answer(client).done += 1
+                    self._messages.answer(client).done += 1
                     self._carry_out(client, packet)
                 else:
                     self._review()
@@ -173,7 +159,7 @@ class Broker:
         if isinstance(packet, Lost):
             self._leave(client, is_orderly=False)
             return
-        if self._answer(client).ends or (client.session is None) != isinstance(
+        if self._messages.answer(client).ends or (client.session is None) != isinstance(
             packet, packets.Connect
         ):
             return  # It was disconnected before.
@@ -184,37 +170,33 @@ class Broker:
                 case Publish():
                     self._publish(client, packet)
                 case packets.Acknowledge():
-                    self._acknowledge(client, packet)
+                    self._messages.acknowledge(client, packet)
                 case packets.Subscribe():
-                    self._subscribe(client, packet)
+                    self._messages.subscribe(client, packet)
                 case packets.Unsubscribe():
-                    self._unsubscribe(client, packet)
+                    self._messages.unsubscribe(client, packet)
                 case packets.Disconnect():
                     self._disconnect(client, packet)
                 case _:
                     pass
         except MqttError as error:
-            log.warning("the MQTT client %s is disconnected: %s", _name(client), error.sentence)
+            log.warning("the MQTT client %s is disconnected: %s", name_of(client), error.sentence)
             self._end(client, error.code, error.sentence)
         except OSError:
             raise  # What must last cannot be stored: the round is given up.
         except Exception:
             # A defect that one client's packet meets is no matter of the others in the round.
-            log.exception("the MQTT client %s is disconnected", _name(client))
+            log.exception("the MQTT client %s is disconnected", name_of(client))
             self._end(client, packets.UNSPECIFIED, "This cannot be carried out")
 
-    def _answer(self, client: Client) -> Answers:
-        return self._answers.setdefault(client, Answers())
-
     def _send(self) -> None:
-        answers, self._answers = self._answers, {}
-        self._best_effort_bytes, self._has_dropped = 0, False
+        answers = self._messages.take_answers()
         if answers:
             self._post(answers)
 
     def _end(self, client: Client, code: int, sentence: str) -> None:
         """Let a client be disconnected after its answers; its will is published, as after a lost connection."""
-        answer = self._answer(client)
+        answer = self._messages.answer(client)
         answer.parts.append(packets.disconnect(client.version, code, sentence))
         answer.ends = True
         self._leave(client, is_orderly=False)
@@ -269,16 +251,16 @@ class Broker:
             packets.LARGEST_PACKET, packets.MOST_PACKET_BYTES
         )
         client.keep_alive_s = min(packet.keep_alive_s or LONGEST_KEEP_ALIVE_S, LONGEST_KEEP_ALIVE_S)
-        self._keep(session)
+        self._store.put_session(session)
         properties = connack_properties(packet, session, client.keep_alive_s, assigned)
-        self._answer(client).parts.append(
+        self._messages.answer(client).parts.append(
             packets.connack(packet.version, 0, is_present=is_present, properties=properties)
         )
-        self._pump(session)
+        self._messages.pump(session)
         self._tell_presence(session, device, "connected", versionNumber=0)
 
     def _refuse(self, client: Client, code: int, sentence: str = "") -> None:
-        answer = self._answer(client)
+        answer = self._messages.answer(client)
         reason = {packets.REASON: sentence} if sentence and client.version >= packets.V5 else {}
         answer.parts.append(
             packets.connack(client.version, code, is_present=False, properties=reason)
@@ -293,7 +275,7 @@ class Broker:
         expiry_s = min(asked_s, _LONGEST_EXPIRY_S)
         if packet.version < packets.V5:
             expiry_s = 0 if packet.is_clean else _EXPIRY_S
-        session = Session(scope, client_id, of_all=self._waiting)
+        session = Session(scope, client_id, of_all=self._messages.waiting)
         older = self._sessions.get(session.key)
         if older is not None and older.receiver is not None:
             self._end(older.receiver, packets.TAKEN_OVER, "The client id has connected again")  # type: ignore[arg-type]
@@ -306,13 +288,9 @@ class Broker:
         self._sessions[session.key] = session
         return session, older is not None
 
-    def _keep(self, session: Session) -> None:
-        if session.is_kept:
-            self._store.put_session(session)
-
     def _forget(self, session: Session) -> None:
         for topic_filter in session.filters:
-            self._subscribers(session.place).remove(topic_filter, session)
+            self._messages.subscribers(session.place).remove(topic_filter, session)
         self._sessions.pop(session.key, None)
         session.clear()
         self._store.drop_session(session)
@@ -332,9 +310,8 @@ class Broker:
                 disconnectReason=reason,
             )
         self._publish_will(session, self._clock.now_ms())
-        if session.is_kept:
-            self._keep(session)
-        else:
+        self._store.put_session(session)
+        if not session.is_kept:
             self._forget(session)
 
     def _detach(self, client: Client, *, is_orderly: bool) -> Session | None:
@@ -366,7 +343,7 @@ class Broker:
         expiry_s = packet.properties.get(packets.SESSION_EXPIRY_S)
         if expiry_s is not None and session.is_kept:
             session.expiry_s = min(expiry_s, _LONGEST_EXPIRY_S)
-        self._answer(client).ends = True
+        self._messages.answer(client).ends = True
         # MQTT 5: code 4 asks for the will.
         self._leave(client, is_orderly=packet.code != 4)
 
@@ -427,13 +404,15 @@ class Broker:
             # Only MQTT 5 can say so; AWS disconnects others.
             if client.version < packets.V5 or not message.qos or error.code == packets.TOO_LARGE:
                 raise
-            self._answer(client).parts.append(
+            self._messages.answer(client).parts.append(
                 packets.puback(client.version, message.packet_id, error.code)
             )
             return
         self._accept(session.place, session.client_id, device.principal or "N/A", message)
         if message.qos:
-            self._answer(client).parts.append(packets.puback(client.version, message.packet_id))
+            self._messages.answer(client).parts.append(
+                packets.puback(client.version, message.packet_id)
+            )
 
     def _accept(self, scope: Place, client_id: str, principal: str, message: Publish) -> None:
         def publish(topic: str, payload: bytes) -> None:
@@ -470,156 +449,12 @@ class Broker:
         publisher: str = "",
     ) -> None:
         """See `Devices.deliver`."""
-        home, now_ms = (account, region), self._clock.now_ms()
-        message = Publish(topic, payload, qos, properties=properties or {})
-        expiry_s = message.properties.get(packets.EXPIRY_S)
-        expires_ms = 0 if expiry_s is None else now_ms + expiry_s * 1000
-        if retain:
-            self._retained.retain(home, replace(message, retain=True), now_ms, expires_ms)
-        for session, subscription in self._subscribers(home).match(topic).items():
-            if subscription.ignores_own and session.client_id == publisher:
-                continue
-            keeps = retain and subscription.keeps_retain
-            level = min(qos, subscription.qos)
-            self._give(session, replace(message, qos=level, retain=keeps), expires_ms)
+        message = Publish(topic, payload, qos, retain, properties=properties or {})
+        self._messages.deliver((account, region), message, publisher)
         if not self._is_in_round:
             self._store.write()
             self._send()
 
-    def _give(self, session: Session, message: Publish, expires_ms: int) -> None:
-        client: Any = session.receiver
-        if client is not None and not self._access.may(
-            client.device, "iot:Receive", f"topic/{message.topic}"
-        ):
-            return
-        if message.qos == 0:
-            if client is not None:
-                self._give_now(client, message)
-            return
-        if client is None and not session.is_kept:
-            return
-        queued = Queued(message, 0, expires_ms)
-        if session.add(queued) and session.is_kept:
-            queued.number = self._store.put_message(session, message, expires_ms)
-        self._pump(session)
-
-    def _give_now(self, client: Client, message: Publish) -> None:
-        """Send a message of QoS 0, which is best effort: what a client does not read, or cannot, is dropped."""
-        if client.is_congested:
-            return
-        answer, data = self._answer(client), packets.publish(client.version, _for(client, message))
-        size = len(data)
-        if size > client.largest_packet:
-            return
-        if (
-            answer.best_effort_bytes + size > _MOST_BEST_EFFORT_BYTES
-            or self._best_effort_bytes + size > _MOST_BEST_EFFORT_BYTES_OF_ALL
-        ):
-            if not self._has_dropped:
-                self._has_dropped = True
-                log.warning(
-                    "messages of QoS 0 for the MQTT client %s are dropped: too many come at once",
-                    _name(client),
-                )
-            return
-        answer.parts.append(data)
-        answer.best_effort_bytes += size
-        self._best_effort_bytes += size
-
-    def _pump(self, session: Session) -> None:
-        client: Any = session.receiver
-        too_large = client is not None
-        while too_large:
-            ready, gone = session.take(self._clock.now_ms())
-            too_large = False
-            for message in ready:
-                data = packets.publish(client.version, _for(client, message))
-                if len(data) <= client.largest_packet:
-                    self._answer(client).parts.append(data)
-                    continue
-                # MQTT 5: as if it had been sent and acknowledged.
-                too_large = True
-                number = session.acknowledge(message.packet_id)
-                gone += [number] if number else []
-            self._store.drop_messages(gone)
-
-    def _acknowledge(self, client: Client, packet: packets.Acknowledge) -> None:
-        session = client.session
-        assert session is not None
-        number = session.acknowledge(packet.packet_id)
-        self._store.drop_messages([number] if number else [])
-        self._pump(session)
-
-    # --- subscriptions ------------------------------------------------------------------------
-
-    def _subscribers(self, scope: Place) -> Subscriptions:
-        return self._subscriptions.setdefault(scope, Subscriptions())
-
-    def _subscribe(self, client: Client, packet: packets.Subscribe) -> None:
-        if packets.SUBSCRIPTION_ID in packet.properties:
-            raise MqttError(0xA1, "AWS IoT has no subscription identifiers")
-        if len(packet.filters) > _MOST_FILTERS_AT_ONCE:
-            raise MqttError(
-                packets.QUOTA, f"A request has more than {_MOST_FILTERS_AT_ONCE} topic filters"
-            )
-        codes: list[int] = []
-        retained: list[tuple[str, int]] = []
-        for topic_filter, options in packet.filters:
-            is_new = topic_filter not in client.session.filters if client.session else True
-            codes.append(self._add_subscription(client, topic_filter, options))
-            handling = options >> 4 & 3
-            if codes[-1] < packets.UNSPECIFIED and (handling == 0 or (handling == 1 and is_new)):
-                retained.append((topic_filter, codes[-1]))
-        session = client.session
-        assert session is not None
-        self._keep(session)
-        self._answer(client).parts.append(packets.suback(client.version, packet.packet_id, codes))
-        for topic_filter, qos in retained:
-            self._give_retained(session, topic_filter, qos)
-
-    def _add_subscription(self, client: Client, topic_filter: str, options: int) -> int:
-        device, session = client.device, client.session
-        assert device is not None
-        assert session is not None
-        if options & 3 > 1:
-            raise MqttError(packets.NO_QOS, "AWS IoT has no QoS 2")
-        topics.check_filter(topic_filter)
-        if len(session.filters) >= _MOST_FILTERS and topic_filter not in session.filters:
-            return packets.QUOTA
-        if not self._access.may(device, "iot:Subscribe", f"topicfilter/{topic_filter}"):
-            log.warning("%s may not subscribe to %s", session.key, topic_filter)
-            return packets.NOT_AUTHORIZED
-        subscription = Subscription(options & 1, bool(options & 4), bool(options & 8))
-        session.filters[topic_filter] = subscription
-        self._subscribers(session.place).add(topic_filter, session, subscription)
-        return subscription.qos
-
-    def _unsubscribe(self, client: Client, packet: packets.Unsubscribe) -> None:
-        session = client.session
-        assert session is not None
-        codes: list[int] = []
-        for topic_filter in packet.filters:
-            was_there = session.filters.pop(topic_filter, None) is not None
-            codes.append(0 if was_there else 0x11)
-            if was_there:
-                self._subscribers(session.place).remove(topic_filter, session)
-        self._keep(session)
-        self._answer(client).parts.append(packets.unsuback(client.version, packet.packet_id, codes))
-
-    def _give_retained(self, session: Session, topic_filter: str, qos: int) -> None:
-        if not topic_filter.startswith("$share/"):
-            now_ms = self._clock.now_ms()
-            for message, expires_ms in self._retained.matching(session.place, topic_filter, now_ms):
-                self._give(session, replace(message, qos=min(qos, message.qos)), expires_ms)
-
     def retained(self, account: str, region: str) -> list[dict[str, Any]]:
         """See `Devices.retained`."""
-        return self._retained.listed((account, region), self._clock.now_ms())
-
-
-def _name(client: Client) -> str:
-    return client.session.key if client.session is not None else client.address
-
-
-def _for(client: Client, message: Publish) -> Publish:
-    return message if client.version >= packets.V5 else replace(message, properties={})
+        return self._messages.retained.listed((account, region), self._clock.now_ms())

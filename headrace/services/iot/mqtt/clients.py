@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from headrace.aws.signatures.signers import Signer
+from headrace.core.token_bucket import TokenBucket
 from headrace.services.iot.mqtt import packets
 from headrace.services.iot.mqtt.access import Device
+from headrace.services.iot.mqtt.packets import MqttError, Publish
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Receiver, Session
+
+log = logging.getLogger(__name__)
 
 # Documented: AWS's longest keep-alive, which also holds for a client that asks for none.
 LONGEST_KEEP_ALIVE_S = 1200
 # Documented: what CONNACK of MQTT 5 says.
 MOST_ALIASES = 8
 LARGEST_PACKET = 149_504
-
+# Documented: publishes and bytes a second of one connection.
+_PUBLISHES_PER_S, _BYTES_PER_S = 100, 512 * 1024
 
 # Documented: how a client names its authorizer (developerguide/custom-auth.html), in its user name, query or headers.
 CUSTOM_AUTHORIZER = "x-amz-customauthorizer-"
@@ -58,6 +64,45 @@ class Answers:
     ends: bool = False
     # Of messages of QoS 0, which nothing else bounds.
     best_effort_bytes: int = 0
+
+
+class Aliases:
+    """The topics that a client of MQTT 5 has named by numbers. One thread."""
+
+    def __init__(self) -> None:
+        self._topics: dict[int, str] = {}
+
+    def resolve(self, message: Publish) -> Publish:
+        """Return a message with its topic. Raises MqttError for a number that names none."""
+        alias = message.properties.get(packets.ALIAS)
+        if alias is None:
+            return message
+        if not 1 <= alias <= MOST_ALIASES or (not message.topic and alias not in self._topics):
+            raise MqttError(packets.BAD_ALIAS, f"The topic alias {alias} is not known")
+        if message.topic:
+            self._topics[alias] = message.topic
+        return replace(message, topic=self._topics[alias])
+
+
+class Rates:
+    """How much one connection may publish a second, as on AWS. One thread."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._publishes = TokenBucket(_PUBLISHES_PER_S, now_ms)
+        self._bytes = TokenBucket(_BYTES_PER_S, now_ms)
+        self._has_warned = False
+
+    def let_in(self, message: Publish, now_ms: int, address: str) -> bool:
+        """Whether a message of the client at `address` may pass; the log names the first that may not."""
+        size = len(message.payload)
+        if self._publishes.has(1, now_ms) and self._bytes.has(size, now_ms):
+            self._publishes.take(1)
+            self._bytes.take(size)
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning("messages of an MQTT client at %s are throttled", address)
+        return False
 
 
 def connack_properties(

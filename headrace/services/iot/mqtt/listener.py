@@ -10,7 +10,6 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
@@ -19,7 +18,6 @@ from headrace.aws.signatures.signers import Signer
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.core.token_bucket import TokenBucket
 from headrace.core.workers import Supervisor
 from headrace.deliveries.outbox import MOST_WAITING, OUTBOX
 from headrace.moto.engine import MotoEngine
@@ -30,11 +28,12 @@ from headrace.services.iot.mqtt.broker import Broker
 from headrace.services.iot.mqtt.clients import (
     LARGEST_PACKET,
     LOST,
-    MOST_ALIASES,
     REVIEW,
+    Aliases,
     Answers,
     Client,
     Lost,
+    Rates,
 )
 from headrace.services.iot.mqtt.packets import MqttError, PacketReader, Publish
 from headrace.services.iot.mqtt.sessions import MOST_IN_FLIGHT, Session
@@ -48,8 +47,6 @@ _MOST_CONNECTIONS = 10_000
 _CONNECT_WITHIN_S = 10.0
 # What one connection, and all together, may have handed over that is not carried out yet; then they are not read.
 _MOST_BYTES, _MOST_BYTES_OF_ALL = 1024 * 1024, 128 * 1024 * 1024
-# Documented: publishes and bytes a second of one connection.
-_PUBLISHES_PER_S, _BYTES_PER_S = 100, 512 * 1024
 _STOPS_WITHIN_S = 10.0
 _Admit = Callable[[HttpRequest, str], HttpResponse | None]
 
@@ -175,17 +172,14 @@ class MqttConnection(asyncio.Protocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._reader = PacketReader(LARGEST_PACKET)
-        self._aliases: dict[int, str] = {}
+        self._aliases = Aliases()
         # The sizes of what waits, and their sum.
         self._sizes: deque[int] = deque()
         self._waiting_bytes = 0
         self._is_closing = False
-        self._has_warned = False
         self._alarm: asyncio.TimerHandle | None = None
         self._heard_s = 0.0
-        now_ms = listener.clock.now_ms()
-        self._publishes = TokenBucket(_PUBLISHES_PER_S, now_ms)
-        self._bytes = TokenBucket(_BYTES_PER_S, now_ms)
+        self._rates = Rates(listener.clock.now_ms()) if listener.is_throttled else None
         self.device: Device | None = None
         self.session: Session | None = None
         self.version = packets.V3
@@ -288,7 +282,7 @@ class MqttConnection(asyncio.Protocol):
                 self._write(packets.PONG)
                 return
             case Publish():
-                packet = self._with_topic(packet)
+                packet = self._aliases.resolve(packet)
                 if not self._has_token(packet):
                     return
                 size = len(packet.payload)
@@ -317,42 +311,22 @@ class MqttConnection(asyncio.Protocol):
             or self.is_congested
         )
 
-    def _with_topic(self, packet: Publish) -> Publish:
-        """Return a message with its topic, which MQTT 5 may have named by an alias."""
-        alias = packet.properties.get(packets.ALIAS)
-        if alias is None:
-            return packet
-        if not 1 <= alias <= MOST_ALIASES or (not packet.topic and alias not in self._aliases):
-            raise MqttError(packets.BAD_ALIAS, f"The topic alias {alias} is not known")
-        if packet.topic:
-            self._aliases[alias] = packet.topic
-        return replace(packet, topic=self._aliases[alias])
-
     def _has_token(self, packet: Publish) -> bool:
         """Whether AWS's rates let a message in; MQTT 5 is told, MQTT 3.1.1 gets no PUBACK (assumed)."""
-        if not self._listener.is_throttled:
+        rates, now_ms = self._rates, self._listener.clock.now_ms()
+        if rates is None or rates.let_in(packet, now_ms, self.address):
             return True
-        now_ms, size = self._listener.clock.now_ms(), len(packet.payload)
-        if self._publishes.has(1, now_ms) and self._bytes.has(size, now_ms):
-            self._publishes.take(1)
-            self._bytes.take(size)
-            return True
-        if not self._has_warned:
-            self._has_warned = True
-            log.warning("messages of an MQTT client at %s are throttled", self.address)
         if packet.qos and self.version >= packets.V5:
             self._write(packets.puback(self.version, packet.packet_id, packets.QUOTA))
         return False
 
     def _refuse(self, error: MqttError) -> None:
         log.warning("the MQTT client at %s is disconnected: %s", self.address, error.sentence)
-        if not self._reader.version:
-            code = error.code if error.code == packets.BAD_VERSION else packets.UNSPECIFIED
-            last = (
-                packets.connack(packets.V3, code, is_present=False) if code == error.code else b""
-            )
-        else:
+        last = b""
+        if self._reader.version:
             last = packets.disconnect(self.version, error.code, error.sentence)
+        elif error.code == packets.BAD_VERSION:
+            last = packets.connack(packets.V3, error.code, is_present=False)
         self.close(last)
 
     def _look(self) -> None:

@@ -62,7 +62,9 @@ class SessionStore:
                     self._database.execute(statement, values)
 
     def put_session(self, session: Session) -> None:
-        """Note a session that is kept, as it is now."""
+        """Note a session as it is now, if it is kept."""
+        if not session.is_kept:
+            return
         value = {
             "expiry_s": session.expiry_s,
             "expires_ms": session.expires_ms,
