@@ -279,11 +279,14 @@ def test_a_function_is_told_of_a_request_to_a_rest_api(lab: Lab):
 
 
 def test_the_address_of_the_endpoint_leads_to_an_api_too(lab: Lab):
-    path = f"/_aws/execute-api/{lab.rest_id}/prod/some/where"
-    answer = lab.ask(lab.rest_id, path, method="GET", host="127.0.0.1:4566")
-    event = json.loads(answer.body)  # type: ignore[arg-type]
-    assert event["pathParameters"] == {"rest": "some/where"}
-    assert event["path"] == "/some/where"
+    for path in (
+        f"/_aws/execute-api/{lab.rest_id}/prod/some/where",
+        f"/restapis/{lab.rest_id}/prod/_user_request_/some/where",
+    ):
+        answer = lab.ask(lab.rest_id, path, method="GET", host="127.0.0.1:4566")
+        event = json.loads(answer.body)  # type: ignore[arg-type]
+        assert event["pathParameters"] == {"rest": "some/where"}
+        assert event["path"] == "/some/where"
 
 
 @pytest.mark.parametrize(
