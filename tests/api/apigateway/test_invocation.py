@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from joserfc.jwt import decode as jwt_of
+from joserfc.jwt import encode
+from moto.cognitoidp.models import cognitoidp_backends
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.services.apigateway.invocation.functions import Refused
@@ -367,6 +370,11 @@ def test_tokens_of_a_user_pool_let_its_users_in(lab: Lab):
     answer = lab.ask(lab.http_id, "/jwt-scoped", method="GET", authorization=f"Bearer {access}")
     jwt = json.loads(answer.body)["requestContext"]["authorizer"]["jwt"]  # type: ignore[arg-type]
     assert (jwt["claims"]["client_id"], jwt["scopes"]) == (client, [SCOPE])
+    key = cognitoidp_backends[ACCOUNT][REGION].user_pools[pool].json_web_key
+    claims = jwt_of(access, key, algorithms=["RS256"]).claims
+    for name in ("iat", "nbf"):  # of a moment that has not come
+        early = encode({"alg": "RS256"}, {**claims, name: claims["exp"] - 1}, key)
+        assert lab.ask(lab.http_id, "/jwt", method="GET", authorization=early).status == 401, name
     for path, token, status in (
         ("jwt", identity, 201),
         ("jwt", "", 401),
