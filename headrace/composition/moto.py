@@ -15,7 +15,7 @@ from headrace.moto.engine import MotoEngine
 from headrace.services.dynamodb.stream_reader import TableStreams
 from headrace.services.iam.answers import answer_without_moto
 from headrace.services.iam.strictness import StrictChecks
-from headrace.services.logs.retention import LogRetention
+from headrace.services.logs.patches import LogRetention
 from headrace.services.stepfunctions.executions import Executions
 from headrace.store.database import Database
 

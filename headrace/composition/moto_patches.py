@@ -10,7 +10,6 @@ from headrace.moto.patches import (
     acm,
     appconfig,
     appregistry,
-    athena,
     autoscaling,
     backup,
     batch,
@@ -49,6 +48,8 @@ from headrace.services.apigateway.stages import (
     refuse_duplicates,
     show_deployments,
 )
+from headrace.services.athena import patches as athena_patches
+from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
@@ -56,15 +57,15 @@ from headrace.services.dynamodb import kinesis_destinations
 from headrace.services.dynamodb import patches as dynamodb_patches
 from headrace.services.dynamodb import streams as dynamodb_streams
 from headrace.services.dynamodb.expressions import patch_expressions
-from headrace.services.events import bounds as events_bounds
 from headrace.services.events import inputs as event_inputs
+from headrace.services.events import patches as events_bounds
 from headrace.services.events import patches as events_patches
 from headrace.services.events import patterns as event_patterns
 from headrace.services.events import responses as events_responses
-from headrace.services.glue import bounds as glue_bounds
 from headrace.services.glue import missing_calls as glue_missing_calls
+from headrace.services.glue import patches as glue_bounds
 from headrace.services.glue import patches as glue_patches
-from headrace.services.iam import bounds as iam_bounds
+from headrace.services.iam import patches as iam_bounds
 from headrace.services.iam import patches as iam_patches
 from headrace.services.iam import providers as iam_providers
 from headrace.services.iam.sts import patches as sts_patches
@@ -73,16 +74,16 @@ from headrace.services.iot import patches as iot_patches
 from headrace.services.iot.mqtt import shadows as iot_shadows
 from headrace.services.kinesisanalyticsv2 import patches as kinesisanalyticsv2_patches
 from headrace.services.logs import patches as logs_patches
-from headrace.services.opensearch import elasticsearch
+from headrace.services.opensearch import patches
 from headrace.services.opensearch import patches as opensearch_patches
 from headrace.services.opensearchserverless import patches as opensearchserverless_patches
 from headrace.services.pipes import patches as pipes_patches
 from headrace.services.redshift import patches as redshift_patches
 from headrace.services.scheduler import patches as scheduler_patches
 from headrace.services.sns import patches as sns_patches
-from headrace.services.sqs import bounds as sqs_bounds
+from headrace.services.sqs import patches as sqs_bounds
 from headrace.services.sqs import patches as sqs_patches
-from headrace.services.ssm import bounds as ssm_bounds
+from headrace.services.ssm import patches as ssm_bounds
 from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
@@ -110,9 +111,10 @@ _OWN = Patches(
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
         "moto.athena.responses": [
-            athena.allow_deletions,
-            athena.allow_updates,
-            athena.keep_statements,
+            athena_patches.allow_deletions,
+            athena_patches.allow_updates,
+            athena_patches.keep_statements,
+            query_calls.run_queries,
         ],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
@@ -182,7 +184,7 @@ _OWN = Patches(
         "moto.kms.models": [kms.correct_keys],
         "moto.memorydb.models": [bound_loops],
         "moto.opensearch.models": [opensearch_patches.patch],
-        "moto.es.urls": [elasticsearch.allow_updates],
+        "moto.es.urls": [patches.allow_updates],
         "moto.opensearchserverless.models": [
             opensearchserverless_patches.create_by_patterns,
             opensearchserverless_patches.keep_descriptions,

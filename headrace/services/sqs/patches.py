@@ -2,15 +2,20 @@
 
 moto scans a queue's whole list for every request, keeps deleted messages, and sleeps through long polls. Its
 methods for messages are replaced; attributes, permissions and tags stay moto's.
+
+Prefixes of queues are literal.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 import copy
 import functools
 import json
+import re
+from types import ModuleType
 from typing import Any
 
 from headrace.moto.clock import use_clock
@@ -20,6 +25,19 @@ from headrace.moto.other_accounts import patch_queues
 from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.sqs import checks, move_tasks, permissions
 from headrace.services.sqs.messages import FifoMessages, Messages, State
+
+
+def match_literal_prefixes(models: ModuleType) -> None:
+    """List queues by a literal prefix."""
+    backend: Any = models.SQSBackend
+    list_queues: Any = backend.list_queues
+
+    @functools.wraps(list_queues)
+    def list_queues_by_literal(self: Any, queue_name_prefix: str) -> Any:
+        return list_queues(self, queue_name_prefix and re.escape(queue_name_prefix))
+
+    backend.list_queues = list_queues_by_literal
+
 
 LONGEST_VISIBILITY_S = 43_200
 

@@ -14,8 +14,8 @@ import cramjam
 import pytest
 
 from headrace.core.ports import DeliveredObjects, NoGuard
-from headrace.services.kinesis.channels.metrics import channel_metrics
 from headrace.services.kinesis.channels.orders import ChannelOrder
+from headrace.services.kinesis.metrics import channel_metrics
 from headrace.testing.clock import MovableClock
 from tests.api.kinesis.channels.lab import BUCKET, ERRORS, STREAM, STREAM_ARN, ChannelLab
 from tests.api.kinesis.streams import split_first
