@@ -27,6 +27,7 @@ from headrace.moto.patches import (
     emrcontainers,
     kafka,
     kms,
+    known_names,
     rds,
     resourcegroups,
     s3,
@@ -87,7 +88,7 @@ from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
-PATCHES = Patches(
+_OWN = Patches(
     of_modules={
         "moto.acm.models": [acm.allow_system_tags],
         "moto.apigateway.models": [
@@ -247,4 +248,14 @@ PATCHES = Patches(
         ssm_patches.patch,
         sts_patches.patch,
     ],
+)
+PATCHES = Patches(
+    {
+        **_OWN.of_modules,
+        **{
+            name: [known_names.refuse_known_names, *_OWN.of_modules.get(name, ())]
+            for name in known_names.MODULES
+        },
+    },
+    _OWN.at_start,
 )
