@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 import headrace.spark_submit
-from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, find_cached
-from headrace.spark_submit.pythons import find_python
+from headrace.spark_submit.environments import (
+    CACHE_VARIABLE,
+    REUSE_VARIABLE,
+    find_cached,
+    find_python,
+)
 from tests.api.emr.conftest import LOGS, Lab
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
