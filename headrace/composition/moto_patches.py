@@ -10,7 +10,6 @@ from headrace.moto.patches import (
     acm,
     appconfig,
     appregistry,
-    athena,
     autoscaling,
     backup,
     batch,
@@ -48,6 +47,8 @@ from headrace.services.apigateway.stages import (
     refuse_duplicates,
     show_deployments,
 )
+from headrace.services.athena import patches as athena_patches
+from headrace.services.athena import query_calls
 from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
@@ -109,9 +110,10 @@ PATCHES = Patches(
         ],
         "moto.appconfig.urls": [appconfig.add_calls],
         "moto.athena.responses": [
-            athena.allow_deletions,
-            athena.allow_updates,
-            athena.keep_statements,
+            athena_patches.allow_deletions,
+            athena_patches.allow_updates,
+            athena_patches.keep_statements,
+            query_calls.run_queries,
         ],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],

@@ -228,6 +228,7 @@ def build_parts(
             storage=TableStorage(services.s3, clock),
             warehouses=services.warehouses,
             executions=base.moto.executions,
+            queries=services.athena,
             apis=apis.answer_call,
             devices=mqtt.broker,
             handled=handled,

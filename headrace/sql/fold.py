@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.sql import conversions, values
 from headrace.sql.plan import QueryPlan, Relation, Script
-from headrace.sql.records import Record, Row, read_record, sequence_number
+from headrace.sql.records import Record, Row, error_of, read_record, sequence_number
 from headrace.sql.running_matches import RunningMatches
 from headrace.sql.running_query import RunningQuery
 from headrace.sql.running_sliding import RunningSliding
@@ -46,6 +46,8 @@ class Fold:
         self.script = script
         self.results: dict[str, list[ResultRow]] = {query.name: [] for query in script.queries}
         self.unreadable: dict[str, int] = {}
+        # Rows of the streams of late rows and of records that cannot be read, by stream.
+        self.aside: dict[str, list[ResultRow]] = {name: [] for name in script.streams_aside()}
         self.late: dict[str, int] = {query.name: 0 for query in script.queries}
         self._running = [_class_of(query)(query, script.dialect) for query in script.queries]
         # What reads each stream, and each relation.
@@ -85,6 +87,9 @@ class Fold:
             row = read_record(relation, record)
             if row is None:
                 self.unreadable[relation.name] = self.unreadable.get(relation.name, 0) + 1
+                if relation.name in self._readers:
+                    row = Row(error_of(relation, record), record.key, record.arrival)
+                    self._put_aside(self.script.errors, row)
             else:
                 self._pass(relation, row)
 
@@ -98,6 +103,17 @@ class Fold:
             rows = running.take(side, row)
             self._emit(running, rows if self._is_in_batch else [*rows, *running.settle()])
             self.late[running.query.name] = running.late
+            for late in running.late_rows:
+                columns = {**late.columns, "_query": running.query.name}
+                self._put_aside(running.query.late, replace(late, columns=columns))
+            running.late_rows.clear()
+
+    def _put_aside(self, stream: str, row: Row) -> None:
+        """Put a row into a stream of late rows or of errors; an empty name is none."""
+        if stream:
+            result = result_of(row)
+            self.aside[stream].append(result)
+            self.take(stream, Record({**result.columns}, row.key, row.time))
 
     def _emit(self, running: RunningQuery, rows: Iterable[Row]) -> None:
         query = running.query

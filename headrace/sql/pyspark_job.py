@@ -33,6 +33,7 @@ from headrace.sql.spark_text import SparkText, expr, interval, literal, name, st
 _TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
     f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
 )
+_LATE_MARK = "# --- late ---\n"
 _PATTERNS_MARK, _MATCHER_MARK = "# --- patterns ---\n", "# --- matcher ---\n"
 _OF_JOB_MARK = "# --- of the job too ---\n"
 
@@ -84,6 +85,7 @@ class _Compiler:
             (_PATTERNS_MARK, has_patterns),
             (_VIEWS_MARK, self._has_views()),
             (_AVRO_MARK, self._has_avro()),
+            (_LATE_MARK, any(query.late for query in self._script.queries)),
             (_FUNCTIONS_MARK, bool(self._own)),
         )
         for mark, is_needed in needs:
@@ -102,6 +104,8 @@ class _Compiler:
         frame = frame.replace(
             "# --- functions' text ---\n", of_functions[of_functions.index("_BITS") :]
         )
+        if self._script.errors:
+            frame = frame.replace("ERRORS = None", f"ERRORS = {literal(self._script.errors)}")
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -226,12 +230,21 @@ class _Compiler:
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
         if query.sliding:
             return "\n".join([*lines, *self._sliding(query, text)])
+        steps: list[str] = []
         if query.match is not None:
-            lines += match_lines(
+            steps += match_lines(
                 query, query.match, SparkText(self._script.dialect, qualified=False)
             )
-        lines += self._steps(query, text)
-        return "\n".join(lines)
+        if query.late:
+            # What Spark keeps a state of reads the rows in time alone.
+            condition = query.where if query.match is None else query.match.where
+            if condition is not None:
+                lines.append(f"    rows = rows.where({literal(text.write(condition))})")
+            query = query if query.match is not None else replace(query, where=None)
+            steps += self._steps(query, text)
+            rest = ["", "    def rest(rows):", *(f"    {line}".rstrip() for line in steps)]
+            return "\n".join([*lines, *rest, "", "    return rows, rest"])
+        return "\n".join([*lines, *steps, *self._steps(query, text)])
 
     def _sliding(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the lines of a query with sliding windows, over a micro-batch and the rows before that they hold."""
@@ -336,6 +349,7 @@ class _Compiler:
         keys = [
             f"{expr(text.write(key.expression))}.alias({literal(key.name)})" for key in query.keys
         ]
+        lines: list[str] = []
         window = query.window
         time = f"{name(query.source.alias)}._rowtime" if query.joins else "_rowtime"
         if window is not None:
@@ -349,11 +363,17 @@ class _Compiler:
                 "SESSION": f"F.session_window({literal(time)}, {size})",
             }[window.kind]
             keys.insert(0, f'{call}.alias("_window")')
+            if query.late and window.kind == "HOPPING":
+                # Of a row that is late for some of its windows, the others alone.
+                sorted_out = '"unix_micros(_window.end) > _late_until"'
+                lines += [f'{pad}rows = rows.withColumn("_window", {call}).where({sorted_out})']
+                keys[0] = '"_window"'
         sums = [
             f"{expr(text.write(one.call))}.alias({literal(one.name)})" for one in query.aggregates
         ]
         sums = sums or ['F.count(F.lit(1)).alias("_count")']
         return [
+            *lines,
             f"{pad}rows = rows.groupBy(",
             *(f"{pad}    {key}," for key in keys),
             f"{pad}).agg(",
@@ -538,6 +558,8 @@ class _Compiler:
             extras += f", retention_ms={query.window.retention_ms}"
         if format_ == "AVRO" and query.target is not None:
             extras += f", schema={dict(query.target.schemas)['']!r}"
+        if query.late:
+            extras += f", late={_late(query)!r}"
         return (
             f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
@@ -579,6 +601,23 @@ def _function(function: Function) -> str:
         result.spark(),
     )
     return f"    ({', '.join(map(repr, parts))}),"
+
+
+def _late(query: QueryPlan) -> tuple[str, int, str, str]:
+    """Return the stream of late rows, the grace, and when the first and the last of a row's windows end."""
+    at, window = "unix_micros(_rowtime)", query.window
+    if window is None:
+        assert query.match is not None
+        return query.late, query.match.grace_ms * 1000, at, at
+    size, advance, grace_us = (
+        window.size_ms * 1000,
+        window.advance_ms * 1000,
+        window.grace_ms * 1000,
+    )
+    if window.kind == "SESSION":
+        return query.late, grace_us, f"{at} + {size}L", f"{at} + {size}L"
+    first = f"{at} - pmod({at} - {size}L, {advance}L) + {advance}L"
+    return query.late, grace_us, first, f"{at} - pmod({at}, {advance}L) + {size}L"
 
 
 def view_keys(query: QueryPlan) -> list[str]:

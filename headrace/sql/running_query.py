@@ -47,6 +47,8 @@ class RunningQuery:
     def __init__(self, query: QueryPlan, dialect: str) -> None:
         self.query = query
         self.late = 0
+        # Late rows that wait to go to a stream of their own.
+        self.late_rows: list[Row] = []
         # Matches that grew longer, or in more ways, than is kept.
         self.given_up = 0
         self._reads_numbers = query.reads_numbers()
@@ -95,6 +97,9 @@ class RunningQuery:
         """End a micro-batch as Spark does: changed groups show, and what it has read moves the next one's watermark."""
         rows = self._changes() + self._close(self._over_until)
         self._late_until, self._over_until = self._over_until, self._watermark()
+        if self.query.late:
+            # Late rows are sorted out before Spark's state, by all that was read before their micro-batch.
+            self._late_until = self._over_until
         return rows
 
     def settle(self) -> list[Row]:
@@ -187,10 +192,14 @@ class RunningQuery:
     def _into_groups(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
         keys = {name: evaluate(scope) for name, evaluate in self._keys}
         arguments = [tuple(part(scope) for part in parts) for _, parts in self._aggregates]
-        for start, end in self._windows(row.time):
-            if self.query.window is not None and end <= self._late_until:
-                self.late += 1
-                continue
+        windows = self._windows(row.time)
+        if self.query.window is not None:
+            in_time = [(start, end) for start, end in windows if end > self._late_until]
+            self.late += len(windows) - len(in_time)
+            if self.query.late and len(in_time) < len(windows):
+                self.late_rows.append(row)
+            windows = in_time
+        for start, end in windows:
             group = self._group(keys, start, end)
             for kept, values_ in zip(group.rows, arguments, strict=False):
                 kept.append(values_)

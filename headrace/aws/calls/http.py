@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import parse_qsl, unquote
 
-from headrace.aws.calls.operation import Call
+from headrace.aws.calls.operation import Call, SharedWrite
 from headrace.aws.signatures.signers import Signer
 
 
@@ -85,6 +85,7 @@ class HttpRequest:
         call: set by the gateway.
         signer: who signed a request to a resource's own endpoint; set by `Gateway.admit`, None for nobody.
         chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
+        may_share: see `Call.may_share`.
     """
 
     method: str
@@ -98,6 +99,7 @@ class HttpRequest:
     call: Call | None = None
     signer: Signer | None = None
     chunk_signatures: ChunkSignatures | None = None
+    may_share: bool = False
 
     @property
     def decoded_path(self) -> str:
@@ -118,6 +120,7 @@ class HttpResponse:
     Attributes:
         waits: Futures, such as of an fsync, that must be done before the answer is sent; see
         `headrace.aws.server.waiting`. failure: returns the answer to send instead when one of `waits` failed.
+        shared: see `Call.shared`; only an answer to a request with `may_share` has one.
     """
 
     status: int
@@ -125,6 +128,7 @@ class HttpResponse:
     body: Body = b""
     waits: list[Future[None]] | None = None
     failure: Callable[[], HttpResponse] | None = None
+    shared: SharedWrite | None = None
 
 
 Answer = HttpResponse | Future[HttpResponse]

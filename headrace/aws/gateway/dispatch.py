@@ -191,6 +191,7 @@ class Gateway:
                 functools.partial(answered, request, call),
             )
         else:
+            call.may_share = request.may_share
             answer = answered(request, call)
         if owned is None:
             return answer
