@@ -19,7 +19,7 @@ from headrace.core.workers import Supervisor
 from headrace.deliveries.schedule_worker import ScheduleWorker
 from headrace.services.cloudwatch.alarms import AlarmEvaluation
 from headrace.services.cloudwatch.metric_streams import MetricStreams
-from headrace.services.events.schedules import scheduled_rules
+from headrace.services.events.patches import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.logs.bounds import keep_log_groups_within
 from headrace.services.s3.sweeper import Sweeper
