@@ -140,7 +140,9 @@ def read_streams(
 
 
 def _record(one: KinesisRecord) -> Record:
-    return Record(one.data, one.key, datetime.fromtimestamp(one.arrival_s, UTC), one.sequence_number)
+    return Record(
+        one.data, one.key, datetime.fromtimestamp(one.arrival_s, UTC), one.sequence_number
+    )
 
 
 @contextlib.contextmanager

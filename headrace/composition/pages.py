@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from headrace.composition.foundation import Foundation
 from headrace.composition.services import Services
 from headrace.dashboard.api import Dashboard
 from headrace.dashboard.static_files import page_file
+from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -18,6 +20,7 @@ from headrace.pages.spark import SparkPages
 from headrace.permissions.decisions.decisions import Decisions
 from headrace.services.emr.api import FOLDER as EMR_FOLDER
 from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
+from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 
 
@@ -54,6 +57,14 @@ def build_pages(
         data_dir=config.data_dir,
         knows=lambda request: guard is None or guard.knows(request, clock.now_ms()),
     )
+    engine = base.moto.engine
+
+    def list_loaded(
+        account: str, region: str, name: str, show_invisible: bool, show_delayed: bool, now_ms: int
+    ) -> list[dict[str, Any]] | None:
+        engine.warm_up()
+        return list_messages(account, region, name, show_invisible, show_delayed, now_ms)
+
     return build_site(
         apis=base.gateway.owned.values(),
         spark=spark,
@@ -65,4 +76,5 @@ def build_pages(
         endpoint_url=base.endpoint_url,
         page=page_file,
         dashboard=dashboard.routes(),
+        messages=sqs_messages.routes(list_loaded, region=config.region, clock=clock, ids=base.ids),
     )

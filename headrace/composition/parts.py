@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.gateway.browser_rules import BrowserRules
@@ -99,8 +100,9 @@ def build_parts(
     for api in services.apis(strict=config.strict):
         gateway.register(api)
     apis = ExecuteApi(
-        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
-    )
+        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
+        host=lambda: urlsplit(endpoint_url()).hostname or "",
+    )  # fmt: skip
     mqtt = Mqtt(
         config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,
         note=decisions.note_decided,
@@ -109,12 +111,14 @@ def build_parts(
     engine.connect(
         Connections(
             functions=services.lambda_.invoke_for_service,
+            function_calls=services.lambda_,
             control=gateway,
             guard=decisions,
             search=services.search,
             storage=TableStorage(services.s3, clock),
             warehouses=services.warehouses,
             executions=base.moto.executions,
+            queries=services.athena,
             apis=apis.answer_call,
             devices=mqtt.broker,
             handled=handled,

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.ports import ControlPlane, Guard, InvokeResult, NoGuard
 from headrace.core.ports.warehouses import Warehouses
 
 
@@ -43,6 +43,20 @@ class FunctionTarget(Protocol):
         ...
 
 
+class FunctionCalls(Protocol):
+    """Invokes functions and waits, on behalf of a service's resource. Callers hold no lock."""
+
+    def service_may_invoke(
+        self, function_arn: str, service: str, *, source_arn: str, source_account: str
+    ) -> bool:
+        """Whether a function's policy allows a service to invoke it on behalf of a resource."""
+        ...
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """Run the function and wait. Raises FunctionNotFound, FunctionThrottled."""
+        ...
+
+
 class Devices(Protocol):
     """The MQTT clients of IoT, and the messages that topics retain. Callers hold moto's lock."""
 
@@ -68,6 +82,28 @@ class Devices(Protocol):
     @property
     def host(self) -> str:
         """The host to which devices connect; empty when MQTT is not served."""
+        ...
+
+
+class QueryRunner(Protocol):
+    """Runs Athena's queries: `Queries` of `headrace.services.athena`."""
+
+    def submit(self, query: Any) -> None:
+        """Run a `headrace.services.athena.queries.Query`. Raises AwsError."""
+        ...
+
+    def state_of(self, query_id: str) -> str:
+        """Return QUEUED or RUNNING; empty when a query neither waits nor runs."""
+        ...
+
+    def cancel(self, query_id: str) -> None:
+        """End a query."""
+        ...
+
+    def page(
+        self, location: str, offset: int, count: int, *, is_text: bool
+    ) -> tuple[list[list[str | None]], int]:
+        """Return rows of a result from a byte's offset on, and where the next begin. Raises ObjectNotFound."""
         ...
 
 
@@ -148,12 +184,14 @@ class Connections:
 
     Attributes:
         functions: invokes functions.
+        function_calls: invokes functions and waits.
         control: the control plane, for targets that headrace owns.
         guard: records what services do on behalf of others.
         search: stores the indexes of OpenSearch domains.
         storage: stores the files of S3 Tables' tables.
         warehouses: stores the tables of Redshift clusters.
         executions: runs state machines.
+        queries: runs queries.
         devices: IoT's MQTT clients.
         apis: answers requests to APIs.
         handled: counts what rules, topics, queues and tables handle.
@@ -162,12 +200,14 @@ class Connections:
     """
 
     functions: FunctionTarget | None = None
+    function_calls: FunctionCalls | None = None
     control: ControlPlane | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
     storage: TableStorage | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
+    queries: QueryRunner | None = None
     devices: Devices | None = None
     apis: Apis | None = None
     handled: Handled = field(default_factory=Handled)
@@ -200,10 +240,12 @@ class CurrentCloud:
     def connect(self, connections: Connections) -> None:
         """Let moto's services call these parts."""
         self.functions, self.control = connections.functions, connections.control
+        self.function_calls = connections.function_calls
         self.guard = connections.guard
         self.search, self.warehouses = connections.search, connections.warehouses
         self.storage = connections.storage
         self.executions, self.apis = connections.executions, connections.apis
+        self.queries = connections.queries
         self.devices = connections.devices
         self.handled, self.stream_changed = connections.handled, connections.stream_changed
 

@@ -14,6 +14,7 @@ takes long. The steps:
 - A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
   the host, and an `answer` of `status`, `headers` (those that are compared; null: it has none) and `body`.
 - `advance_s`: the clock goes on by so much.
+- `by query`, in a call of SQS: what differs of the step by the query protocol, beside the members of errors.
 
 In parameters and answers, `<id 1>` is something that AWS gave: wherever it stands it is the same. `<arn 1>` must be an
 ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits. Of what differs from place to place, `<time>`
@@ -44,6 +45,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from tests.support.clients import SQS_BY_QUERY
 
 Scenario = dict[str, Any]
 
@@ -56,6 +58,9 @@ _KINDS = {
 }
 _PLACEHOLDER = re.compile(rf"<({'|'.join(_KINDS)}) (\d+)>")
 _LONGEST_WAIT_ROUNDS = 1000
+# Names of LocalStack's tests of SQS's JSON protocol.
+_BY_JSON = re.compile(r"\[sqs(?=[-\]].+/services/sqs/)")
+_WITHOUT_DETAIL = {"delete_message_batch", "change_message_visibility_batch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,45 @@ class World:
 
 
 def load(folder: Path) -> Iterator[Scenario]:
-    """Yield the scenarios of all files of a folder; each gets `topic`, the file's name."""
+    """Yield the scenarios of all files of a folder; each gets `topic`, the file's name.
+
+    Those of SQS that AWS was recorded to answer by both of its protocols come twice.
+    """
     for path in sorted(folder.glob("*.json")):
         for scenario in json.loads(path.read_text()):
             yield {**scenario, "topic": path.stem}
+            if any(_BY_JSON.search(sentence) for sentence in scenario["evidence"]):
+                yield {**_by_query(scenario), "topic": path.stem}
+
+
+def _by_query(scenario: Scenario) -> Scenario:
+    """Return the twin of a scenario of SQS that calls by forms, with the answers that were recorded then."""
+    evidence = [_BY_JSON.sub("[sqs_query", sentence) for sentence in scenario["evidence"]]
+    steps = [_step_by_query(step) for step in scenario["steps"]]
+    return {
+        **scenario,
+        "name": f"{scenario['name']} by query",
+        "evidence": evidence,
+        "steps": steps,
+    }
+
+
+def _step_by_query(step: dict[str, Any]) -> dict[str, Any]:
+    call = step.get("call", "create_queue")
+    if step.get("service", "sqs") != "sqs" or call == "create_queue":
+        return step  # LocalStack's tests make queues by JSON in both variants.
+    by_query = {**step, "service": SQS_BY_QUERY}
+    if "Error" in step.get("answer", {}):
+        error = {**step["answer"]["Error"], "Detail": None}
+        del error["QueryErrorCode"]
+        if call in _WITHOUT_DETAIL:
+            del error["Detail"]
+        by_query["answer"] = {"status": step["answer"]["status"], "Error": error}
+    if "MessageSystemAttributeNames" in step.get("params", {}):  # a younger member
+        names = step["params"]["MessageSystemAttributeNames"]
+        by_query["params"] = {"AttributeNames": names, **step["params"]}
+        del by_query["params"]["MessageSystemAttributeNames"]
+    return by_query | step.get("by query", {})
 
 
 def cases(scenarios: list[Scenario]) -> list[Any]:

@@ -17,8 +17,14 @@ QUIET = frozenset(
         "s3", "sns", "ssm", "sts",
     }
 )  # fmt: skip
-# Requests that wait inside moto for an event: other requests must not wait for them.
-WAITS = re.compile(r"^Poll|^StartSyncExecution$|^TestState$")
+# Requests that wait inside moto for an event or for a function: other requests must not wait for them. They run without
+# moto's lock.
+WAITS = re.compile(
+    r"^Poll|^StartSyncExecution$|^TestState$"
+    # A user pool's triggers (services/cognito).
+    r"|^(Admin)?ConfirmSignUp$|^SignUp$|^AdminCreateUser$|^(Admin)?InitiateAuth$|^(Admin)?RespondToAuthChallenge$"
+    r"|^(Confirm)?ForgotPassword$|^ResendConfirmationCode$"
+)
 # Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 

@@ -2,18 +2,23 @@
 
 moto's queues, topics, log groups, buses and archives get events at once; functions, streams and delivery streams are
 headrace's, and get them from the outbox or Lambda's own queue. Nothing is delivered while state is being loaded.
+
+Patterns and prefixes of clients match in bounded time.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 import copy
 import functools
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,7 +32,24 @@ from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.events.inputs import whole_event
+from headrace.services.events.patterns import patch_events
 from headrace.services.events.targets import dead_letter_arn, send_on
+
+
+def match_in_time(models: ModuleType) -> None:
+    """Match events in bounded time, and list rules by a literal prefix."""
+    patch_events(models)
+    backend: Any = models.EventsBackend
+    list_rules: Any = backend.list_rules
+
+    @functools.wraps(list_rules)
+    def list_rules_by_literal(
+        self: Any, prefix: str | None = None, *args: Any, **named: Any
+    ) -> Any:
+        return list_rules(self, prefix and re.escape(prefix), *args, **named)
+
+    backend.list_rules = list_rules_by_literal
+
 
 log = logging.getLogger(__name__)
 

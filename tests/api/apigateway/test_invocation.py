@@ -14,8 +14,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from joserfc.jwt import decode as jwt_of
+from joserfc.jwt import encode
+from moto.cognitoidp.models import cognitoidp_backends
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.services.apigateway.invocation.functions import Refused
+from headrace.services.apigateway.invocation.mapping_variables import RequestValues
+from headrace.services.apigateway.invocation.validation import check_request
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 
 ECHO = b"""
@@ -276,11 +282,14 @@ def test_a_function_is_told_of_a_request_to_a_rest_api(lab: Lab):
 
 
 def test_the_address_of_the_endpoint_leads_to_an_api_too(lab: Lab):
-    path = f"/_aws/execute-api/{lab.rest_id}/prod/some/where"
-    answer = lab.ask(lab.rest_id, path, method="GET", host="127.0.0.1:4566")
-    event = json.loads(answer.body)  # type: ignore[arg-type]
-    assert event["pathParameters"] == {"rest": "some/where"}
-    assert event["path"] == "/some/where"
+    for path in (
+        f"/_aws/execute-api/{lab.rest_id}/prod/some/where",
+        f"/restapis/{lab.rest_id}/prod/_user_request_/some/where",
+    ):
+        answer = lab.ask(lab.rest_id, path, method="GET", host="127.0.0.1:4566")
+        event = json.loads(answer.body)  # type: ignore[arg-type]
+        assert event["pathParameters"] == {"rest": "some/where"}
+        assert event["path"] == "/some/where"
 
 
 @pytest.mark.parametrize(
@@ -361,6 +370,11 @@ def test_tokens_of_a_user_pool_let_its_users_in(lab: Lab):
     answer = lab.ask(lab.http_id, "/jwt-scoped", method="GET", authorization=f"Bearer {access}")
     jwt = json.loads(answer.body)["requestContext"]["authorizer"]["jwt"]  # type: ignore[arg-type]
     assert (jwt["claims"]["client_id"], jwt["scopes"]) == (client, [SCOPE])
+    key = cognitoidp_backends[ACCOUNT][REGION].user_pools[pool].json_web_key
+    claims = jwt_of(access, key, algorithms=["RS256"]).claims
+    for name in ("iat", "nbf"):  # of a moment that has not come
+        early = encode({"alg": "RS256"}, {**claims, name: claims["exp"] - 1}, key)
+        assert lab.ask(lab.http_id, "/jwt", method="GET", authorization=early).status == 401, name
     for path, token, status in (
         ("jwt", identity, 201),
         ("jwt", "", 401),
@@ -486,3 +500,145 @@ def test_the_cors_configuration_of_an_http_api_answers_and_lets_in(lab: Lab):
 
 def test_an_api_that_is_not_there_is_forbidden(lab: Lab):
     assert lab.ask("abcdefghij", "/prod").status == 403
+
+
+PERSON = {
+    "$schema": "http://json-schema.org/draft-04/schema#",
+    "type": "object",
+    "required": ["name", "age"],
+    "properties": {
+        "name": {"type": "string", "pattern": "^[A-Z]", "maxLength": 5},
+        "age": {"type": "integer", "minimum": 0},
+        "kind": {"enum": ["a", "b"]},
+        "home": {"$ref": "https://apigateway.amazonaws.com/restapis/API/models/Home"},
+        "next": {"$ref": "#"},
+    },
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def validated(lab: Lab) -> str:
+    """The path of a method that validates everything, and shows what is wrong by a gateway response."""
+    home = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
+    for name, schema in (("Home", home), ("Person", PERSON)):
+        lab.rest.create_model(
+            restApiId=lab.rest_id,
+            name=name,
+            contentType="application/json",
+            schema=json.dumps(schema).replace("API", lab.rest_id),
+        )
+    validator = lab.rest.create_request_validator(
+        restApiId=lab.rest_id,
+        name="all",
+        validateRequestBody=True,
+        validateRequestParameters=True,
+    )["id"]
+    lab.method(
+        lab.resource("validated"),
+        {"type": "AWS_PROXY", "uri": lab.invocation()},
+        requestValidatorId=validator,
+        requestModels={"application/json": "Person"},
+        requestParameters={
+            "method.request.querystring.page": True,
+            "method.request.header.X-Tenant": True,
+            "method.request.querystring.size": False,
+        },
+    )
+    lab.rest.put_gateway_response(
+        restApiId=lab.rest_id,
+        responseType="BAD_REQUEST_BODY",
+        statusCode="422",
+        responseParameters={
+            "gatewayresponse.header.x-path": "method.request.header.X-Tenant",
+            "gatewayresponse.header.x-fix": "'a'",
+        },
+        responseTemplates={
+            "application/json": '{"said": $context.error.messageString, "why":'
+            ' "$context.error.validationErrorString", "at": "${context.resourcePath}"}'
+        },
+    )
+    return "/prod/validated"
+
+
+def test_a_request_without_a_required_parameter_is_refused(lab: Lab, validated: str):
+    answer = lab.ask(lab.rest_id, validated, b"{}")
+    assert (answer.status, message(answer)) == (
+        400,
+        "Missing required request parameters: [page, X-Tenant]",
+    )
+    assert dict(answer.headers)["x-amzn-ErrorType"] == "BadRequestException"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"name": "A"}, 'object has missing required properties ([\\"age\\"])'),
+        (
+            {"name": "A", "age": 1.5},
+            'instance type (number) does not match any allowed primitive type (allowed: [\\"integer\\"])',
+        ),
+        (
+            {"name": "a", "age": 1},
+            'ECMA 262 regex \\"^[A-Z]\\" does not match input string \\"a\\"',
+        ),
+        (
+            {"name": "A", "age": -1},
+            "numeric instance is lower than the required minimum (minimum: 0, found: -1)",
+        ),
+        (
+            {"name": "A", "age": 1, "more": 1},
+            'object instance has properties which are not allowed by the schema: [\\"more\\"]',
+        ),
+        (
+            {"name": "A", "age": 1, "kind": "c"},
+            'instance value (\\"c\\") not found in enum (possible values: [\\"a\\",\\"b\\"])',
+        ),
+        (
+            {"name": "A", "age": 1, "home": {"tags": [1, 1]}},
+            "array must not contain duplicate elements",
+        ),
+        (
+            {"name": "A", "age": 1, "next": {"name": "Abcdef", "age": 1}},
+            'string \\"Abcdef\\" is too long (length: 6, maximum allowed: 5)',
+        ),
+    ],
+)
+def test_a_body_that_its_model_refuses_is_answered_by_the_gateway_response(
+    lab: Lab, validated: str, body: dict[str, Any], why: str
+):
+    answer = lab.ask(lab.rest_id, f"{validated}?page=1", json.dumps(body).encode(), x_tenant="t")
+    assert answer.status == 422
+    text = bytes(answer.body).decode()  # type: ignore[arg-type]
+    assert text == (
+        f'{{"said": "Invalid request body", "why": "[{why}]", "at": "/validated"}}'.replace(
+            '\\"', '"'
+        )
+    )
+    assert dict(answer.headers) | {"x-path": "t", "x-fix": "a"} == dict(answer.headers)
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/plain", ""])
+def test_a_valid_body_and_one_of_a_type_without_a_model_pass(lab: Lab, validated: str, kind: str):
+    body = (
+        b"?"
+        if kind == "text/plain"
+        else b'{"name": "Ann", "age": 3, "next": {"name": "B", "age": 0}}'
+    )
+    headers = {"x_tenant": "t", **({"content_type": kind} if kind else {})}
+    assert lab.ask(lab.rest_id, f"{validated}?page=1", body, **headers).status == 201
+
+
+def test_a_model_that_multiplies_work_is_given_up(lab: Lab):
+    definitions = {
+        f"n{level}": {"allOf": [{"$ref": f"#/definitions/n{level + 1}"}] * 2} for level in range(40)
+    }
+    bomb = json.dumps({"definitions": {**definitions, "n40": {}}, "$ref": "#/definitions/n0"})
+    method = {
+        "validator": {"validateRequestBody": True},
+        "requestModels": {"$default": "Bomb"},
+    }
+    values = RequestValues(path={}, querystring={}, header={}, body="{}", context={})
+    for schema in (bomb, '{"$ref": "#"}', '{"$ref": "http://127.0.0.1:1/x"}'):
+        with pytest.raises(Refused, match="Internal server error"):
+            check_request(method, {"Bomb": schema}, values)

@@ -22,6 +22,7 @@ class RestApi:
         authorizers: id -> GetAuthorizer's form.
         responses: the API's own gateway responses, by type.
         keys: the values of all enabled API keys, of all APIs.
+        models: name -> schema, as JSON text.
     """
 
     id: str
@@ -33,11 +34,15 @@ class RestApi:
     authorizers: dict[str, dict[str, Any]]
     responses: dict[str, dict[str, Any]]
     keys: set[str]
+    models: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpApi:
-    """An HTTP or WebSocket API: its routes by their key, its integrations and authorizers by id, stages by name."""
+    """An HTTP or WebSocket API: its routes by their key, its integrations and authorizers by id, stages by name.
+
+    `selection` is the expression that chooses a message's route; an integration has its `responses`.
+    """
 
     id: str
     account: str
@@ -49,6 +54,7 @@ class HttpApi:
     integrations: dict[str, dict[str, Any]]
     authorizers: dict[str, dict[str, Any]]
     stages: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    selection: str = ""
 
 
 def find_api(api_id: str) -> RestApi | HttpApi | None:
@@ -71,12 +77,16 @@ def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
     resources = {
         resource.get_path(): (
             str(resource.id),
-            {name: _method(method) for name, method in resource.resource_methods.items()},
+            {name: _method(method, api) for name, method in resource.resource_methods.items()},
         )
         for resource in api.resources.values()
     }
     stages = {
-        name: {"variables": dict(stage.variables or {}), "deploymentId": stage.deployment_id}
+        name: {
+            "variables": dict(stage.variables or {}),
+            "deploymentId": stage.deployment_id,
+            "canary": stage.canary_settings,
+        }
         for name, stage in api.stages.items()
     }
     return RestApi(
@@ -89,17 +99,21 @@ def _rest_api(backend: Any, api_id: str, account: str, region: str) -> RestApi:
         authorizers={name: entity.to_json() for name, entity in api.authorizers.items()},
         responses={name: entity.to_json() for name, entity in api.gateway_responses.items()},
         keys={key.value for key in backend.keys.values() if key.enabled},
+        models={model.name: str(model.schema or "") for model in api.models.values()},
     )
 
 
-def _method(method: Any) -> dict[str, Any]:
+def _method(method: Any, api: Any) -> dict[str, Any]:
     integration = method.method_integration
+    validator = api.request_validators.get(method.request_validator_id)
     return {
         "authorizationType": method.authorization_type,
         "authorizerId": method.authorizer_id,
         "authorizationScopes": tuple(method.authorization_scopes or ()),
         "apiKeyRequired": method.api_key_required in (True, "true"),
         "requestParameters": dict(method.request_parameters or {}),
+        "requestModels": dict(method.request_models or {}),
+        "validator": {} if validator is None else validator.to_dict(),
         "integration": None if integration is None else integration.to_json(),
     }
 
@@ -114,7 +128,14 @@ def _http_api(backend: Any, api_id: str, account: str, region: str) -> HttpApi:
         cors=dict(api.cors_configuration or {}),
         is_closed=api.disable_execute_api_endpoint in (True, "true"),
         routes={route.route_key: route.to_json() for route in api.routes.values()},
-        integrations={name: entity.to_json() for name, entity in api.integrations.items()},
+        integrations={
+            name: {
+                **entity.to_json(),
+                "responses": [answer.to_json() for answer in entity.responses.values()],
+            }
+            for name, entity in api.integrations.items()
+        },
         authorizers={name: entity.to_json() for name, entity in api.authorizers.items()},
         stages={name: dict(stage.stage_variables or {}) for name, stage in api.stages.items()},
+        selection=str(api.route_selection_expression or ""),
     )

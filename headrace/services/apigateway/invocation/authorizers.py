@@ -19,16 +19,13 @@ from typing import Any, cast
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.moto.storage.changes import MOTO_LOCK
-from headrace.services.apigateway.invocation.functions import SERVICE, Functions, function_of
+from headrace.services.apigateway.invocation.functions import (
+    SERVICE,
+    Functions,
+    Refused,
+    function_of,
+)
 from headrace.services.apigateway.invocation.mapping_variables import members
-
-
-class Refused(Exception):
-    """A refused request: the HTTP status, and AWS's message."""
-
-    def __init__(self, status: int, message: str | None, kind: str = "") -> None:
-        super().__init__(message)
-        self.status, self.message, self.kind = status, message, kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +136,11 @@ def _authorize_by_pools(authorizer: Mapping[str, Any], asked: AuthorizerInput) -
 
 
 def _authorize_by_issuer(authorizer: Mapping[str, Any], asked: AuthorizerInput) -> dict[str, Any]:
-    """Return the claims and scopes of a token of a JWT authorizer's issuer. Raises Refused."""
+    """Return the claims and scopes of a token of a JWT authorizer's issuer. Raises Refused.
+
+    Documented: `exp` is after, `nbf` and `iat` are before the current time
+    (docs.aws.amazon.com/apigateway/latest/developerguide/http-api-jwt-authorizer.html).
+    """
     configuration = members(authorizer.get("jwtConfiguration"))
     issuer = str(configuration.get("issuer") or "").rstrip("/")
     if _ISSUER.fullmatch(issuer) is None:
@@ -153,7 +154,7 @@ def _authorize_by_issuer(authorizer: Mapping[str, Any], asked: AuthorizerInput) 
         str(claims["iss"]).rstrip("/") != issuer
         or not audiences & {*_each(configuration.get("audience"))}
         or float(claims["exp"]) <= now_s
-        or float(claims.get("nbf") or 0) > now_s
+        or any(float(claims.get(name) or 0) > now_s for name in ("nbf", "iat"))
     ):
         raise refusal
     scopes = _read_scopes(claims)
@@ -177,6 +178,8 @@ def _read_claims(token: str, refusal: Refused) -> dict[str, Any]:
             raise refusal
         claims = jwt.decode(token, key, algorithms=["RS256"]).claims
         float(claims["exp"])
+        for name in ("nbf", "iat"):
+            float(claims.get(name) or 0)
     except (JoseError, IndexError, KeyError, TypeError, ValueError, RecursionError):
         raise refusal from None
     return claims

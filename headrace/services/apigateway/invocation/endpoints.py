@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.outside_http import exchange
-from headrace.services.apigateway.invocation.authorizers import Refused
+from headrace.services.apigateway.invocation.functions import Refused
 
 # Documented: the longest default timeout of an integration.
 WITHIN_S = 29.0

@@ -21,6 +21,43 @@ from headrace.core.ports import ControlPlane, InvokeResult
 SERVICE = "apigateway.amazonaws.com"
 
 
+class Refused(Exception):
+    """A refused request.
+
+    Attributes:
+        status, message: the HTTP status, and AWS's message.
+        kind: the error's type, as its header has it.
+        response_type: the type of the gateway response; "" for the one of the kind.
+        details: what is wrong with a body.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str | None,
+        kind: str = "",
+        *,
+        response_type: str = "",
+        details: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.kind = status, message, kind
+        self.response_type, self.details = response_type or _RESPONSE_TYPES.get(kind, ""), details
+
+
+# Documented: apigateway/latest/developerguide/supported-gateway-response-types.html.
+_RESPONSE_TYPES = {
+    "AccessDeniedException": "ACCESS_DENIED",
+    "AuthorizerConfigurationException": "AUTHORIZER_CONFIGURATION_ERROR",
+    "ExpiredTokenException": "EXPIRED_TOKEN",
+    "IntegrationTimeoutException": "INTEGRATION_TIMEOUT",
+    "MissingAuthenticationTokenException": "MISSING_AUTHENTICATION_TOKEN",
+    "TooManyRequestsException": "THROTTLED",
+    "UnauthorizedException": "UNAUTHORIZED",
+    "UnsupportedMediaTypeException": "UNSUPPORTED_MEDIA_TYPE",
+}
+
+
 class Functions(Protocol):
     """Lambda, as APIs use it. Thread-safe."""
 

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.services.lambda_.runtime.environment import trust_the_machine
-from headrace.services.lambda_.runtime.memory import count_children_memory_bytes
-from headrace.services.lambda_.runtime.process import NotStarted
+from headrace.services.lambda_.runtime.process import NotStarted, count_children_memory_bytes
 from headrace.services.lambda_.runtime.visible_files import (
     OPT,
     TASK,

@@ -1,0 +1,1 @@
+"""Cognito: the Lambda triggers of user pools, on moto's control plane."""

@@ -1,0 +1,265 @@
+"""Signs users in with the triggers of their pool: authentication, migration, tokens, challenges of the pool's own.
+
+Events and answers: docs.aws.amazon.com/cognito/latest/developerguide/user-pool-lambda-pre-token-generation.html,
+user-pool-lambda-challenge.html and user-pool-lambda-migrate-user.html (documented).
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from headrace.aws.calls.errors import AwsError
+from headrace.moto.storage.changes import MOTO_LOCK
+from headrace.services.cognito.triggers import PoolClient, attributes_of, client_of
+
+# Documented: claims that a pre token generation function cannot change.
+_FIXED_CLAIMS = frozenset((
+    "acr", "amr", "at_hash", "auth_time", "azp", "client_id", "cognito:username", "device_key", "event_id", "exp",
+    "iat", "iss", "jti", "nbf", "nonce", "origin_jti", "sub", "token_use", "username", "version",
+))  # fmt: skip
+_WRONG_PASSWORD = "Incorrect username or password."
+
+
+def sign_in(self: Any, original: Callable[[], Any]) -> Any:
+    """InitiateAuth and AdminInitiateAuth; `original` is moto's, under the lock. Raises AwsError."""
+    client, flow = client_of(self), str(self._get_param("AuthFlow"))
+    if client is None:
+        return original()
+    parameters: Mapping[str, str] = self._get_param("AuthParameters") or {}
+    if flow.startswith("REFRESH_TOKEN"):
+        return _issue(client, original(), "RefreshTokens")
+    username = str(parameters.get("USERNAME", ""))
+    user = client.find_user(username)
+    if user is None and client.function("UserMigration")[0] and "PASSWORD" in parameters:
+        user = _migrate(client, username, parameters["PASSWORD"])
+    if user is not None:
+        # Documented: this function gets the client's metadata as validationData.
+        request = {"userAttributes": attributes_of(user), "validationData": client.metadata}
+        PoolClient(client.pool, client.id, None).call(
+            "PreAuthentication", "Authentication", user.username, request, {}
+        )
+    if flow == "CUSTOM_AUTH":
+        return _begin_custom(client, user)
+    return _issue(client, original(), "Authentication")
+
+
+def respond(self: Any, original: Callable[[], Any]) -> Any:
+    """RespondToAuthChallenge and AdminRespondToAuthChallenge, as `sign_in`."""
+    client, challenge = client_of(self), str(self._get_param("ChallengeName"))
+    if client is None:
+        return original()
+    if challenge == "CUSTOM_CHALLENGE":
+        responses: Mapping[str, Any] = self._get_param("ChallengeResponses") or {}
+        return _go_on_custom(
+            client, str(self._get_param("Session")), str(responses.get("ANSWER", ""))
+        )
+    is_new = challenge == "NEW_PASSWORD_REQUIRED"
+    return _issue(client, original(), "NewPasswordChallenge" if is_new else "Authentication")
+
+
+def _migrate(client: PoolClient, username: str, password: str) -> Any:
+    """Return the user whom the migration function knows. Raises AwsError."""
+    from moto.cognitoidp.models import CognitoIdpUser, UserStatus
+
+    names = ("userAttributes", "finalUserStatus", "messageAction", "desiredDeliveryMediums")
+    answered = client.call(
+        "UserMigration",
+        "Authentication",
+        username,
+        {"password": password, "validationData": None},
+        dict.fromkeys((*names, "forceAliasCreation", "enableSMSMFA")),
+    )
+    assert answered is not None
+    attributes = answered["userAttributes"]
+    status = str(answered["finalUserStatus"] or "RESET_REQUIRED")
+    statuses: Any = UserStatus
+    if not isinstance(attributes, dict) or status not in statuses.__members__:
+        raise AwsError("NotAuthorizedException", _WRONG_PASSWORD)
+    by_attribute = client.pool.extended_config.get("UsernameAttributes")
+    pairs = [{"Name": str(name), "Value": str(value)} for name, value in attributes.items()]
+    with MOTO_LOCK:
+        user: Any = CognitoIdpUser(
+            client.pool.id, None if by_attribute else username, password, statuses[status], pairs
+        )
+        client.pool.users[user.username] = user
+    return user
+
+
+# --- tokens --------------------------------------------------------------------------------------
+
+
+def _issue(client: PoolClient, answer: Any, source: str) -> Any:
+    """Return moto's answer with the tokens that the pool's functions want. Raises AwsError: then there are none."""
+    tokens = (answer.result or {}).get("AuthenticationResult")
+    if not tokens:
+        return answer
+    claims = _claims(tokens["IdToken"])
+    # Of users named by an attribute, the token has the id.
+    user = client.find_user(claims["cognito:username"]) or client.pool.users[claims["sub"]]
+    known = {"userAttributes": attributes_of(user)}
+    try:
+        if source != "RefreshTokens":
+            request = {**known, "newDeviceUsed": False}
+            client.call("PostAuthentication", "Authentication", user.username, request, {})
+        details = _ask_for_claims(client, user, source, known, tokens["AccessToken"])
+    except AwsError:
+        _take_back(client.pool, tokens)
+        raise
+    if details is not None:
+        with MOTO_LOCK:
+            pool = client.pool
+            for member, issued in (
+                ("IdToken", pool.id_tokens), ("AccessToken", pool.access_tokens),
+            ):  # fmt: skip
+                old, tokens[member] = tokens[member], _change(pool, tokens[member], details, member)
+                issued[tokens[member]] = issued.pop(old)
+    return answer
+
+
+def _take_back(pool: Any, tokens: Mapping[str, Any]) -> None:
+    with MOTO_LOCK:
+        pool.id_tokens.pop(tokens["IdToken"], None)
+        pool.access_tokens.pop(tokens["AccessToken"], None)
+        # A refresh answers no new one.
+        pool.refresh_tokens.pop(tokens.get("RefreshToken"), None)
+
+
+def _ask_for_claims(
+    client: PoolClient, user: Any, source: str, known: Mapping[str, Any], access_token: str
+) -> dict[str, Any] | None:
+    request: dict[str, Any] = {
+        **known,
+        "groupConfiguration": {
+            "groupsToOverride": sorted(group.group_name for group in user.groups),
+            "iamRolesToOverride": sorted(group.role_arn for group in user.groups if group.role_arn),
+            "preferredRole": None,
+        },
+    }
+    member = "claimsOverrideDetails"
+    if client.function("PreTokenGeneration")[1] != "1":
+        member = "claimsAndScopeOverrideDetails"
+        request["scopes"] = str(_claims(access_token).get("scope", "")).split()
+    answered = client.call("PreTokenGeneration", source, user.username, request, {member: None})
+    details = (answered or {}).get(member)
+    if not isinstance(details, dict):
+        return None
+    wishes = cast("dict[str, Any]", details)
+    # The first version speaks of the identity token alone.
+    return wishes if member != "claimsOverrideDetails" else {**wishes, "idTokenGeneration": wishes}
+
+
+def _claims(token: str) -> dict[str, Any]:
+    part = token.split(".")[1]
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+def _change(pool: Any, token: str, details: Mapping[str, Any], member: str) -> str:
+    """Return a token with the claims, groups and scopes that a pre token generation function asks for."""
+    from joserfc import jwt
+
+    claims = _claims(token)
+    kind = "idTokenGeneration" if member == "IdToken" else "accessTokenGeneration"
+    wishes: Mapping[str, Any] = details.get(kind) or {}
+    for name in wishes.get("claimsToSuppress") or ():
+        if name not in _FIXED_CLAIMS:
+            claims.pop(name, None)
+    added: Mapping[str, Any] = wishes.get("claimsToAddOrOverride") or {}
+    claims |= {name: value for name, value in added.items() if name not in _FIXED_CLAIMS}
+    groups: Any = (details.get("groupOverrideDetails") or {}).get("groupsToOverride")
+    if groups is not None:
+        claims["cognito:groups"] = list(groups)
+    if member == "AccessToken":
+        gone: set[Any] = set(wishes.get("scopesToSuppress") or ())
+        scopes = [scope for scope in str(claims.get("scope", "")).split() if scope not in gone]
+        claims["scope"] = " ".join([*scopes, *(wishes.get("scopesToAdd") or ())])
+    return str(jwt.encode({"kid": "dummy", "alg": "RS256"}, claims, pool.json_web_key))
+
+
+# --- challenges of a pool's own functions --------------------------------------------------------
+
+
+def _sessions(pool: Any) -> dict[str, dict[str, Any]]:
+    # State that was stored before has none.
+    return vars(pool).setdefault("custom_sessions", {})
+
+
+def _begin_custom(client: PoolClient, user: Any) -> Any:
+    if not client.function("DefineAuthChallenge")[0]:
+        raise AwsError(
+            "InvalidParameterException",
+            "Custom auth lambda trigger is not configured for the user pool.",
+        )
+    if user is None:
+        raise AwsError("NotAuthorizedException", _WRONG_PASSWORD)
+    return _define(client, user, [])
+
+
+def _define(client: PoolClient, user: Any, rounds: list[dict[str, Any]]) -> Any:
+    """Ask which challenge comes next, and return it or the tokens. Raises AwsError."""
+    from moto.core.responses import ActionResult
+
+    known = {"userAttributes": attributes_of(user), "session": rounds}
+    nothing = dict.fromkeys(("challengeName", "issueTokens", "failAuthentication"))
+    decided = client.call("DefineAuthChallenge", "Authentication", user.username, known, nothing)
+    assert decided is not None
+    if decided["issueTokens"] is True:
+        with MOTO_LOCK:
+            answer = client.log_in(user.username)
+        return _issue(client, ActionResult(answer), "Authentication")
+    if decided["failAuthentication"] is True or decided["challengeName"] != "CUSTOM_CHALLENGE":
+        raise AwsError("NotAuthorizedException", _WRONG_PASSWORD)
+    return ActionResult(_create_challenge(client, user, known))
+
+
+def _create_challenge(client: PoolClient, user: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    from moto.moto_api._internal import mock_random
+
+    public, private = "publicChallengeParameters", "privateChallengeParameters"
+    request = {**known, "challengeName": "CUSTOM_CHALLENGE"}
+    created = client.call(
+        "CreateAuthChallenge",
+        "Authentication",
+        user.username,
+        request,
+        dict.fromkeys((public, private, "challengeMetadata")),
+    )
+    created, session = created or {}, str(mock_random.uuid4())
+    with MOTO_LOCK:
+        _sessions(client.pool)[session] = {
+            "username": user.username,
+            "rounds": known["session"],
+            "private": created.get(private) or {},
+            "metadata": created.get("challengeMetadata"),
+        }
+    shown = {**(created.get(public) or {}), "USERNAME": user.username}
+    return {"ChallengeName": "CUSTOM_CHALLENGE", "Session": session, "ChallengeParameters": shown}
+
+
+def _go_on_custom(client: PoolClient, session: str, answer: str) -> Any:
+    with MOTO_LOCK:
+        kept = _sessions(client.pool).pop(session, None)
+    user = None if kept is None else client.pool.users.get(kept["username"])
+    if kept is None or user is None:
+        raise AwsError("NotAuthorizedException", "Invalid session for the user.")
+    verified = client.call(
+        "VerifyAuthChallengeResponse",
+        "Authentication",
+        user.username,
+        {
+            "userAttributes": attributes_of(user),
+            "privateChallengeParameters": kept["private"],
+            "challengeAnswer": answer,
+        },
+        {"answerCorrect": None},
+    )
+    this_round = {
+        "challengeName": "CUSTOM_CHALLENGE",
+        "challengeResult": (verified or {}).get("answerCorrect") is True,
+        "challengeMetadata": kept["metadata"],
+    }
+    return _define(client, user, [*kept["rounds"], this_round])
