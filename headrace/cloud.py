@@ -136,6 +136,7 @@ class Cloud:
         moto = self._parts.moto
         self.moto.listen("outbox", self.supervisor.start(moto.outbox).wake)
         self.supervisor.start(moto.retention)
+        self.supervisor.start(moto.item_expiry)
         for worker in (
             ScheduleWorker(self.moto, self.clock, [schedules, scheduled_rules]),
             self._parts.services.pipes,

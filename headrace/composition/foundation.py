@@ -22,6 +22,7 @@ from headrace.core.workers import Supervisor
 from headrace.deliveries.outbox import OUTBOX, OutboxWorker
 from headrace.deliveries.outside_http import post
 from headrace.moto.engine import MotoEngine
+from headrace.services.dynamodb.expiry import ItemExpiry
 from headrace.services.dynamodb.stream_reader import TableStreams
 from headrace.services.iam.answers import answer_without_moto
 from headrace.services.iam.strictness import StrictChecks
@@ -40,6 +41,7 @@ class Moto:
         executions: the running state machines; stopped with the cloud.
         outbox: the worker that makes deliveries.
         retention: the worker that drops old log events.
+        item_expiry: the worker that deletes the items of tables whose time to live is over.
     """
 
     engine: MotoEngine
@@ -47,6 +49,7 @@ class Moto:
     executions: Executions
     outbox: OutboxWorker
     retention: LogRetention
+    item_expiry: ItemExpiry
 
 
 def build_moto(
@@ -76,6 +79,7 @@ def build_moto(
         executions=Executions(lambda change: engine.change_unwatched(change, "stepfunctions")),
         outbox=OutboxWorker(is_ready=engine.is_loaded, save=engine.save_deliveries, post=post),
         retention=LogRetention(engine.is_loaded),
+        item_expiry=ItemExpiry(engine, clock),
     )
 
 

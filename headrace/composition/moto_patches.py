@@ -27,6 +27,7 @@ from headrace.moto.patches import (
     emrcontainers,
     kafka,
     kms,
+    known_names,
     rds,
     resourcegroups,
     s3,
@@ -87,7 +88,7 @@ from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
-PATCHES = Patches(
+_OWN = Patches(
     of_modules={
         "moto.acm.models": [acm.allow_system_tags],
         "moto.apigateway.models": [
@@ -118,11 +119,11 @@ PATCHES = Patches(
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
         "moto.backup.models": [backup.forget_deleted_plans],
-        "moto.batch.models": [batch.correct_environments, bound_loops],
+        "moto.batch.models": [batch.correct_environments, batch.describe_nodes, bound_loops],
         "moto.batch_simple.models": [bound_loops],
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
         "moto.budgets.responses": [budgets.allow_updates],
-        "moto.cloudfront.responses": [cloudfront.delete_key_groups],
+        "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -134,6 +135,7 @@ PATCHES = Patches(
         "moto.cognitoidp.models": [
             cognito_patches.share_key,
             cognito_patches.name_users_first,
+            cognito_patches.show_domains,
         ],
         "moto.cognitoidp.responses": [
             cognito_patches.allow_deletions,
@@ -152,12 +154,16 @@ PATCHES = Patches(
         "moto.ecr.models": [ecr.match_by_wildcards],
         "moto.ecr.responses": [ecr.refuse_login],
         "moto.ecs.models": [ecs.read_arns, bound_loops],
-        "moto.elasticache.models": [bound_loops],
+        "moto.elasticache.models": [elasticache.show_groups, bound_loops],
         "moto.elasticache.responses": [elasticache.allow_deletions, elasticache.allow_updates],
         "moto.events.models": [events_bounds.match_in_time],
         "moto.events.responses": [events_responses.patch_responses],
         "moto.events.utils": [event_inputs.patch_event_templates],
-        "moto.glue.models": [glue_bounds.match_tables_in_time, glue_patches.patch],
+        "moto.glue.models": [
+            glue_bounds.match_tables_in_time,
+            glue_patches.patch,
+            glue_patches.show_connections,
+        ],
         "moto.glue.responses": [
             glue_missing_calls.allow_deletions,
             glue_missing_calls.allow_updates,
@@ -168,7 +174,10 @@ PATCHES = Patches(
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
         "moto.iam.models": [iam_providers.refuse_as_aws],
-        "moto.iam.responses": [iam_providers.add_client_id_calls],
+        "moto.iam.responses": [
+            iam_providers.add_client_id_calls,
+            iam_providers.keep_password_reset,
+        ],
         "moto.iot.models": [
             iot_bounds.match_by_wildcards,
             iot_bounds.check_statements,
@@ -239,4 +248,14 @@ PATCHES = Patches(
         ssm_patches.patch,
         sts_patches.patch,
     ],
+)
+PATCHES = Patches(
+    {
+        **_OWN.of_modules,
+        **{
+            name: [known_names.refuse_known_names, *_OWN.of_modules.get(name, ())]
+            for name in known_names.MODULES
+        },
+    },
+    _OWN.at_start,
 )

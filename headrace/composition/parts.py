@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 
 from headrace.adapters.resource_names import ResourceKeys, ResourceNames
 from headrace.adapters.resource_policies import ResourcePolicies
@@ -36,6 +38,7 @@ from headrace.dashboard.static_files import page_file
 from headrace.moto.current_cloud import Connections, Handled
 from headrace.moto.engine import MotoEngine
 from headrace.moto.memory.iam import trust_policy_of
+from headrace.pages import sqs_messages
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -53,6 +56,7 @@ from headrace.services.iot.mqtt.listener import Mqtt
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.object_store import TableStorage
+from headrace.services.sqs.patches import list_messages
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.database import Database
 
@@ -90,6 +94,14 @@ def build_pages(
         data_dir=config.data_dir,
         knows=lambda request: guard is None or guard.knows(request, clock.now_ms()),
     )
+    engine = base.moto.engine
+
+    def list_loaded(
+        account: str, region: str, name: str, show_invisible: bool, show_delayed: bool, now_ms: int
+    ) -> list[dict[str, Any]] | None:
+        engine.warm_up()
+        return list_messages(account, region, name, show_invisible, show_delayed, now_ms)
+
     return build_site(
         apis=base.gateway.owned.values(),
         spark=spark,
@@ -101,6 +113,7 @@ def build_pages(
         endpoint_url=base.endpoint_url,
         page=page_file,
         dashboard=dashboard.routes(),
+        messages=sqs_messages.routes(list_loaded, region=config.region, clock=clock, ids=base.ids),
     )
 
 
@@ -211,8 +224,9 @@ def build_parts(
     for api in services.apis(strict=config.strict):
         gateway.register(api)
     apis = ExecuteApi(
-        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids
-    )
+        engine.warm_up, functions=services.lambda_, control=gateway, clock=clock, ids=ids,
+        host=lambda: urlsplit(endpoint_url()).hostname or "",
+    )  # fmt: skip
     mqtt = Mqtt(
         config, database=database, clock=clock, ids=ids, engine=engine, tls=tls,
         note=decisions.note_decided,

@@ -64,8 +64,9 @@ def build_site(
     endpoint_url: Callable[[], str],
     page: Answer,
     dashboard: Iterable[Route],
+    messages: Iterable[Route],
 ) -> Routes:
-    """Return the pages of services, Spark jobs, the cloud's state, faults, domains, and the dashboard."""
+    """Return the pages of services, Spark jobs, the cloud's state, faults, domains, messages, and the dashboard."""
     apis = list(apis)
     shown = [page for api in apis for page in api.pages]
     data = [Listed(path_of(page), page.title, page.query) for page in shown]
@@ -92,5 +93,6 @@ def build_site(
             *fidelity.routes(apis),
             *routes(receive_response),
             Route(SEARCH_PATH, search, below=True),
+            *messages,
         ]
     )

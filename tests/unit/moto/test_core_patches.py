@@ -11,6 +11,8 @@ import pytest
 from botocore import xform_name
 from hypothesis import given
 from hypothesis import strategies as st
+from moto.core.errors import get_error_model
+from moto.core.exceptions import ServiceException
 from moto.core.request import Request
 from moto.core.serialize import (
     JSONSerializer,
@@ -144,3 +146,11 @@ def test_a_request_reads_as_if_werkzeug_had_parsed_it(
         assert getattr(quick, name) == getattr(plain, name), name
     assert json.dumps(quick.form) == json.dumps(plain.form)
     assert list(quick.files) == list(plain.files)
+
+
+def test_an_error_of_another_service_keeps_its_code():
+    # moto warns of it, and warnings are errors in these tests, as in those of some users.
+    kind = type("InvalidSubnetIdError", (ServiceException,), {"__module__": "moto.ec2.exceptions"})
+    error = kind("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
+    shown = get_error_model(error, get_service_model("autoscaling"))
+    assert shown.error_code == "InvalidSubnetID.NotFound"
