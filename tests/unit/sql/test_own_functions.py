@@ -192,6 +192,8 @@ def test_sql_test_bounds_a_function_and_counts_its_failures(
 
 
 def test_a_functions_file_is_run_once() -> None:
-    own = OwnFunction("f.py", "runs = []\ndef f():\n    runs.append(1)\n    return len(runs)\n", "f", ())
+    own = OwnFunction(
+        "f.py", "runs = []\ndef f():\n    runs.append(1)\n    return len(runs)\n", "f", ()
+    )
     outside = Nothing()
     assert [outside.call(own, ["INT"], ()) for _ in range(3)] == [1, 2, 3]
