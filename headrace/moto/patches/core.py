@@ -105,9 +105,10 @@ def _set_up_plainly(
 
     A property test holds the two equal (tests/unit/moto/test_core_patches.py).
     """
-    import moto.core.responses as shared
+    from moto.core import responses
     from moto.iam.models import mark_account_as_visited
 
+    shared: Any = responses
     self.is_werkzeug_request = request.from_wsgi_server
     full_url = request.raw_url if full_url is None else full_url
     headers = request.headers if headers is None else headers

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 MOST_EXPRESSION_BYTES = 4096
 _ASSIGNMENT = re.compile(r"(#?[A-Za-z][A-Za-z0-9_]*) *= *(:[A-Za-z][A-Za-z0-9_]*)")
-_PLAIN = re.compile(rf"SET +{_ASSIGNMENT.pattern}( *, *{_ASSIGNMENT.pattern})*")
 _ACTIONS = (
     *("put_item", "get_item", "delete_item", "update_item", "query", "scan"),
     *("batch_get_item", "transact_get_items", "transact_write_items"),
@@ -66,9 +65,12 @@ def plain_assignments(expression: str) -> tuple[tuple[str, str], ...] | None:
     """Return (name, value's name) of each assignment of `SET a = :v, #b = :w`; None for any other expression."""
     from moto.dynamodb.parsing.reserved_keywords import ReservedKeywords
 
-    if not _PLAIN.fullmatch(expression):
+    if not expression.startswith("SET "):
         return None
-    assignments = tuple(_ASSIGNMENT.findall(expression))
+    matches = [_ASSIGNMENT.fullmatch(text.strip(" ")) for text in expression[4:].split(",")]
+    assignments = tuple((match[1], match[2]) for match in matches if match is not None)
+    if len(assignments) < len(matches):
+        return None
     reserved = ReservedKeywords.get_reserved_keywords()
     return None if any(name.upper() in reserved for name, _ in assignments) else assignments
 
