@@ -17,6 +17,7 @@ from headrace.moto.storage.changes import CHANGES
 @functools.cache
 def patch() -> None:
     """Replace moto's methods, once."""
+    import moto.core.errors
     import moto.core.responses
     import moto.core.serialize
     import moto.core.utils
@@ -29,6 +30,10 @@ def patch() -> None:
     accounts: Any = AccountSpecificBackend
     accounts.__getitem__ = _note_reads(AccountSpecificBackend.__getitem__)
     shared: Any = moto.core.responses
+    # moto warns its developers of codes that are not in the service's model, such as those of another service: it is an
+    # answer as any other, also where warnings are errors.
+    errors: Any = moto.core.errors
+    errors.warn = _say_nothing
     # moto's version scans the class's members at every request.
     shared.method_names_from_class = functools.cache(shared.method_names_from_class)
     # moto's version picks 52 characters one by one.
@@ -43,6 +48,10 @@ def patch() -> None:
     serializers: Any = moto.core.serialize.ResponseSerializer
     serializers.get_value = _remember_keys(serializers.get_value)
     serializers._serialize_type_structure = _skip_absent(serializers._serialize_type_structure)
+
+
+def _say_nothing(*_: Any, **__: Any) -> None:
+    pass
 
 
 def _take_forms_only(setup_class: Any) -> Any:

@@ -1,19 +1,21 @@
 """CloudWatch Logs: keeps groups within their retention and a limit, and delivers to headrace's own services.
 
 Events are in memory only. moto keeps all events of every group for ever.
+
+Drops log events that are older than their group's retention; moto keeps them for ever.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 import base64
 import functools
 import gzip
 import json
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,7 +25,7 @@ from headrace.deliveries.outbox import OUTBOX, Delivery
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
-from headrace.moto.storage.changes import CHANGES, RowKey, Rows
+from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.logs import checks, query_definitions
 from headrace.services.logs import keys as log_keys
@@ -404,3 +406,22 @@ def _send_to_subscriber(
             acting_session="CloudWatchLogs",
         )
     )
+
+
+LOOK_AT_LOGS_EVERY_S = 60.0
+
+
+class LogRetention:
+    """A `Worker` that drops log events that are older than their group's retention."""
+
+    name = "moto-retention"
+
+    def __init__(self, is_loaded: Callable[[], bool]) -> None:
+        self._is_loaded = is_loaded
+
+    def step(self) -> float:
+        """Check every group."""
+        if self._is_loaded():
+            with MOTO_LOCK:
+                trim_all()
+        return LOOK_AT_LOGS_EVERY_S

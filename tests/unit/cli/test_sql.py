@@ -19,6 +19,7 @@ CREATE TABLE delays AS
   SELECT origin, COUNT(*) AS departures, AVG(dep_delay) AS mean_delay
   FROM flights WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 2 HOURS)
   GROUP BY origin;
+SET 'errors.stream' = 'bad';
 """
 CASE = """
 - name: the mean of an hour
@@ -28,6 +29,7 @@ CASE = """
     - {stream: flights, key: c, value: "garbage"}
   output:
     delays: [{origin: EWR, departures: 2, mean_delay: MEAN}]
+    bad: [{relation: flights, partitionKey: c, data: Z2FyYmFnZQ==}]
   unreadable: {flights: 1}
 """
 CODE = """CREATE OR REPLACE STREAM "DEST" (ticker VARCHAR(4), n INTEGER, mean DOUBLE);

@@ -12,6 +12,8 @@ import pytest
 from botocore import xform_name
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from moto.core.errors import get_error_model
+from moto.core.exceptions import ServiceException
 from moto.core.request import Request
 from moto.core.responses import BaseResponse
 from moto.core.serialize import (
@@ -219,3 +221,11 @@ def test_request_ids_have_awss_form():
     ids = {core._request_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(re.fullmatch("[A-Z2-7]{52}", each) for each in ids)
+
+
+def test_an_error_of_another_service_keeps_its_code():
+    # moto warns of it, and warnings are errors in these tests, as in those of some users.
+    kind = type("InvalidSubnetIdError", (ServiceException,), {"__module__": "moto.ec2.exceptions"})
+    error = kind("InvalidSubnetID.NotFound", "The subnet ID 'subnet-1' does not exist")
+    shown = get_error_model(error, get_service_model("autoscaling"))
+    assert shown.error_code == "InvalidSubnetID.NotFound"
