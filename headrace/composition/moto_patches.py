@@ -27,6 +27,7 @@ from headrace.moto.patches import (
     emrcontainers,
     kafka,
     kms,
+    known_names,
     rds,
     resourcegroups,
     s3,
@@ -49,7 +50,7 @@ from headrace.services.apigateway.stages import (
 )
 from headrace.services.athena import patches as athena_patches
 from headrace.services.athena import query_calls
-from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
+from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import kinesis_destinations
@@ -87,7 +88,7 @@ from headrace.services.ssm import patches as ssm_patches
 from headrace.services.stepfunctions import bounds as stepfunctions_bounds
 from headrace.services.stepfunctions import patches as stepfunctions_patches
 
-PATCHES = Patches(
+_OWN = Patches(
     of_modules={
         "moto.acm.models": [acm.allow_system_tags],
         "moto.apigateway.models": [
@@ -123,6 +124,7 @@ PATCHES = Patches(
         "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
         "moto.budgets.responses": [budgets.allow_updates],
         "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
+        "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -232,6 +234,7 @@ PATCHES = Patches(
         "moto.wafv2.models": [wafv2.correct_web_acls],
     },
     at_start=[
+        alarms.patch,
         alarm_actions.patch,
         core.patch,
         iam_patches.patch,
@@ -247,4 +250,14 @@ PATCHES = Patches(
         ssm_patches.patch,
         sts_patches.patch,
     ],
+)
+PATCHES = Patches(
+    {
+        **_OWN.of_modules,
+        **{
+            name: [known_names.refuse_known_names, *_OWN.of_modules.get(name, ())]
+            for name in known_names.MODULES
+        },
+    },
+    _OWN.at_start,
 )

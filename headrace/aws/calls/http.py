@@ -38,6 +38,34 @@ class FileSlice:
     file: IO[bytes] | None = None
 
 
+class WebSocket(Protocol):
+    """The server's side of an open WebSocket. Thread-safe."""
+
+    def send(self, data: str | bytes) -> bool:
+        """Send a message; False when the connection has ended. Never waits."""
+        ...
+
+    def end(self) -> None:
+        """End the connection."""
+        ...
+
+
+class WebSocketUser(Protocol):
+    """What a WebSocket serves. Its methods are called in turn; the last two on threads, so that they may wait."""
+
+    def opened(self, socket: WebSocket) -> None:
+        """Take the open connection; never waits."""
+        ...
+
+    def received(self, message: str | bytes) -> None:
+        """Take a message."""
+        ...
+
+    def closed(self, code: int, reason: str) -> None:
+        """Note the end; 1006 without a word of the client's."""
+        ...
+
+
 DROPPED = 0
 
 # An iterator runs on a thread of the server's pool. An asynchronous one runs on the event loop, must never block, and
@@ -120,6 +148,7 @@ class HttpResponse:
     Attributes:
         waits: Futures, such as of an fsync, that must be done before the answer is sent; see
         `headrace.aws.server.waiting`. failure: returns the answer to send instead when one of `waits` failed.
+        websocket: of an answer 101, what the connection serves from then on.
         shared: see `Call.shared`; only an answer to a request with `may_share` has one.
     """
 
@@ -128,6 +157,7 @@ class HttpResponse:
     body: Body = b""
     waits: list[Future[None]] | None = None
     failure: Callable[[], HttpResponse] | None = None
+    websocket: WebSocketUser | None = None
     shared: SharedWrite | None = None
 
 

@@ -142,6 +142,10 @@ class RequestTaker(Receiver, Protocol):
         """Run the request's handler, unless it already runs, and wait for the answer. Never raises."""
         ...
 
+    async def run(self, owner: object, service: str, call: Callable[[], None]) -> None:
+        """Run a call on a thread, in its turn; not when the server stops. Raises what it raises, and NoThread."""
+        ...
+
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
         """Call `then` on the event loop once the answer's waits are done."""
         ...

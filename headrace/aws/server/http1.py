@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import cast
 
-from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse
+from headrace.aws.calls.http import Answer, Handler, HttpRequest, HttpResponse, WebSocketUser
 from headrace.aws.server.connection import RequestTaker
 from headrace.aws.server.exchange import Exchange
 from headrace.aws.server.http1_answers import BODILESS, WRITE_APART_ABOVE_BYTES, head
@@ -20,6 +20,7 @@ from headrace.aws.server.request_body import RequestBody
 from headrace.aws.server.tasks import log_failure
 from headrace.aws.server.tls import HANDSHAKE, begin_tls
 from headrace.aws.server.waiting import finish_waits
+from headrace.aws.server.websockets import WebSocketConnection
 from headrace.aws.surplus import Surplus
 
 log = logging.getLogger(__name__)
@@ -180,6 +181,21 @@ class Http1Connection(asyncio.Protocol):
         transport.set_protocol(successor)
         successor.connection_made(transport)
         successor.data_received(first)
+
+    def _speak_websocket(self, user: WebSocketUser, service: str) -> None:
+        """Hand the connection to a WebSocket, which its client may have left meanwhile."""
+        transport, first = self._transport, self._reader.rest + bytes(self._held)
+        successor = WebSocketConnection(self._server, user, service)
+        user.opened(successor)
+        if transport is None:
+            successor.connection_lost(None)
+            return
+        self.connection_lost(None)
+        transport.set_protocol(successor)
+        successor.connection_made(transport)
+        transport.resume_reading()
+        if first:
+            successor.data_received(first)
 
     def _speak_tls(self, first: bytes) -> bool:
         """Hand the connection to TLS, whose client began with a handshake. Return False without a certificate."""
@@ -362,7 +378,9 @@ class Http1Connection(asyncio.Protocol):
                 is_written = self._writer.write(exchange, answer)
             else:
                 is_written = await self._writer.write_long(exchange, answer)
-            if is_written and not exchange.keep_alive:
+            if answer.websocket is not None:
+                self._speak_websocket(answer.websocket, exchange.request.service)
+            elif is_written and not exchange.keep_alive:
                 self._close_after(exchange)
         except ConnectionError:
             self.abort()

@@ -342,6 +342,12 @@ class Server:
         request.body, request.body_file = body.data, body.file
         return had_to
 
+    async def run(self, owner: object, service: str, call: Callable[[], None]) -> None:
+        """See `RequestTaker.run`."""
+        if self._server is None or not self._server.is_serving():
+            return  # it stops: nothing more is run
+        await self._pool.submit(owner, service, call).done
+
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
         """Call `then` on the event loop once the answer's waits are done.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from headrace.moto.current_cloud import CURRENT
@@ -32,6 +32,15 @@ def check_size(init: Any) -> Any:
             raise ItemSizeTooLarge
 
     return with_size
+
+
+def items_of(table: Any) -> Iterator[Any]:
+    """Yield the items of a table."""
+    for partition in table.items.values():
+        if table.has_range_key:
+            yield from partition.values()
+        else:
+            yield partition
 
 
 def place(table: Any, item: Any) -> None:

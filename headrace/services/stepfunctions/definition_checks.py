@@ -134,6 +134,7 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
         for number, branch in enumerate(_objects(state.get("Branches"))):
             yield from _machine(branch, f"{at}/Branches[{number}]", _INNER, language)
     if kind == "Map":
+        yield from _batcher(state, at)
         name = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
         inner = state.get(name)
         if not isinstance(inner, dict):
@@ -141,6 +142,26 @@ def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
             return
         allowed = {*_INNER, "ProcessorConfig"}
         yield from _machine(cast("dict[str, Any]", inner), f"{at}/{name}", allowed, language)
+
+
+def _batcher(state: dict[str, Any], at: str) -> Iterator[Problem]:
+    """Return the problems of a Map's ItemBatcher (documented rules; the sentences are assumed)."""
+    batcher = state.get("ItemBatcher")
+    if batcher is None:
+        return
+    processor, config = state.get("ItemProcessor"), None
+    if isinstance(processor, dict):
+        config = cast("dict[str, Any]", processor).get("ProcessorConfig")
+    if not isinstance(config, dict) or cast("dict[str, Any]", config).get("Mode") != "DISTRIBUTED":
+        yield Problem(SCHEMA, "Field 'ItemBatcher' is not supported", at)
+    limits = ("MaxItemsPerBatch", "MaxInputBytesPerBatch")
+    members = cast("dict[str, Any]", batcher) if isinstance(batcher, dict) else {}
+    for name in members:
+        if name.removesuffix("Path") not in limits and name != "BatchInput":
+            yield Problem(SCHEMA, f"Field '{name}' is not supported", f"{at}/ItemBatcher")
+    if not any(name.removesuffix("Path") in limits for name in members):
+        message = f"These fields are required: [{' or '.join(limits)}]"
+        yield Problem(SCHEMA, message, f"{at}/ItemBatcher")
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

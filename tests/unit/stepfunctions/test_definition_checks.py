@@ -20,6 +20,14 @@ ROLE = "arn:aws:iam::000000000000:role/r"
 PASS: dict[str, Any] = {"Type": "Pass", "End": True}
 
 
+INNER: dict[str, Any] = {"StartAt": "I", "States": {"I": PASS}}
+BATCHED: dict[str, Any] = {
+    "Type": "Map",
+    "ItemProcessor": {**INNER, "ProcessorConfig": {"Mode": "DISTRIBUTED"}},
+    "End": True,
+}
+
+
 def text(states: dict[str, Any], **more: Any) -> str:
     return json.dumps({"StartAt": "A", "States": states, **more})
 
@@ -50,6 +58,19 @@ def text(states: dict[str, Any], **more: Any) -> str:
         (
             text({"A": {"Type": "Task", "End": True}}),
             "SCHEMA_VALIDATION_FAILED: These fields are required: [Resource] at /States/A",
+        ),
+        (
+            text({"A": {**BATCHED, "ItemBatcher": {"BatchInput": {}}}}),
+            (
+                "SCHEMA_VALIDATION_FAILED: These fields are required: [MaxItemsPerBatch or MaxInputBytesPerBatch]"
+                " at /States/A/ItemBatcher"
+            ),
+        ),
+        (
+            text(
+                {"A": {**BATCHED, "ItemProcessor": INNER, "ItemBatcher": {"MaxItemsPerBatch": 1}}}
+            ),
+            "SCHEMA_VALIDATION_FAILED: Field 'ItemBatcher' is not supported at /States/A",
         ),
     ],
 )
