@@ -17,6 +17,7 @@ from headrace.core.evaluation import stop_evaluations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.deliveries.schedule_worker import ScheduleWorker
+from headrace.services.cloudwatch.alarms import AlarmEvaluation
 from headrace.services.cloudwatch.metric_streams import MetricStreams
 from headrace.services.events.patches import scheduled_rules
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
@@ -141,6 +142,7 @@ class Cloud:
             ScheduleWorker(self.moto, self.clock, [schedules, scheduled_rules]),
             self._parts.services.pipes,
             MetricStreams(self.moto, self.clock),
+            AlarmEvaluation(self.moto, self.clock),
         ):
             wake = self.supervisor.start(worker).wake
             for package in worker.PACKAGES:
