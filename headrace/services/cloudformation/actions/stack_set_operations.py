@@ -11,7 +11,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import get_list, moment, present
-from headrace.services.cloudformation.actions.stack_sets import find_stack_set, cut_page
+from headrace.services.cloudformation.actions.stack_sets import cut_page, find_stack_set
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.stack_sets import SetOperation, StackSet
 
