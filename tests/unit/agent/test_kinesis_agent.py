@@ -17,7 +17,7 @@ from headrace.agent.config.errors import ConfigurationError
 from headrace.agent.config.kinesis_agent import AgentSettings, MetricsSettings, read_agent_json
 from headrace.agent.metrics import AgentMetrics
 from headrace.agent.running import Agent
-from headrace.agent.senders import FirehoseSender
+from headrace.agent.senders import FirehoseSender, Stopped
 from headrace.client import Producer, PutError, PutsFailed
 from headrace.client.access import AwsAccess, assume_role
 from headrace.client.signing import Keys
@@ -68,6 +68,31 @@ def test_lines_go_with_their_newlines_and_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, flow(tmp_path))
     assert run(settings, Sent()) == [b"one\n", b"two\r\n", b"thr\xffee\n", b"\0\n"]
     assert run(settings, Sent()) == []
+
+
+def test_a_deleted_file_s_lines_that_were_not_sent_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stops(Sent):
+        def send(self, records: Sequence[bytes]) -> None:
+            del records
+            (tmp_path / "app.log").unlink()
+            raise Stopped
+
+    (tmp_path / "app.log").write_bytes(b"one\ntwo\n")
+    run(settings_of(tmp_path, flow(tmp_path)), Stops())
+    assert f"{tmp_path}/app.log is deleted, and its last 8 bytes were not sent" in caplog.text
+    # What was sent is not named.
+    caplog.clear()
+    (tmp_path / "app.log").write_bytes(b"three\n")
+
+    class Deletes(Sent):
+        def send(self, records: Sequence[bytes]) -> None:
+            super().send(records)
+            (tmp_path / "app.log").unlink()
+
+    assert run(settings_of(tmp_path, flow(tmp_path)), Deletes()) == [b"three\n"]
+    assert "is deleted" not in caplog.text
 
 
 def test_from_the_end_only_later_lines_go_but_a_new_file_whole(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class Taildir:
                     return
                 self._clock.wait(self._intake.stop, _POLL_S)
         finally:
-            self._tailer.close()
+            self._tailer.close(self._store.positions(self._intake.name) or ())
 
     def step(self) -> bool:
         """Read, put and store once; return whether there was anything. Raises OSError, Stopped."""
