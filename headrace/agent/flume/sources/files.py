@@ -144,7 +144,7 @@ def _flumes_positions(path: Path) -> list[Position] | None:
         known = [(int(e["inode"]), int(e["pos"]), str(e["file"])) for e in entries]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PositionsDamaged(f"{path} is not a file of Flume's positions: {error!r}") from error
     positions: list[Position] = []
     for inode, offset, name in known:
@@ -323,7 +323,7 @@ class Spooldir:
             offset = int(noted["offset"])
         except FileNotFoundError:
             return 0
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             _LOG.error(
                 "%s cannot be read (%s): the file at hand is sent again",
                 self._tracker / "headrace.json",
