@@ -227,6 +227,21 @@ def test_a_configuration_that_cannot_be_used_is_one_sentence_with_its_line(
     assert "\n" not in str(caught.value)
 
 
+def test_flows_of_agent_d_count_too(tmp_path: Path) -> None:
+    folder = tmp_path / "agent.d"
+    (folder / "no-file").mkdir(parents=True)
+    other = {"flows": [{"filePattern": "/b", "deliveryStream": "d"}], "log.level": "DEBUG"}
+    (folder / "web.json").write_text(json.dumps(other, indent=1))
+    settings = settings_of(tmp_path, flow(tmp_path))
+    assert [one.target for one in settings.flows] == ["s", "d"]
+    assert settings.log_level == logging.INFO
+    (warning,) = settings.warnings
+    assert "web.json:8: log.level has no effect in a file of agent.d" in warning
+    (folder / "web.json").write_text(json.dumps(flow(tmp_path)))
+    with pytest.raises(ConfigurationError, match=r"web\.json:1: two flows send kinesis:s:"):
+        settings_of(tmp_path, flow(tmp_path))
+
+
 def test_the_line_is_the_flow_s_own(tmp_path: Path) -> None:
     others = [{"filePattern": f"/{n}", "kinesisStream": "s", "skipHeaderLines": 1} for n in "bc"]
     others[0]["skipHeaderLines"] = -1
@@ -235,7 +250,9 @@ def test_the_line_is_the_flow_s_own(tmp_path: Path) -> None:
         settings_of(tmp_path, content)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[" * 100_000], ids=["binary", "deep"])
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe{}", b"[" * 100_000, b"1" * 10_000], ids=["binary", "deep", "digits"]
+)
 def test_what_is_no_json_at_all_is_one_sentence(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "agent.json").write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"agent.json:1: it is not JSON"):
