@@ -24,10 +24,10 @@ from headrace.moto.patches import (
     ecr,
     ecs,
     elasticache,
-    emrcontainers,
     kafka,
     kms,
     known_names,
+    not_run,
     rds,
     resourcegroups,
     s3,
@@ -37,7 +37,7 @@ from headrace.moto.patches import (
     tagging,
     wafv2,
 )
-from headrace.moto.patching import Patches
+from headrace.moto.patching import Patch, Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
 from headrace.services.apigateway import quick_create
@@ -50,7 +50,7 @@ from headrace.services.apigateway.stages import (
 )
 from headrace.services.athena import patches as athena_patches
 from headrace.services.athena import query_calls
-from headrace.services.cloudwatch import alarm_actions, anomaly_detectors, metric_streams
+from headrace.services.cloudwatch import alarm_actions, alarms, anomaly_detectors, metric_streams
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.cognito import patches as cognito_patches
 from headrace.services.dynamodb import kinesis_destinations
@@ -121,9 +121,9 @@ _OWN = Patches(
         "moto.backup.models": [backup.forget_deleted_plans],
         "moto.batch.models": [batch.correct_environments, batch.describe_nodes, bound_loops],
         "moto.batch_simple.models": [bound_loops],
-        "moto.emrcontainers.models": [emrcontainers.refuse_job_runs],
         "moto.budgets.responses": [budgets.allow_updates],
         "moto.cloudfront.responses": [cloudfront.delete_key_groups, cloudfront.keep_comments],
+        "moto.cloudwatch.models": [use_clock],
         "moto.cloudwatch.responses": [
             anomaly_detectors.add_calls,
             metric_streams.add_calls,
@@ -233,6 +233,7 @@ _OWN = Patches(
         "moto.wafv2.models": [wafv2.correct_web_acls],
     },
     at_start=[
+        alarms.patch,
         alarm_actions.patch,
         core.patch,
         iam_patches.patch,
@@ -249,12 +250,21 @@ _OWN = Patches(
         sts_patches.patch,
     ],
 )
+# For many modules each: what one mechanism refuses.
+_REFUSALS: tuple[tuple[tuple[str, ...], Patch], ...] = (
+    (tuple(known_names.MODULES), known_names.refuse_known_names),
+    (not_run.MODULES, not_run.refuse_runs),
+)
 PATCHES = Patches(
     {
         **_OWN.of_modules,
         **{
-            name: [known_names.refuse_known_names, *_OWN.of_modules.get(name, ())]
-            for name in known_names.MODULES
+            name: [
+                *(refuse for names, refuse in _REFUSALS if name in names),
+                *_OWN.of_modules.get(name, ()),
+            ]
+            for names, _ in _REFUSALS
+            for name in names
         },
     },
     _OWN.at_start,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.sql import avro, matching, operators, python_function
+from headrace.sql import avro, matching, operators, patterns, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, Field, walk
@@ -97,7 +97,7 @@ class _Compiler:
         title = self._title.replace("\\", "/").replace('"""', "'''")
         frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
         if has_patterns:
-            modules = (inspect.getsource(module) for module in (operators, matching))
+            modules = (inspect.getsource(module) for module in (operators, patterns, matching))
             texts = [source.partition(_OF_JOB_MARK)[2] for source in modules]
             frame = frame.replace(_MATCHER_MARK, "".join(texts))
         # Without what belongs to a file's first lines.

@@ -33,6 +33,8 @@ _SHOW_NOTHING = frozenset(
     {"GetActivityTask", "DescribeInstanceTypes", "DescribeInstanceTypeOfferings"}
 )
 _NOT_BUILT = set[tuple[str, str]]()
+# What an alarm sends when it changes its state is kept by nobody.
+_KEEP_NOTHING = frozenset({"PutEvents"})
 # CloudFormation's own tags, which every resource has.
 _OWN = "aws:cloudformation:"
 
@@ -67,7 +69,8 @@ class Recorder:
 
 def is_write(call: Recorded) -> bool:
     """Return whether a call keeps something in one of moto's services."""
-    return bool(_VERBS.match(call.operation) and call.params and call.service not in _OWNED)
+    keeps = _VERBS.match(call.operation) and call.operation not in _KEEP_NOTHING
+    return bool(keeps and call.params and call.service not in _OWNED)
 
 
 def unread(

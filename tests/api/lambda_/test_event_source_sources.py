@@ -189,6 +189,7 @@ def test_several_lanes_are_answered_and_used(consumer: Consumer) -> None:
     [
         ({}, "self-managed Apache Kafka"),
         ({"SelfManagedKafkaEventSourceConfig": {"ConsumptionMode": "Queue"}}, "share groups"),
+        ({"SelfManagedKafkaEventSourceConfig": {"ConsumptionMode": "Stream"}}, "self-managed"),
     ],
 )
 def test_kafka_is_refused_by_name(lab: LambdaLab, members: dict[str, Any], words: str) -> None:

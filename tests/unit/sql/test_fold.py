@@ -239,3 +239,12 @@ def test_a_remainder_of_large_numbers_has_every_digit() -> None:
         flight("-1152921504606846977", 1),
     )
     assert [row["r"] for row in rows(result, "a")] == [7, -7]
+
+
+def test_a_delimited_record_is_one_line() -> None:
+    script = read_script(
+        "CREATE STREAM t (a VARCHAR, b INT) WITH (stream = 't', format = 'DELIMITED'); CREATE STREAM o AS SELECT * FROM t;"
+    )
+    result = run(script, [("t", Record(data)) for data in ("x,1\r\n", "y,2\nz,3", '"p\nq",4')])
+    assert rows(result, "o") == [{"a": "x", "b": 1}, {"a": "p\nq", "b": 4}]
+    assert result.unreadable == {"t": 1}

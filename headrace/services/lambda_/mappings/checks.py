@@ -58,11 +58,12 @@ def list_settable(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_kafka(request: Mapping[str, Any]) -> None:
     """Refuse mappings of Apache Kafka by name. Raises AwsError."""
-    if section(request, "SelfManagedKafkaEventSourceConfig").get("ConsumptionMode"):
+    mode = section(request, "SelfManagedKafkaEventSourceConfig").get("ConsumptionMode")
+    if mode == "Queue":
         raise invalid_parameter(
             "headrace does not support Kafka's share groups (SelfManagedKafkaEventSourceConfig.ConsumptionMode)."
         )
-    if request.get("SelfManagedEventSource"):
+    if mode or request.get("SelfManagedEventSource"):
         raise invalid_parameter(
             "headrace does not support self-managed Apache Kafka as an event source (SelfManagedEventSource)."
         )

@@ -1,15 +1,106 @@
-"""CreateStream."""
+"""CreateStream.
+
+DeleteStream.
+
+ListStreams.
+"""
+
+from __future__ import annotations
 
 from headrace.aws.calls.operation import Call, operation
-from headrace.aws.shapes.kinesis import CreateStreamInput
-from headrace.services.kinesis.actions.record_distribution import distribution_of
-from headrace.services.kinesis.actions.warm_throughput import check_warm_throughput, warm_shards
+from headrace.aws.shapes.kinesis import (
+    CreateStreamInput,
+    DeleteStreamInput,
+    ListStreamsInput,
+    ListStreamsOutput,
+)
+from headrace.services.kinesis.actions.describe_stream import created
+from headrace.services.kinesis.actions.stream_settings import (
+    check_warm_throughput,
+    distribution_of,
+    warm_shards,
+)
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded
-from headrace.services.kinesis.limits import ON_DEMAND_SHARDS, STREAMS_CREATING
+from headrace.services.kinesis.errors import in_use, invalid_argument, limit_exceeded, not_active
+from headrace.services.kinesis.limits import (
+    LIST_STREAMS_DEFAULT,
+    ON_DEMAND_SHARDS,
+    STREAMS_CREATING,
+)
 from headrace.services.kinesis.quotas import check_on_demand_quota, check_shard_quota
 from headrace.services.kinesis.state import Shard, Stream, StreamMode, even_ranges
 from headrace.services.kinesis.tagging import check_tags
+
+
+@operation("ListStreams")
+def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> ListStreamsOutput:
+    """Return a page of the account's streams, sorted by name. Source: API_ListStreams."""
+    kinesis.remove_deleted()
+    after = request.get("ExclusiveStartStreamName", "")
+    token = request.get("NextToken")
+    if token is not None and after:
+        raise invalid_argument(
+            "NextToken and ExclusiveStartStreamName cannot be provided together."
+        )
+    page, next_token = kinesis.tokens.cut_page(
+        "ListStreams",
+        [
+            stream
+            for (account, region, _), stream in list(kinesis.streams.items())
+            if (account, region) == (call.account, call.region)
+        ],
+        lambda stream: stream.name,
+        token=token,
+        limit=min(request.get("Limit", LIST_STREAMS_DEFAULT), LIST_STREAMS_DEFAULT),
+        now_ms=call.now_ms,
+        after=after,
+    )
+    answer: ListStreamsOutput = {
+        "StreamNames": [stream.name for stream in page],
+        "HasMoreStreams": next_token is not None,
+        "StreamSummaries": [
+            {
+                "StreamName": stream.name,
+                "StreamARN": stream.arn,
+                "StreamStatus": stream.status(call.now_ms),
+                "StreamModeDetails": {"StreamMode": stream.mode},
+                "StreamCreationTimestamp": created(stream),
+            }
+            for stream in page
+        ],
+    }
+    if next_token is not None:
+        answer["NextToken"] = next_token
+    return answer
+
+
+@operation("DeleteStream")
+def delete_stream(kinesis: Kinesis, call: Call, request: DeleteStreamInput) -> None:
+    """Delete a stream, its records and, with EnforceConsumerDeletion, its consumers. Source: API_DeleteStream."""
+    with kinesis.lock:
+        stream = kinesis.find(call.account, call.region, request)
+        status = stream.status(call.now_ms)
+        if status in ("CREATING", "DELETING"):
+            raise not_active(stream.name, stream.account, status)
+        queues = kinesis.queues.of_stream(stream, call.now_ms)
+        if queues:
+            # The sentence is assumed.
+            raise in_use(
+                f"Stream {stream.name} under account {stream.account} has {len(queues)} queues. Delete them first."
+            )
+        channels = kinesis.channels.of_stream(stream, call.now_ms)
+        if channels:
+            # Documented at DeleteChannel; code and sentence are assumed.
+            raise in_use(
+                f"Stream {stream.name} under account {stream.account} has {len(channels)} channels. Delete them first."
+            )
+        consumers = kinesis.consumers.of_stream(stream, call.now_ms)
+        if consumers and not request.get("EnforceConsumerDeletion", False):
+            raise in_use(
+                f"Stream {stream.name} under account {stream.account} has {len(consumers)} registered consumers."
+                " Deregister them, or set EnforceConsumerDeletion."
+            )
+        kinesis.delete(stream, call.now_ms)
 
 
 @operation("CreateStream")
