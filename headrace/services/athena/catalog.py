@@ -166,6 +166,26 @@ class Catalog:
             described["files"].append({"path": path, "uri": uri, "values": values})
         return described
 
+    def list_all(self) -> list[dict[str, Any]]:
+        """Return all databases with their tables' names, kinds and columns, for `information_schema`."""
+        databases: list[dict[str, Any]] = []
+        for database in self.pages("GetDatabases", "DatabaseList"):
+            tables: list[dict[str, Any]] = []
+            for table in self.pages("GetTables", "TableList", DatabaseName=database["Name"]):
+                storage = table.get("StorageDescriptor") or {}
+                columns = [*(storage.get("Columns") or []), *(table.get("PartitionKeys") or [])]
+                is_view = table.get("TableType") == "VIRTUAL_VIEW"
+                tables.append(
+                    {
+                        "name": table["Name"],
+                        "kind": "VIEW" if is_view else "BASE TABLE",
+                        "columns": [(one["Name"], one.get("Type") or "string") for one in columns],
+                        "keys": [one["Name"] for one in table.get("PartitionKeys") or []],
+                    }
+                )
+            databases.append({"name": database["Name"], "tables": tables})
+        return databases
+
     def _files(self, location: str) -> Iterator[tuple[ObjectInfo, str]]:
         """Yield the objects under a location, without the hidden and the empty ones, as Hive does."""
         bucket, prefix = split_location(location)

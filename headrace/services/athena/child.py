@@ -2,7 +2,8 @@
 
 It reads lines of JSON from the standard input and answers in lines on the standard output:
 1. in: the query's text, its database, its parameters, a folder for its files, the bounds;
-2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order;
+2. out: `{"tables": [[database, name], ...]}` as often as it needs them; in: their descriptions, in order; or
+   `{"catalogue": true}`; in: all databases, with the columns of their tables;
 3. out: `{"done": ...}`, `{"refused": ...}`, or `{"act": ...}` for a statement on the catalogue, which the parent runs.
 
 DuckDB can open the tables' files and write to the folder; a query cannot name others.
@@ -24,7 +25,7 @@ from typing import Any
 from headrace.services.athena.described_table import Table
 from headrace.services.athena.hive_types import NoHiveType, athena_name, hive_name, literal, quote
 from headrace.services.athena.parsing import parse
-from headrace.services.athena.statements import Statement, StatementRefused
+from headrace.services.athena.statements import INFORMATION, Statement, StatementRefused
 
 _ROWS_AT_ONCE = 10_000
 _MOST_VIEWS = 100
@@ -101,7 +102,7 @@ class _Query:
         import duckdb
 
         from headrace.services.athena.functions import MACROS
-        from headrace.services.athena.tables import define
+        from headrace.services.athena.tables import define, define_information
 
         self.duckdb = duckdb
         self.statement, self.request = statement, request
@@ -109,6 +110,7 @@ class _Query:
         self.pipe = pipe
         self.tables: list[Table] = []
         self.views: dict[tuple[str, str], str] = {}
+        self.catalogue: list[dict[str, Any]] = []
         self._describe(list(statement.tables))
         self.connection = connection = duckdb.connect()
         settings = {
@@ -135,6 +137,8 @@ class _Query:
         with self.errors():
             for table in self.tables:
                 define(connection, table)
+            if self.catalogue:
+                define_information(connection, self.catalogue)
             self._create_views()
         connection.execute("SET lock_configuration = true")
 
@@ -145,6 +149,10 @@ class _Query:
             if len(known) > _MOST_VIEWS:
                 raise StatementRefused("VIEW_IS_RECURSIVE: The query reads too many views")
             known.update(names)
+            if any(database == INFORMATION for database, _ in names):
+                self.pipe.say(catalogue=True)
+                self.catalogue = self.pipe.hear()
+                names = [name for name in names if name[0] != INFORMATION]
             self.pipe.say(tables=names)
             answers = self.pipe.hear()
             wanted: dict[tuple[str, str], None] = {}

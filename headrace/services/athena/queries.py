@@ -325,6 +325,8 @@ class _Run:
                             for database, name in message["tables"]
                         ]
                     )
+                elif "catalogue" in message:
+                    say(self._catalog.list_all())
                 elif "target" in message:
                     say(self._catalog.describe_target(*message["target"]))
                 else:

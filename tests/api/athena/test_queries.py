@@ -267,6 +267,9 @@ def test_the_catalogue_is_glues(athena: Athena, cloud: InProcessCloud):
     table = athena.client.get_table_metadata(**named, TableName="t")["TableMetadata"]
     assert table["Columns"] == [{"Name": "a", "Type": "int"}]
     assert athena.rows("SHOW TABLES IN other") == [["t"]]
+    assert athena.rows(
+        "SELECT column_name, data_type, ordinal_position FROM information_schema.columns WHERE table_schema = 'other'"
+    ) == [["a", "integer", "1"]]
     assert "not empty" in athena.reason("DROP DATABASE other")
     athena.run("DROP DATABASE other CASCADE")
     with pytest.raises(ClientError, match="Database other not found"):
