@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from botocore.exceptions import ClientError
+
 from headrace.client.access import AwsAccess
 from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
@@ -173,7 +175,10 @@ class ConsumerGroup:
     # The face.
 
     def start(self) -> None:
-        """Join the group and begin to read; `for` does it too. Raises GroupError, and errors of the services."""
+        """Join the group and begin to read; `for` does it too.
+
+        Raises GroupError, which has a refusal of the services as its cause, and botocore's errors without an answer.
+        """
         with self._lock:
             if self._is_started or self._is_closed:
                 return
@@ -186,6 +191,11 @@ class ConsumerGroup:
             self._coordinator.tick()
         except StoreError as error:
             raise GroupError(str(error)) from error
+        except ClientError as error:
+            refusal = error.response.get("Error", {})
+            raise GroupError(
+                f"{self.application} cannot read {self.stream}: {refusal.get('Code')}: {refusal.get('Message')}"
+            ) from error
         with self._lock:
             self._begin_thread(self._coordinate, "headrace-leases")
             for i in range(fetchers):

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.sql import avro, matching, operators, python_function
+from headrace.sql import avro, matching, operators, patterns, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, Field, walk
 from headrace.sql.function import Function
 from headrace.sql.functions import function_of
+from headrace.sql.join_chains import is_part, take_chains_apart
 from headrace.sql.own_functions import spark_name, type_of
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -66,7 +67,9 @@ class _Names:
 
 class _Compiler:
     def __init__(self, script: Script, title: str) -> None:
-        self._script = script
+        # What a query's progress depends on is said of the whole query.
+        self._whole = script
+        script = self._script = take_chains_apart(script)
         self._title = title
         self._names = _Names()
         self._own = _own_functions(script)
@@ -94,7 +97,7 @@ class _Compiler:
         title = self._title.replace("\\", "/").replace('"""', "'''")
         frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
         if has_patterns:
-            modules = (inspect.getsource(module) for module in (operators, matching))
+            modules = (inspect.getsource(module) for module in (operators, patterns, matching))
             texts = [source.partition(_OF_JOB_MARK)[2] for source in modules]
             frame = frame.replace(_MATCHER_MARK, "".join(texts))
         # Without what belongs to a file's first lines.
@@ -137,6 +140,9 @@ class _Compiler:
 
     def _is_inner(self, query: QueryPlan) -> bool:
         return query.target is not None and self._script.is_internal(query.target)
+
+    def _whole_of(self, query: QueryPlan) -> QueryPlan:
+        return next(one for one in self._whole.queries if one.name == query.name)
 
     # Relations.
 
@@ -475,6 +481,12 @@ class _Compiler:
             orders.append("_position")
         if query.match is not None:
             orders.append("_first")
+        if self._is_inner(query) and len(orders) > 1:
+            # What reads these rows tells them apart by their order.
+            parts = [f"{one}.number" if one.endswith("_order") else one for one in orders]
+            order = (
+                f"struct({order}.arrival AS arrival, concat_ws('|', {', '.join(parts)}) AS number)"
+            )
         aliased = ", ".join(f"{one} AS o{index}" for index, one in enumerate(orders))
         return [
             f'{expr(key)}.alias("_key")',
@@ -508,6 +520,12 @@ class _Compiler:
 
     def _stream_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         left, right = name(query.source.alias), name(join.right.alias)
+        # The rows of a join before have their watermark.
+        is_chained = is_part(query.source.relation)
+        rows = (
+            "rows" if is_chained else f'waiting(rows, {literal(interval(join.grace_ms))}, "left")'
+        )
+        side = join.right.alias if is_chained else "right"
         delay = literal(interval(join.grace_ms))
         before, after = join.before_ms, join.after_ms
         condition = (
@@ -517,8 +535,8 @@ class _Compiler:
         )
         kind = _JOIN_KINDS[join.kind]
         return [
-            f'    rows = waiting(rows, {delay}, "left").alias({literal(query.source.alias)})',
-            f'    other = waiting({self._read(join.right)}(spark, arguments), {delay}, "right")',
+            f"    rows = {rows}.alias({literal(query.source.alias)})",
+            f"    other = waiting({self._read(join.right)}(spark, arguments), {delay}, {literal(side)})",
             f'    rows = rows.join(other.alias({literal(join.right.alias)}), {expr(condition)}, "{kind}")',
         ]
 
@@ -563,7 +581,7 @@ class _Compiler:
         return (
             f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
-            f"state={state_of(query, self._script)!r}{extras})"
+            f"state={state_of(self._whole_of(query), self._whole)!r}{extras})"
         )
 
 

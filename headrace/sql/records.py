@@ -192,7 +192,10 @@ def _as(kind: type, value: Any) -> Any:
 
 
 def _delimited(text: str, delimiter: str) -> list[str]:
-    """Return a record's parts; one in quotes may have the delimiter in it."""
+    """Return a record's parts; one in quotes may have the delimiter in it. Its line may end, and is the only one."""
+    text = text.rstrip("\r\n")
+    if '"' not in text and ("\n" in text or "\r" in text):
+        raise ValueError(text)
     if '"' not in text or len(delimiter) > 1:
         return text.split(delimiter)
     return next(csv.reader([text], delimiter=delimiter, escapechar="\\"))

@@ -127,6 +127,8 @@ def build_records() -> list[tuple[Any, Any, Any]]:
         ("ticks", "k", f"TBV,0.5,{at_ms(2)}"),
         ("ticks", "k", f'"A, B",7,{at_ms(3)}'),
         ("ticks", "k", "one,two"),
+        ("ticks", "k", f"ENDED,5,{at_ms(4)}\r\n"),
+        ("ticks", "k", f"LINES,5,{at_ms(4)}\nLINES,6,{at_ms(5)}"),
         *(("keyed_ticks", "7", text) for text in ("A,1.5", "8,B,", "x,C,1", "D,x", "E", ",")),
         (
             "binary",

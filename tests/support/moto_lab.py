@@ -9,7 +9,7 @@ from typing import Any, Self
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpRequest, HttpResponse
 from headrace.aws.gateway.dispatch import Gateway
-from headrace.composition.moto import build_moto
+from headrace.composition.foundation import build_moto
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity

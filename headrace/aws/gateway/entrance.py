@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 # Of IoT's devices that speak MQTT over WebSocket; S3 would take it for a bucket's name.
 _MQTT_PATH = "/mqtt"
 # Other requests are the gateway's, unless their host is a resource's own.
-_MAYBE_OWN = ("/_", _MQTT_PATH)
+_MAYBE_OWN = ("/restapis/", "/_", _MQTT_PATH)
 # Of clients of WebSocket APIs, after the stage.
 _CONNECTIONS = "/@connections/"
 

@@ -4,6 +4,8 @@ moto's queues, topics, log groups, buses and archives get events at once; functi
 headrace's, and get them from the outbox or Lambda's own queue. Nothing is delivered while state is being loaded.
 
 Patterns and prefixes of clients match in bounded time.
+
+the rules that have a schedule.
 """
 
 from __future__ import annotations
@@ -17,15 +19,17 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 
 from headrace.aws.calls.errors import AwsError
 from headrace.deliveries.input_templates import compact
 from headrace.deliveries.outbox import Delivery, give_up
+from headrace.deliveries.schedule_worker import ScheduleEntry, build_scheduled_event
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
@@ -235,3 +239,34 @@ def _with_rows(init: Any) -> Any:
         self.events.archive = self
 
     return with_rows
+
+
+def scheduled_rules() -> Iterator[ScheduleEntry]:
+    """Yield the enabled rules that have a schedule. The caller holds `MOTO_LOCK`."""
+    from moto.events.models import events_backends
+
+    CHANGES.load_deferred("events")
+    for regions in list(cast("Any", events_backends).values()):
+        for backend in list(regions.values()):
+            for bus in list(backend.event_buses.values()):
+                for rule in list(bus.rules.values()):
+                    if rule.scheduled_expression and rule.state != "DISABLED":
+                        yield _entry_of_rule(rule)
+
+
+def _entry_of_rule(rule: Any) -> ScheduleEntry:
+
+    def fire(moment: datetime) -> None:
+        event = build_scheduled_event("aws.events", rule.arn, moment)
+        send_to_targets(rule, event)
+
+    return ScheduleEntry(
+        key=str(rule.arn),
+        what=(rule.scheduled_expression,),
+        expression=str(rule.scheduled_expression),
+        zone="UTC",
+        # moto does not store when a rule was created: a rate counts from when the rule is first seen.
+        since=None,
+        until=None,
+        fire=fire,
+    )

@@ -1,6 +1,6 @@
 """Glue: partitions are stored as rows, UpdateTable checks the table's version, Iceberg tables have metadata.
 
-Expressions of clients match in bounded time.
+Expressions of clients match in bounded time; connections and federated databases are shown whole.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import functools
 from types import ModuleType
 from typing import Any
 
+from headrace.aws.calls.model import operation_model
 from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
 from headrace.moto.storage.dictionaries import DictRows, KeptDict
@@ -105,6 +106,46 @@ def patch(module: Any) -> None:
         self.partitions = KeptDict(PartitionRows())
 
     table.__init__ = with_rows
+
+
+def show_connections(module: Any) -> None:
+    """Show what moto keeps of connections and of federated databases, and does not show.
+
+    Secrets are not shown: of the ways of authentication, the members of the answer's shape are.
+    """
+    connection, database = module.FakeConnection.as_dict, module.FakeDatabase.as_dict
+
+    @functools.wraps(connection)
+    def show_connection(self: Any, *args: Any, **named: Any) -> dict[str, Any]:
+        kept = self.connection_input
+        more = {name: kept.get(name) for name in ("ConnectionType", "MatchCriteria")}
+        ways = _of_shape(
+            operation_model("glue", "GetConnection").output_shape,
+            {
+                "Connection": {
+                    "AuthenticationConfiguration": kept.get("AuthenticationConfiguration")
+                }
+            },
+        )
+        return {**connection(self, *args, **named), **more, **ways["Connection"]}
+
+    @functools.wraps(database)
+    def show_database(self: Any) -> dict[str, Any]:
+        return {**database(self), "FederatedDatabase": self.input.get("FederatedDatabase")}
+
+    module.FakeConnection.as_dict = show_connection
+    module.FakeDatabase.as_dict = show_database
+
+
+def _of_shape(shape: Any, value: Any) -> Any:
+    """Return the members of a structure that its shape has."""
+    if not isinstance(value, dict) or shape.type_name != "structure":
+        return value
+    return {
+        name: _of_shape(shape.members[name], one)
+        for name, one in value.items()
+        if name in shape.members
+    }
 
 
 def patch_responses(module: Any) -> None:

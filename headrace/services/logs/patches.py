@@ -27,7 +27,7 @@ from headrace.moto.current_cloud import CURRENT
 from headrace.moto.storage import pickles
 from headrace.moto.storage.changes import CHANGES, MOTO_LOCK, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
-from headrace.services.logs import checks, query_definitions
+from headrace.services.logs import checks, insights_calls, query_definitions
 from headrace.services.logs import keys as log_keys
 from headrace.services.logs.bounds import BOUNDS
 
@@ -37,7 +37,6 @@ DAY_MS = 86_400_000
 # The most streams of a group; beyond it, the oldest streams without events are dropped.
 MOST_STREAMS = 1_000
 # The most queries whose results can be read.
-MOST_QUERIES = 100
 
 
 @functools.cache
@@ -56,7 +55,7 @@ def patch() -> None:
     stream: Any = models.LogStream
     stream._send_log_events = _send_to_subscriber
     backend: Any = models.LogsBackend
-    backend.start_query = _few_queries(backend.start_query)
+    insights_calls.patch()
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
     checks.patch()
@@ -282,17 +281,6 @@ def trim_all() -> None:
         for backend in list(regions.values()):
             for group in list(backend.groups.values()):
                 group.kept.trim()
-
-
-def _few_queries(start: Any) -> Any:
-    @functools.wraps(start)
-    def start_query(self: Any, *args: Any, **named: Any) -> str:
-        answer = start(self, *args, **named)
-        while len(self.queries) > MOST_QUERIES:
-            del self.queries[next(iter(self.queries))]
-        return str(answer)
-
-    return start_query
 
 
 # --- subscriptions ----------------------------------------------------------------------------------

@@ -165,12 +165,6 @@ STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
 @pytest.mark.parametrize(
     ("resource", "arguments", "error"),
     [
-        pytest.param(
-            "ecs:runTask",
-            {"Cluster": "no", "TaskDefinition": "t"},
-            "ECS.ClusterNotFoundException",
-            marks=pytest.mark.slow,
-        ),
         # Not that its ClientToken is missing, which SDKs make.
         (
             "emr-serverless:startJobRun",

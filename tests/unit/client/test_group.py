@@ -9,6 +9,7 @@ from typing import Any
 
 import cbor2
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.client.aggregation import aggregate
 from headrace.client.batches import Batch
@@ -139,6 +140,20 @@ def test_a_wrong_table_stops_the_start(tmp_path: Path):
     (tmp_path / "leases.json").write_text("[]")
     with pytest.raises(GroupError, match="is not a file of leases"):
         group_of(FakeStream(), FileLeaseStore(tmp_path / "leases.json")).start()
+
+
+def test_a_stream_that_is_not_there_stops_the_start_with_a_sentence():
+    stream = FakeStream()
+    refusal = {"Code": "ResourceNotFoundException", "Message": "Stream s not found."}
+
+    def refuse(*_: Any) -> Any:
+        raise ClientError({"Error": refusal}, "ListShards")
+
+    stream.shards = refuse  # type: ignore[method-assign]
+    sentence = "^app cannot read s: ResourceNotFoundException: Stream s not found.$"
+    with pytest.raises(GroupError, match=sentence) as raised:
+        group_of(stream, MemoryLeaseStore()).start()
+    assert isinstance(raised.value.__cause__, ClientError)
 
 
 class FailingStore(MemoryLeaseStore):

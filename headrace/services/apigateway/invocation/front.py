@@ -28,11 +28,13 @@ from headrace.services.apigateway.invocation.websockets import (
 # Recognizes requests to APIs' own addresses.
 #
 # Addresses: `http://API.execute-api.REGION.localhost:PORT/STAGE/PATH` where such names resolve, and everywhere
-# `ENDPOINT/_aws/execute-api/API/STAGE/PATH`. The address of an HTTP API's `$default` stage has no stage, as on AWS.
+# `ENDPOINT/_aws/execute-api/API/STAGE/PATH`, or LocalStack's older `ENDPOINT/restapis/API/STAGE/_user_request_/PATH`.
+# The address of an HTTP API's `$default` stage has no stage, as on AWS.
 
 HOST_MARK = ".execute-api."
 API_PATH = "/_aws/execute-api/"
 _PATH = re.compile(rf"{API_PATH}([0-9a-z]+)(/.*)?")
+_OLDER_PATH = re.compile(r"/restapis/([0-9a-z]+)(/[^/]+)/_user_request_(/.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def is_of_an_api(request: HttpRequest) -> bool:
         request.path.startswith(API_PATH)
         or has_own_host(request)
         or is_management(request, request.path)
+        or _OLDER_PATH.fullmatch(request.path) is not None
     )
 
 
@@ -70,8 +73,11 @@ def address_of(request: HttpRequest) -> Address | None:
     api_id, mark, _ = domain.partition(HOST_MARK)
     if mark:
         return Address(api_id, request.path or "/", domain)
-    match = _PATH.fullmatch(request.path)
-    return None if match is None else Address(match[1], match[2] or "/", domain)
+    if match := _PATH.fullmatch(request.path):
+        return Address(match[1], match[2] or "/", domain)
+    if match := _OLDER_PATH.fullmatch(request.path):
+        return Address(match[1], match[2] + (match[3] or "/"), domain)
+    return None
 
 
 # Documented: API Gateway's largest request.

@@ -35,7 +35,7 @@ from headrace.services.lambda_.runtime.visible_files import (
     VisibleFiles,
     find_visible_files,
 )
-from headrace.walls.launching import command_of
+from headrace.walls.walled_server import command_of
 
 log = logging.getLogger(__name__)
 

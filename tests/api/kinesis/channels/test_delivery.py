@@ -163,6 +163,7 @@ def test_reshards_lose_nothing(lab: ChannelLab):
 
 
 def test_a_deleted_bucket_is_waited_for(lab: ChannelLab):
+    # Assumed: AWS's agent toolkit lists what suspends a channel (its owner, its table, its partition column), not this.
     arn = lab.channel(
         kind="STRING",
         LoggingConfiguration={"CloudWatchLogs": {"Enabled": True, "LogGroupName": "g"}},
