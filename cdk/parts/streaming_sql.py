@@ -74,6 +74,7 @@ class StreamingSql(Construct):
             for q in script.queries
             if q.target is not None and not script.is_internal(q.target)
         )
+        writes += sorted(script.streams_aside())
         self.targets = {
             name: (targets or {}).get(name) or self._stream(name) for name in dict.fromkeys(writes)
         }

@@ -293,7 +293,7 @@ def run(
 ) -> None:
     """Run QUERIES as a step of EMR; it goes on from its checkpoint, and ends at Ctrl-C.
 
-    A stream that a query writes to and that is not there is made, on demand.
+    A stream that a query writes to and that is not there is made, on demand; so are those of late rows and errors.
     """
     script = _read(queries, dialect, endpoint_url=endpoint_url, region=region, aws=aws)
     _warn(script)
@@ -401,7 +401,7 @@ def _targets(script: Script) -> Iterator[str]:
         for q in script.queries
         if q.target is not None and not script.is_internal(q.target)
     }
-    yield from sorted(streams)
+    yield from sorted(streams | script.streams_aside())
 
 
 def _make_stream(kinesis: Any, stream: str) -> None:

@@ -22,6 +22,10 @@ _CALL = Engine(Path(__file__).with_name("sql_function_child.py"))
 _MOST_VERSIONS, _MOST_SHARDS, _MOST_READS = 100, 50, 20
 
 
+# What a table of CSV may say of quotes and of NULL.
+_CSV_OPTIONS = {"quoteChar": '"', "escapeChar": "\\", "serialization.null.format": ""}
+
+
 class Cloud:
     """Answers from a cloud and a folder; the cloud is asked when a statement needs it. For one thread."""
 
@@ -64,7 +68,15 @@ class Cloud:
         if not stream and parameters.get("typeOfData") == "kinesis":
             stream = storage.get("Location", "")
         format_ = parameters.get("classification", "").upper()
-        delimiter = parameters.get("delimiter", parameters.get("field.delim", ""))
+        names = ("delimiter", "field.delim", "separatorChar")
+        delimiter = next((parameters[one] for one in names if one in parameters), "")
+        for option, value in _CSV_OPTIONS.items():
+            if format_ == "CSV" and parameters.get(option, value) != value:
+                raise SqlError(
+                    f"the table {database}.{name} has {option} {parameters[option]!r}, and CSV is read with {value!r} "
+                    "alone: quotes are double ones, a backslash escapes, and an empty field is NULL",
+                    place,
+                )
         return GlueTable(columns, stream, format_, delimiter)
 
     def schema(self, registry: str, name: str, version: int | None, place: Place) -> Schema:

@@ -41,6 +41,9 @@ from headrace.sql.statements import (
 from headrace.sql.types import common
 
 _QUERY_NAME = re.compile(r"[\w-][\w.-]{0,127}", re.ASCII)
+_STREAM_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+# Properties that name streams, of the records that cannot be read and of late rows.
+ERRORS, LATE = "errors.stream", "late.stream"
 _SETTINGS = {("auto.offset.reset", "earliest"), ("auto.offset.reset", None)}
 
 
@@ -66,10 +69,12 @@ class Analysis:
     notes: list[str] = field(default_factory=list[str])
     relations: dict[str, Relation] = field(default_factory=dict[str, Relation])
     queries: list[QueryPlan] = field(default_factory=list[QueryPlan])
+    settings: dict[str, str] = field(default_factory=dict[str, str])
 
     def script(self) -> Script:
         """Return what has been taken so far."""
-        return Script(self.dialect, dict(self.relations), tuple(self.queries))
+        errors = self.settings.get(ERRORS, "")
+        return Script(self.dialect, dict(self.relations), tuple(self.queries), errors)
 
     def take(self, statement: Statement) -> None:
         """Add a statement; raises SqlError, and is then as before."""
@@ -81,9 +86,9 @@ class Analysis:
             case InsertSelect():
                 self._insert(statement)
             case Query():
-                self.queries.append(self.plan(statement))
+                self._take_query(self._with_late(self.plan(statement)))
             case SetProperty():
-                _check_setting(statement)
+                self._set(statement)
             case ChangeType():
                 pass
             case CreateFunction():
@@ -282,19 +287,76 @@ class Analysis:
             self.queries = [q for q in self.queries if q.name.lower() != plan.name.lower()]
         if any(query.name.lower() == plan.name.lower() for query in self.queries):
             raise SqlError(f"two queries are called {plan.name}", plan.place)
-        reached, queries = {_stream_of(plan.target)}, [*self.queries, plan]
+        plan = self._with_late(plan)
+        written = {_stream_of(plan.target), plan.late} - {""}
+        reached, queries = set(written), [*self.queries, plan]
         while True:
             further = {
-                _stream_of(query.target)
+                stream
                 for query in queries
                 if reached & {_stream_of(source.relation) for source in query.inputs()}
+                for stream in {_stream_of(query.target), query.late} - {""}
             }
             if further <= reached:
                 break
             reached |= further
         if reached & {_stream_of(source.relation) for source in plan.inputs()}:
             raise SqlError(f"{plan.name} would read what it writes", plan.place)
+        self._take_query(plan)
+
+    def _take_query(self, plan: QueryPlan) -> None:
+        if ERRORS in self.settings:
+            self._check_errors(plan, self.settings[ERRORS], plan.place)
         self.queries.append(plan)
+
+    # Properties.
+
+    def _set(self, statement: SetProperty) -> None:
+        """Take a property that has an effect; refuse the others."""
+        name, stream = statement.name.lower(), statement.value
+        if name not in (ERRORS, LATE):
+            if (name, stream) not in _SETTINGS:
+                raise SqlError(
+                    f"the property {statement.name!r} has no effect here; headrace takes {ERRORS!r}, {LATE!r}, and "
+                    "'auto.offset.reset' = 'earliest', which is what a job does",
+                    statement.place,
+                )
+            return
+        if stream is None:
+            self.settings.pop(name, None)
+            return
+        if not _STREAM_NAME.fullmatch(stream):
+            raise SqlError(f"{stream!r} is no name of a Kinesis stream", statement.place)
+        if name == ERRORS:
+            for query in self.queries:
+                self._check_errors(query, stream, statement.place)
+        self.settings[name] = stream
+
+    def _check_errors(self, query: QueryPlan, stream: str, place: Place) -> None:
+        if stream in {_stream_of(source.relation) for source in query.inputs()}:
+            raise SqlError(
+                f"{query.name} reads {stream}, and so its own bad records: name another stream of errors",
+                place,
+            )
+
+    def _with_late(self, plan: QueryPlan) -> QueryPlan:
+        """Return a query with the stream of its late rows, if it has late rows and the text names one."""
+        stream = self.settings.get(LATE, "")
+        has_late = plan.window is not None or plan.match is not None
+        is_of_streams = any(join.method == "streams" for join in plan.joins)
+        if not stream or not (has_late or is_of_streams):
+            return plan
+        problem = ""
+        if plan.joins:
+            problem = (
+                "a join's late rows are counted, and go to no stream, since Spark reads its sides apart: a longer "
+                "GRACE PERIOD waits for them"
+            )
+        elif plan.target is not None and not plan.target.stream:
+            problem = f"{plan.target.name} needs a Kinesis stream, WITH (stream = '..'), for late rows to go to one"
+        if problem:
+            raise SqlError(f"{problem}; UNSET {LATE!r} before it counts them", plan.place)
+        return replace(plan, late=stream)
 
     def _fit(
         self, outputs: tuple[Named, ...], target: Relation, statement: InsertSelect
@@ -330,16 +392,6 @@ class Analysis:
                 )
             fitted.append(Named(column.name, output.expression, column.type))
         return tuple(fitted)
-
-
-def _check_setting(statement: SetProperty) -> None:
-    """Refuse a property that would have no effect: a job reads its streams from their oldest records on."""
-    if (statement.name.lower(), statement.value) not in _SETTINGS:
-        raise SqlError(
-            f"the property {statement.name!r} has no effect here; headrace takes "
-            "'auto.offset.reset' = 'earliest', which is what a job does",
-            statement.place,
-        )
 
 
 def _stream_of(relation: Relation | None) -> str:

@@ -6,9 +6,10 @@
       output:
         delays: [{origin: EWR, n: 1}]
 
-`output` has the rows of streams in order, and of tables each key's latest row in any order. A row must have the columns
-that are named, with equal values; `exact: true` wants no others. `late` and `unreadable` are counts by name. An input's
-`shard` and `number`, its place in the shard, make its sequence number; without them it is of shard 0.
+`output` has the rows of streams (of late rows and errors too) in order, and of tables each key's latest row in any
+order. A row must have the columns that are named, with equal values; `exact: true` wants no others. `late` and
+`unreadable` are counts by name. An input's `shard` and `number`, its place in the shard, make its sequence number;
+without them it is of shard 0.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -69,7 +70,9 @@ def _run(script: Script, case: Any, name: str) -> Iterator[str]:
             raise BadCase(f"{name}: {what} is by the names of streams and tables")
     named = {str(name).lower() for what in ("output", "late") for name in case.get(what) or {}}
     try:
-        fold = run(script.needed_by([q for q in script.queries if named & _names_of(q)]), records)
+        needs_all = script.errors.lower() in named
+        queries = [q for q in script.queries if needs_all or named & _names_of(q)]
+        fold = run(script.needed_by(queries), records)
     except TooLarge as error:
         yield str(error)
         return
@@ -85,7 +88,8 @@ def _run(script: Script, case: Any, name: str) -> Iterator[str]:
 
 
 def _names_of(query: QueryPlan) -> set[str]:
-    return {query.name.lower(), query.target.name.lower() if query.target else query.name.lower()}
+    names = {query.name, query.late, query.target.name if query.target else query.name}
+    return {name.lower() for name in names - {""}}
 
 
 def _record(one: Any, index: int, name: str) -> tuple[str, Record]:
@@ -114,6 +118,10 @@ def _compare(
 ) -> Iterator[str]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadCase(f"{name}: the output of {relation} is a list of rows")
+    aside = next((n for n in fold.aside if n.lower() == relation.lower()), None)
+    if aside is not None:
+        yield from _ordered(relation, rows, fold.aside[aside], exact)
+        return
     queries = [query for query in script.queries if relation.lower() in _names_of(query)]
     if not queries:
         names = ", ".join(

@@ -95,6 +95,8 @@ def _parts(query: QueryPlan, script: Script, prefix: str = "") -> Iterator[tuple
             f"{prefix}MATCH_RECOGNIZE",
             f"{match.pattern} by {by} where {match.conditions} of {columns} within {match.within_ms} ms",
         )
+    if query.late:
+        yield f"{prefix}late rows", "to a stream of their own"
     if query.distinct:
         yield f"{prefix}DISTINCT", ", ".join(f"{one.name} {one.type}" for one in query.outputs)
     if query.target is not None and query.target.is_table:

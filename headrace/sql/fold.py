@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from headrace.sql import conversions, values
+from headrace.sql.join_chains import is_part, owner_of, take_chains_apart
 from headrace.sql.plan import QueryPlan, Relation, Script
-from headrace.sql.records import Record, Row, read_record, sequence_number
+from headrace.sql.records import Record, Row, error_of, read_record, sequence_number
 from headrace.sql.running_matches import RunningMatches
-from headrace.sql.running_query import RunningQuery
+from headrace.sql.running_query import SETTLED_AFTER, RunningQuery
 from headrace.sql.running_sliding import RunningSliding
 from headrace.sql.running_tables import RunningTables
 
@@ -43,11 +45,20 @@ class Fold:
     """The queries of a script, with their state. For one thread."""
 
     def __init__(self, script: Script) -> None:
-        self.script = script
+        names = [query.name for query in script.queries]
+        script = self.script = take_chains_apart(script)
         self.results: dict[str, list[ResultRow]] = {query.name: [] for query in script.queries}
         self.unreadable: dict[str, int] = {}
-        self.late: dict[str, int] = {query.name: 0 for query in script.queries}
+        # Rows of the streams of late rows and of records that cannot be read, by stream.
+        self.aside: dict[str, list[ResultRow]] = {name: [] for name in script.streams_aside()}
+        self.late: dict[str, int] = dict.fromkeys(names, 0)
         self._running = [_class_of(query)(query, script.dialect) for query in script.queries]
+        for before, running in pairwise(self._running):
+            if (
+                is_part(running.query.source.relation)
+                and running.query.joins[0].method == "streams"
+            ):
+                running.follow(before.chain)
         # What reads each stream, and each relation.
         self._relations: dict[str, list[Relation]] = {}
         for relation in script.relations.values():
@@ -73,8 +84,9 @@ class Fold:
 
     def settle(self) -> None:
         """Close what is over after the last micro-batch."""
-        for running in self._running:
-            self._emit(running, running.settle())
+        for _ in range(SETTLED_AFTER):
+            for running in self._running:
+                self._emit(running, running.end_batch())
 
     def take(self, stream: str, record: Record) -> None:
         """Give a record of the Kinesis stream `stream` to every relation on it, and on to what reads that."""
@@ -85,6 +97,9 @@ class Fold:
             row = read_record(relation, record)
             if row is None:
                 self.unreadable[relation.name] = self.unreadable.get(relation.name, 0) + 1
+                if relation.name in self._readers:
+                    row = Row(error_of(relation, record), record.key, record.arrival)
+                    self._put_aside(self.script.errors, row)
             else:
                 self._pass(relation, row)
 
@@ -95,9 +110,30 @@ class Fold:
 
     def _pass(self, relation: Relation, row: Row) -> None:
         for running, side in self._readers.get(relation.name, ()):
-            rows = running.take(side, row)
-            self._emit(running, rows if self._is_in_batch else [*rows, *running.settle()])
-            self.late[running.query.name] = running.late
+            late = running.late
+            self._emit(running, running.take(side, row))
+            if not self._is_in_batch and not is_part(relation):
+                self._settle(running)
+            self.late[owner_of(running.query.name)] += running.late - late
+            for late in running.late_rows:
+                columns = {**late.columns, "_query": running.query.name}
+                self._put_aside(running.query.late, replace(late, columns=columns))
+            running.late_rows.clear()
+
+    def _settle(self, running: RunningQuery) -> None:
+        if len(running.chain) == 1:
+            self._emit(running, running.settle())
+            return
+        for _ in range(SETTLED_AFTER):
+            for part in running.chain:
+                self._emit(part, part.end_batch())
+
+    def _put_aside(self, stream: str, row: Row) -> None:
+        """Put a row into a stream of late rows or of errors; an empty name is none."""
+        if stream:
+            result = result_of(row)
+            self.aside[stream].append(result)
+            self.take(stream, Record({**result.columns}, row.key, row.time))
 
     def _emit(self, running: RunningQuery, rows: Iterable[Row]) -> None:
         query = running.query

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -99,6 +99,7 @@ class Nothing:
 
     def __init__(self) -> None:
         self.failures: dict[str, tuple[int, str]] = {}
+        self._loaded: dict[OwnFunction, Callable[..., Any]] = {}
 
     def records(self, stream: str, place: Place) -> Sequence[bytes]:
         """Refuse."""
@@ -117,9 +118,11 @@ class Nothing:
         raise SqlError(f"no file {path}: no folder is read here", place)
 
     def call(self, own: OwnFunction, result: Sequence[Any], arguments: Sequence[Any]) -> Any:
-        """Call the function in this process, unbounded."""
+        """Call the function in this process, unbounded; its file is run once."""
         try:
-            return fit(load_function(own.source, own.file, own.name)(*arguments), result)
+            if own not in self._loaded:
+                self._loaded[own] = load_function(own.source, own.file, own.name)
+            return fit(self._loaded[own](*arguments), result)
         except Exception as error:
             raise ValueError(f"{own.name}: {error}") from error
 

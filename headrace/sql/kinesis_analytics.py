@@ -41,8 +41,12 @@ def _code_of(detail: dict[str, Any]) -> str:
 
 def _input(one: dict[str, Any]) -> str:
     if one.get("InputProcessingConfigurationDescription"):
+        processing = one["InputProcessingConfigurationDescription"]
+        arn = processing.get("InputLambdaProcessorDescription", {}).get("ResourceARN", "")
+        function = f" {arn.rpartition(':')[2]}" if arn else ""
         raise SqlError(
-            "an input's Lambda function is not run: put it before the stream, as an event-source mapping",
+            f"InputProcessingConfiguration: the Lambda function{function} is not run in the job; let it put its "
+            "records into a stream of their own, as an event-source mapping of the input's stream, and read that one",
             Place(),
         )
     source = one.get("KinesisStreamsInputDescription")
@@ -90,9 +94,13 @@ def _column(column: dict[str, Any]) -> str:
 
 def _format(schema: dict[str, Any]) -> str:
     record_format = schema["RecordFormat"]
+    mapping = record_format.get("MappingParameters", {})
+    path = mapping.get("JSONMappingParameters", {}).get("RecordRowPath", "$")
+    if path != "$":
+        raise SqlError(f"RecordRowPath {path}: a record is one row, whose path is $", Place())
     if record_format["RecordFormatType"] == "JSON":
         return "format = 'JSON'"
-    parameters = record_format.get("MappingParameters", {}).get("CSVMappingParameters", {})
+    parameters = mapping.get("CSVMappingParameters", {})
     delimiter = parameters.get("RecordColumnDelimiter", ",").replace("'", "''")
     return f"format = 'CSV', value_delimiter = '{delimiter}'"
 

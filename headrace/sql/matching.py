@@ -1,6 +1,7 @@
 """Finds a row pattern's matches: the one matcher of MATCH_RECOGNIZE, for the runner without Spark and for the job.
 
-A job has the text after the mark as its own, below that of `operators.py`, so that it runs in Python 3.9.
+A job has the text after the mark as its own, below those of `operators.py` and `patterns.py`, so that it runs in Python
+3.9.
 
 A pattern is nested tuples: ("row", variable), ("seq", pattern, ..), ("alt", pattern, ..) with the preferred one first,
 and ("repeat", pattern, least, most, is_greedy), whose most is -1 for any number. A condition is nested tuples too:
@@ -19,118 +20,17 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.sql.operators import BINARY, EPOCH, all_of, distinct, is_in, less, negate
+from headrace.sql.operators import EPOCH, less
+from headrace.sql.patterns import condition_of, program_of
 
 # --- of the job too ---
-# A match has at most so many rows, and a search goes on in at most so many ways at once: both bound time and memory.
+# A match has at most so many rows, and a search goes on in at most so many ways at once: these bound time and memory.
 MOST_MATCH_ROWS = 10_000
 MOST_WAYS = 1_000
+# So many rows may stand in all ways of a search together.
+MOST_ROWS_OF_WAYS = 200_000
 # So many failed ways are remembered, so that no later search tries them again.
 _MOST_REMEMBERED = 200_000
-
-
-def program_of(pattern: tuple[Any, ...]) -> list[Any]:
-    """Return a pattern as steps: row, split (the preferred way first), jump and match."""
-    steps: list[Any] = []
-
-    def add(part: tuple[Any, ...]) -> None:
-        kind = part[0]
-        if kind == "row":
-            steps.append(part)
-        elif kind == "seq":
-            for one in part[1:]:
-                add(one)
-        elif kind == "alt":
-            add_alternatives(part[1:])
-        else:
-            add_repeat(*part[1:])
-
-    def add_alternatives(parts: tuple[Any, ...]) -> None:
-        jumps = []
-        for one in parts[:-1]:
-            split = len(steps)
-            steps.append(None)
-            add(one)
-            jumps.append(len(steps))
-            steps.append(None)
-            steps[split] = ("split", split + 1, len(steps))
-        add(parts[-1])
-        for jump in jumps:
-            steps[jump] = ("jump", len(steps))
-
-    def add_repeat(part: tuple[Any, ...], least: int, most: int, is_greedy: bool) -> None:
-        for _ in range(least):
-            add(part)
-        splits = []
-        for _ in range(max(most - least, 0) if most >= 0 else 1):
-            splits.append(len(steps))
-            steps.append(None)
-            add(part)
-        if most < 0:
-            steps.append(("jump", splits[0]))
-        for split in splits:
-            ways = (split + 1, len(steps))
-            steps[split] = ("split", *(ways if is_greedy else ways[::-1]))
-
-    add(pattern)
-    steps.append(("match",))
-    return steps
-
-
-def condition_of(condition: tuple[Any, ...]) -> Callable[[Callable[[int], Any]], Any]:
-    """Return what computes a condition from the navigations' values, with SQL's NULL."""
-    kind = condition[0]
-    if kind == "nav":
-        index = condition[1]
-        return lambda values: values(index)
-    if kind == "const":
-        constant = condition[1]
-        return lambda _: constant
-    parts = [condition_of(part) for part in condition[1:]]
-    if kind in _LAZY:
-        function = _LAZY[kind]
-        return lambda values: function([part(values) for part in parts])
-    if kind == "AND":
-        return lambda values: all_of(part(values) for part in parts)
-    if kind == "OR":
-        return lambda values: negate(all_of(negate(part(values)) for part in parts))
-    if kind == "CASE":
-        return lambda values: _case(parts, values)
-    strict = _STRICT.get(kind) or BINARY[kind]
-
-    def compute(values: Callable[[int], Any]) -> Any:
-        operands = [part(values) for part in parts]
-        if None in operands:
-            return None
-        try:
-            return strict(*operands)
-        except (ArithmeticError, TypeError, ValueError):
-            return None
-
-    return compute
-
-
-def _case(parts: list[Any], values: Callable[[int], Any]) -> Any:
-    """Return the value after the first condition that holds; the last part is ELSE's."""
-    for index in range(0, len(parts) - 1, 2):
-        if parts[index](values) is True:
-            return parts[index + 1](values)
-    return parts[-1](values)
-
-
-# Of a list of values, any of which may be None.
-_LAZY: dict[Any, Any] = {
-    "NOT": lambda values: negate(values[0]),
-    "IS NULL": lambda values: values[0] is None,
-    "IS DISTINCT FROM": lambda values: distinct(*values),
-    "IN": lambda values: is_in(*values),
-    "COALESCE": lambda values: next((value for value in values if value is not None), None),
-}
-_STRICT: dict[Any, Any] = {
-    "NEGATE": lambda value: -value,
-    "ABS": abs,
-    "DOUBLE": float,
-}
 
 
 def wrapped(number: Any) -> Any:
@@ -258,7 +158,10 @@ class Matcher:
         rows = [[time, order, text] for time, order, _, text in self._rows]
         pending = [[time, order, text] for time, order, _, text in self._pending]
         start = self._start - self._base
-        return {"rows": rows, "pending": pending, "start": start, "matches": self._matches}
+        state = {"rows": rows, "pending": pending, "start": start, "matches": self._matches}
+        if self._search is not None:
+            state["search"] = self._state_of(self._search)
+        return state
 
     def restore(self, state: dict[Any, Any], decode: Callable[[str], list[Any]]) -> None:
         """Take over a state; `decode` makes a row's values of its text."""
@@ -267,6 +170,55 @@ class Matcher:
             (time, order, decode(text), text) for time, order, text in state["pending"]
         ]
         self._start, self._matches = state["start"], state["matches"]
+        if "search" in state:
+            self._search = self._search_of(state["search"])
+
+    def _state_of(self, search: _Search) -> dict[Any, Any]:
+        """Return a search that waits for rows, so that it goes on where it stands; its ways share most rows."""
+        places: dict[int, int] = {}
+        nodes: list[Any] = []
+
+        def place_of(path: Any) -> int:
+            later = []
+            while path is not None and id(path) not in places:
+                later.append(path)
+                path = path[2]
+            for one in reversed(later):
+                before = -1 if one[2] is None else places[id(one[2])]
+                places[id(one)] = len(nodes)
+                nodes.append([one[0], one[1] - self._base, before])
+            return places[id(later[0] if later else path)] if later or path is not None else -1
+
+        ways = [
+            [step, place_of(path), self._summary(summary, -self._base, _tagged)]
+            for step, path, summary in search.ways
+        ]
+        return {
+            "next": search.next - self._base, "ways": ways, "best": place_of(search.best), "nodes": nodes,
+            "count": search.count, "is_whole": search.is_whole,
+        }  # fmt: skip
+
+    def _search_of(self, state: dict[Any, Any]) -> _Search:
+        search = _Search(self._start)
+        paths: list[Any] = []
+        for variable, number, before in state["nodes"]:
+            paths.append((variable, number, None if before < 0 else paths[before]))
+        search.next, search.count = state["next"], state["count"]
+        search.is_whole = state["is_whole"]
+        search.best = None if state["best"] < 0 else paths[state["best"]]
+        search.ways = [
+            (step, None if place < 0 else paths[place], self._summary(summary, 0, _untagged))
+            for step, place, summary in state["ways"]
+        ]
+        return search
+
+    def _summary(self, summary: Any, shift: int, change: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """Return a summary with its rows' numbers shifted and its totals changed."""
+        kinds = [self._spec["navigations"][index][0] for index in self._tracked]
+        return tuple(
+            change(one) if kind in _AGGREGATES else tuple(number + shift for number in one)
+            for kind, one in zip(kinds, summary)
+        )
 
     def _row(self, number: int) -> Any:
         return self._rows[number - self._base]
@@ -284,7 +236,7 @@ class Matcher:
         while search.ways and search.next < end:
             if within and self._row(search.next)[0] - first > within:
                 break
-            if search.next - search.start >= MOST_MATCH_ROWS:
+            if search.next - search.start >= MOST_MATCH_ROWS or search.count > MOST_ROWS_OF_WAYS:
                 self.given_up += 1
                 search.is_too_long = True
                 break
@@ -476,6 +428,28 @@ def _is_tracked(navigation: tuple[Any, ...]) -> bool:
 
 def _nothing(kind: str) -> Any:
     return None if kind in _AGGREGATES else ()
+
+
+def _tagged(total: Any) -> Any:
+    """Return a running total as JSON has it, so that `_untagged` gives it back with its type."""
+    if isinstance(total, tuple):
+        return {"avg": [_tagged(total[0]), total[1]]}
+    if isinstance(total, (datetime, Decimal)):
+        return {type(total).__name__: encoded(total)}
+    if isinstance(total, float) and not math.isfinite(total):
+        return {"float": encoded(total)}
+    return total
+
+
+def _untagged(total: Any) -> Any:
+    if not isinstance(total, dict):
+        return total
+    ((kind, value),) = total.items()
+    if kind == "avg":
+        return _untagged(value[0]), value[1]
+    if kind == "datetime":
+        return EPOCH + timedelta(microseconds=value)
+    return Decimal(value) if kind == "Decimal" else float(value)
 
 
 def decoded(kinds: list[Any], values: dict[Any, Any]) -> list[Any]:

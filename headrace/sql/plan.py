@@ -210,7 +210,8 @@ class QueryPlan:
     `keys` and `window`, whose `aggregates` and keys `having` and `outputs` read by their names. Each element
     of table functions in `outputs` makes a row. `partition` are the new partition key's expressions, if there is one.
 
-    `emit` is CHANGES (each change of a group) or FINAL (a window once, when it is closed).
+    `emit` is CHANGES (each change of a group) or FINAL (a window once, when it is closed). Late rows go to the stream
+    `late`; if it is empty they are counted alone.
     """
 
     name: str
@@ -230,6 +231,7 @@ class QueryPlan:
     limit: int | None = None
     is_aggregate: bool = False
     distinct: bool = False
+    late: str = ""
     warnings: tuple[str, ...] = ()
     place: Place = field(default=Place(), compare=False)
 
@@ -277,11 +279,19 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class Script:
-    """A whole text: its relations by lower-case name, and its queries, in order."""
+    """A whole text: its relations by lower-case name, and its queries, in order.
+
+    Records that cannot be read go to the stream `errors`; if it is empty they are counted alone.
+    """
 
     dialect: str
     relations: dict[str, Relation]
     queries: tuple[QueryPlan, ...]
+    errors: str = ""
+
+    def streams_aside(self) -> set[str]:
+        """Return the streams of late rows and of records that cannot be read."""
+        return {self.errors, *(query.late for query in self.queries)} - {""}
 
     def warnings(self) -> tuple[tuple[Place, str], ...]:
         """Return what the queries' writer should know, each with its place."""
@@ -291,9 +301,11 @@ class Script:
         """Return the script of some queries and of those whose rows they read."""
         needed, waiting = list(queries), list(queries)
         while waiting:
-            names = {source.relation.name for source in waiting.pop().inputs()}
+            inputs = [source.relation for source in waiting.pop().inputs()]
+            names, streams = {one.name for one in inputs}, {one.stream for one in inputs} - {""}
             for other in self.queries:
-                if other.target is not None and other.target.name in names and other not in needed:
+                is_read = other.target is not None and other.target.name in names
+                if (is_read or other.late in streams) and other not in needed:
                     needed.append(other)
                     waiting.append(other)
         return replace(self, queries=tuple(one for one in self.queries if one in needed))

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.sql import avro, matching, operators, python_function
+from headrace.sql import avro, matching, operators, patterns, python_function
 from headrace.sql.checkpoints import progress_problem, state_of
 from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, Field, walk
 from headrace.sql.function import Function
 from headrace.sql.functions import function_of
+from headrace.sql.join_chains import is_part, take_chains_apart
 from headrace.sql.own_functions import spark_name, type_of
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -33,6 +34,7 @@ from headrace.sql.spark_text import SparkText, expr, interval, literal, name, st
 _TABLES_MARK, _VIEWS_MARK, _AVRO_MARK, _FUNCTIONS_MARK = (
     f"# --- {what} ---\n" for what in ("tables", "views", "avro", "functions")
 )
+_LATE_MARK = "# --- late ---\n"
 _PATTERNS_MARK, _MATCHER_MARK = "# --- patterns ---\n", "# --- matcher ---\n"
 _OF_JOB_MARK = "# --- of the job too ---\n"
 
@@ -65,7 +67,9 @@ class _Names:
 
 class _Compiler:
     def __init__(self, script: Script, title: str) -> None:
-        self._script = script
+        # What a query's progress depends on is said of the whole query.
+        self._whole = script
+        script = self._script = take_chains_apart(script)
         self._title = title
         self._names = _Names()
         self._own = _own_functions(script)
@@ -84,6 +88,7 @@ class _Compiler:
             (_PATTERNS_MARK, has_patterns),
             (_VIEWS_MARK, self._has_views()),
             (_AVRO_MARK, self._has_avro()),
+            (_LATE_MARK, any(query.late for query in self._script.queries)),
             (_FUNCTIONS_MARK, bool(self._own)),
         )
         for mark, is_needed in needs:
@@ -92,7 +97,7 @@ class _Compiler:
         title = self._title.replace("\\", "/").replace('"""', "'''")
         frame = frame.replace("# --- progress ---\n", inspect.getsource(progress_problem))
         if has_patterns:
-            modules = (inspect.getsource(module) for module in (operators, matching))
+            modules = (inspect.getsource(module) for module in (operators, patterns, matching))
             texts = [source.partition(_OF_JOB_MARK)[2] for source in modules]
             frame = frame.replace(_MATCHER_MARK, "".join(texts))
         # Without what belongs to a file's first lines.
@@ -102,6 +107,8 @@ class _Compiler:
         frame = frame.replace(
             "# --- functions' text ---\n", of_functions[of_functions.index("_BITS") :]
         )
+        if self._script.errors:
+            frame = frame.replace("ERRORS = None", f"ERRORS = {literal(self._script.errors)}")
         return frame.replace("TITLE", title).replace("# --- queries ---\n", body)
 
     def _functions(self) -> Iterator[str]:
@@ -133,6 +140,9 @@ class _Compiler:
 
     def _is_inner(self, query: QueryPlan) -> bool:
         return query.target is not None and self._script.is_internal(query.target)
+
+    def _whole_of(self, query: QueryPlan) -> QueryPlan:
+        return next(one for one in self._whole.queries if one.name == query.name)
 
     # Relations.
 
@@ -226,12 +236,21 @@ class _Compiler:
         lines.append(f"    rows = {self._read(query.source)}(spark, arguments)")
         if query.sliding:
             return "\n".join([*lines, *self._sliding(query, text)])
+        steps: list[str] = []
         if query.match is not None:
-            lines += match_lines(
+            steps += match_lines(
                 query, query.match, SparkText(self._script.dialect, qualified=False)
             )
-        lines += self._steps(query, text)
-        return "\n".join(lines)
+        if query.late:
+            # What Spark keeps a state of reads the rows in time alone.
+            condition = query.where if query.match is None else query.match.where
+            if condition is not None:
+                lines.append(f"    rows = rows.where({literal(text.write(condition))})")
+            query = query if query.match is not None else replace(query, where=None)
+            steps += self._steps(query, text)
+            rest = ["", "    def rest(rows):", *(f"    {line}".rstrip() for line in steps)]
+            return "\n".join([*lines, *rest, "", "    return rows, rest"])
+        return "\n".join([*lines, *steps, *self._steps(query, text)])
 
     def _sliding(self, query: QueryPlan, text: SparkText) -> list[str]:
         """Return the lines of a query with sliding windows, over a micro-batch and the rows before that they hold."""
@@ -336,6 +355,7 @@ class _Compiler:
         keys = [
             f"{expr(text.write(key.expression))}.alias({literal(key.name)})" for key in query.keys
         ]
+        lines: list[str] = []
         window = query.window
         time = f"{name(query.source.alias)}._rowtime" if query.joins else "_rowtime"
         if window is not None:
@@ -349,11 +369,17 @@ class _Compiler:
                 "SESSION": f"F.session_window({literal(time)}, {size})",
             }[window.kind]
             keys.insert(0, f'{call}.alias("_window")')
+            if query.late and window.kind == "HOPPING":
+                # Of a row that is late for some of its windows, the others alone.
+                sorted_out = '"unix_micros(_window.end) > _late_until"'
+                lines += [f'{pad}rows = rows.withColumn("_window", {call}).where({sorted_out})']
+                keys[0] = '"_window"'
         sums = [
             f"{expr(text.write(one.call))}.alias({literal(one.name)})" for one in query.aggregates
         ]
         sums = sums or ['F.count(F.lit(1)).alias("_count")']
         return [
+            *lines,
             f"{pad}rows = rows.groupBy(",
             *(f"{pad}    {key}," for key in keys),
             f"{pad}).agg(",
@@ -455,6 +481,12 @@ class _Compiler:
             orders.append("_position")
         if query.match is not None:
             orders.append("_first")
+        if self._is_inner(query) and len(orders) > 1:
+            # What reads these rows tells them apart by their order.
+            parts = [f"{one}.number" if one.endswith("_order") else one for one in orders]
+            order = (
+                f"struct({order}.arrival AS arrival, concat_ws('|', {', '.join(parts)}) AS number)"
+            )
         aliased = ", ".join(f"{one} AS o{index}" for index, one in enumerate(orders))
         return [
             f'{expr(key)}.alias("_key")',
@@ -488,6 +520,12 @@ class _Compiler:
 
     def _stream_join(self, query: QueryPlan, join: JoinPlan, text: SparkText) -> list[str]:
         left, right = name(query.source.alias), name(join.right.alias)
+        # The rows of a join before have their watermark.
+        is_chained = is_part(query.source.relation)
+        rows = (
+            "rows" if is_chained else f'waiting(rows, {literal(interval(join.grace_ms))}, "left")'
+        )
+        side = join.right.alias if is_chained else "right"
         delay = literal(interval(join.grace_ms))
         before, after = join.before_ms, join.after_ms
         condition = (
@@ -497,8 +535,8 @@ class _Compiler:
         )
         kind = _JOIN_KINDS[join.kind]
         return [
-            f'    rows = waiting(rows, {delay}, "left").alias({literal(query.source.alias)})',
-            f'    other = waiting({self._read(join.right)}(spark, arguments), {delay}, "right")',
+            f"    rows = {rows}.alias({literal(query.source.alias)})",
+            f"    other = waiting({self._read(join.right)}(spark, arguments), {delay}, {literal(side)})",
             f'    rows = rows.join(other.alias({literal(join.right.alias)}), {expr(condition)}, "{kind}")',
         ]
 
@@ -538,10 +576,12 @@ class _Compiler:
             extras += f", retention_ms={query.window.retention_ms}"
         if format_ == "AVRO" and query.target is not None:
             extras += f", schema={dict(query.target.schemas)['']!r}"
+        if query.late:
+            extras += f", late={_late(query)!r}"
         return (
             f"Query({literal(query.name)}, {self._names.of('query', query.name)}, {literal(stream)}, "
             f'"{mode}", "{kind}", corrects={corrects}, format="{format_}", limit={query.limit}, '
-            f"state={state_of(query, self._script)!r}{extras})"
+            f"state={state_of(self._whole_of(query), self._whole)!r}{extras})"
         )
 
 
@@ -579,6 +619,23 @@ def _function(function: Function) -> str:
         result.spark(),
     )
     return f"    ({', '.join(map(repr, parts))}),"
+
+
+def _late(query: QueryPlan) -> tuple[str, int, str, str]:
+    """Return the stream of late rows, the grace, and when the first and the last of a row's windows end."""
+    at, window = "unix_micros(_rowtime)", query.window
+    if window is None:
+        assert query.match is not None
+        return query.late, query.match.grace_ms * 1000, at, at
+    size, advance, grace_us = (
+        window.size_ms * 1000,
+        window.advance_ms * 1000,
+        window.grace_ms * 1000,
+    )
+    if window.kind == "SESSION":
+        return query.late, grace_us, f"{at} + {size}L", f"{at} + {size}L"
+    first = f"{at} - pmod({at} - {size}L, {advance}L) + {advance}L"
+    return query.late, grace_us, first, f"{at} - pmod({at}, {advance}L) + {size}L"
 
 
 def view_keys(query: QueryPlan) -> list[str]:

@@ -61,7 +61,9 @@ def check_kind(plan: QueryPlan, select: Select, is_table: bool | None, dialect: 
         )
     if plan.limit is not None and is_table is not None:
         raise SqlError("LIMIT ends a query whose rows are shown; this one never ends", select.place)
-    if plan.joins and plan.joins[0].method == "stream-table" and plan.is_aggregate:
+    several = any(join.method == "streams" for join in plan.joins[1:])
+    of_table = any(join.method == "stream-table" for join in plan.joins)
+    if (several or of_table) and plan.is_aggregate:
         raise SqlError("name the join by CREATE STREAM .. AS, and group that stream", select.place)
 
 

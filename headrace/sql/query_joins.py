@@ -46,14 +46,7 @@ def join_plan(
         if right_is_table
         else "streams"
     )
-    if before and (method not in ("tables", "stream-table") or before[0].method != method):
-        raise SqlError(
-            "a query joins several tables, or two streams: give the first join's result a name by CREATE STREAM .. AS",
-            join.place,
-        )
-    outer = next((one for one in (join, *before) if one.kind not in ("INNER", "LEFT")), None)
-    if before and outer is not None:
-        raise SqlError(f"joins of several tables are INNER or LEFT, not {outer.kind}", outer.place)
+    _check_order(join, method, before)
     if left_is_table and not right_is_table:
         raise SqlError("a table is not joined with a stream: put the stream first", join.place)
     if method == "streams" and join.before_ms is None:
@@ -96,6 +89,24 @@ def join_plan(
         grace,
         join.place,
     )
+
+
+def _check_order(join: Join, method: str, before: tuple[JoinPlan, ...]) -> None:
+    """Refuse a join that does not go on from those `before` it: streams come first, and a reference table last."""
+    methods = [one.method for one in before]
+    if method == "streams" and any(one != "streams" for one in methods):
+        raise SqlError(
+            "streams are joined before tables: put the joins of streams first", join.place
+        )
+    if "object" in methods or (method == "object" and "stream-table" in methods):
+        raise SqlError(
+            "a query joins streams, and then tables or one reference table: give the first join's result a name by "
+            "CREATE STREAM .. AS",
+            join.place,
+        )
+    outer = next((one for one in (join, *before) if one.kind not in ("INNER", "LEFT")), None)
+    if before and outer is not None:
+        raise SqlError(f"several joins are INNER or LEFT, not {outer.kind}", outer.place)
 
 
 def _equality(join: Join, scope: Scope, right: Input) -> tuple[Expression, Expression]:

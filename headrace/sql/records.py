@@ -78,6 +78,21 @@ def read_record(relation: Relation, record: Record) -> Row | None:
     return None if time is None else Row(columns, record.key, time, number=record.number)
 
 
+def error_of(relation: Relation, record: Record) -> dict[str, Any]:
+    """Return what the stream of errors has of a record that cannot be read."""
+    data = record.data
+    if not isinstance(data, bytes):
+        data = (data if isinstance(data, str) else json.dumps(data)).encode()
+    return {
+        "relation": relation.name,
+        "message": "the record cannot be read, or its time cannot",
+        "data": base64.b64encode(data).decode(),
+        "partitionKey": record.key,
+        "sequenceNumber": record.number,
+        "arrival": record.arrival,
+    }
+
+
 def record_of(relation: Relation, values: dict[str, Any]) -> tuple[str, bytes]:
     """Return the partition key and the data of a record with these values; the columns without one are NULL."""
     row = {one.name: conversions.as_json(values.get(one.name)) for one in relation.columns}
@@ -177,7 +192,10 @@ def _as(kind: type, value: Any) -> Any:
 
 
 def _delimited(text: str, delimiter: str) -> list[str]:
-    """Return a record's parts; one in quotes may have the delimiter in it."""
+    """Return a record's parts; one in quotes may have the delimiter in it. Its line may end, and is the only one."""
+    text = text.rstrip("\r\n")
+    if '"' not in text and ("\n" in text or "\r" in text):
+        raise ValueError(text)
     if '"' not in text or len(delimiter) > 1:
         return text.split(delimiter)
     return next(csv.reader([text], delimiter=delimiter, escapechar="\\"))

@@ -39,6 +39,7 @@ class RunningMatches(RunningQuery):
         # Spark too filters first: a row that WHERE leaves out is not late.
         if row.time <= self._late_until:
             self.late += 1
+            self.late_rows += [row] if self.query.late else []
             return []
         key = json.dumps([conversions.as_json(part(scope)) for part in self._by])
         matcher = self._matchers.get(key)

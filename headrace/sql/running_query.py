@@ -13,6 +13,7 @@ from headrace.sql import conversions
 from headrace.sql.conversions import millis
 from headrace.sql.expressions import Call, Column, Expression
 from headrace.sql.functions import function_of
+from headrace.sql.join_chains import is_part
 from headrace.sql.operators import moment
 from headrace.sql.plan import (
     KINESIS_ANALYTICS,
@@ -28,6 +29,8 @@ from headrace.sql.records import Row, shard_of
 from headrace.sql.rewriting import rewrite
 from headrace.sql.values import Evaluator, evaluator
 
+# Micro-batches without records after which nothing more closes.
+SETTLED_AFTER = 3
 _LONGEST = timedelta(days=365 * 1_000)
 
 
@@ -47,6 +50,11 @@ class RunningQuery:
     def __init__(self, query: QueryPlan, dialect: str) -> None:
         self.query = query
         self.late = 0
+        # Joins of one query whose rows the next one reads, and how long the rows before this one wait for others.
+        self.chain: list[RunningQuery] = [self]
+        self._reach_ms = 0
+        # Late rows that wait to go to a stream of their own.
+        self.late_rows: list[Row] = []
         # Matches that grew longer, or in more ways, than is kept.
         self.given_up = 0
         self._reads_numbers = query.reads_numbers()
@@ -95,11 +103,14 @@ class RunningQuery:
         """End a micro-batch as Spark does: changed groups show, and what it has read moves the next one's watermark."""
         rows = self._changes() + self._close(self._over_until)
         self._late_until, self._over_until = self._over_until, self._watermark()
+        if self.query.late:
+            # Late rows are sorted out before Spark's state, by all that was read before their micro-batch.
+            self._late_until = self._over_until
         return rows
 
     def settle(self) -> list[Row]:
         """End the micro-batches until nothing more closes."""
-        return [*self.end_batch(), *self.end_batch(), *self.end_batch()]
+        return [row for _ in range(SETTLED_AFTER) for row in self.end_batch()]
 
     def end(self) -> list[Row]:
         """End all that is still open."""
@@ -112,13 +123,24 @@ class RunningQuery:
     def _watermark(self) -> datetime:
         """Return the time behind which, for all that was read, no row is waited for."""
         if self.query.joins:
-            newest, grace_ms = min(self._newest), self.query.joins[0].grace_ms
-        else:
-            newest, grace_ms = (
-                self._newest[0],
-                self.query.window.grace_ms if self.query.window else 0,
-            )
-        return newest - timedelta(milliseconds=grace_ms)
+            # Spark's is one for all joins of a query; a join's rows come as late as its rows wait for each other.
+            until = min(time for one in self.chain for time in one.times_waited_for())
+            return until - timedelta(milliseconds=self._reach_ms)
+        grace_ms = self.query.window.grace_ms if self.query.window else 0
+        return self._newest[0] - timedelta(milliseconds=grace_ms)
+
+    def times_waited_for(self) -> list[datetime]:
+        """Return of each stream that it joins itself the newest time, less the grace."""
+        grace = timedelta(milliseconds=self.query.joins[0].grace_ms)
+        sides = self._newest[1:] if is_part(self.query.source.relation) else self._newest
+        return [newest - grace for newest in sides]
+
+    def follow(self, before: list[RunningQuery]) -> None:
+        """Make it the next part of a chain of joins, `before` it in order."""
+        self.chain = before
+        before.append(self)
+        joins = [one.query.joins[0] for one in before[:-1]]
+        self._reach_ms = sum(max(one.before_ms, one.after_ms) for one in joins)
 
     def _close(self, until: datetime | None) -> list[Row]:
         """Return the rows of what is over at the watermark `until`; None ends all."""
@@ -187,10 +209,14 @@ class RunningQuery:
     def _into_groups(self, scope: dict[tuple[str, str], Any], row: Row) -> list[Row]:
         keys = {name: evaluate(scope) for name, evaluate in self._keys}
         arguments = [tuple(part(scope) for part in parts) for _, parts in self._aggregates]
-        for start, end in self._windows(row.time):
-            if self.query.window is not None and end <= self._late_until:
-                self.late += 1
-                continue
+        windows = self._windows(row.time)
+        if self.query.window is not None:
+            in_time = [(start, end) for start, end in windows if end > self._late_until]
+            self.late += len(windows) - len(in_time)
+            if self.query.late and len(in_time) < len(windows):
+                self.late_rows.append(row)
+            windows = in_time
+        for start, end in windows:
             group = self._group(keys, start, end)
             for kept, values_ in zip(group.rows, arguments, strict=False):
                 kept.append(values_)

@@ -145,7 +145,8 @@ class Session:
             case "VARIABLES":
                 yield from (f"{name}  {value}" for name, value in sorted(words.variables.items()))
             case "PROPERTIES":
-                yield "auto.offset.reset  earliest"
+                properties = {"auto.offset.reset": "earliest", **self._analysis.settings}
+                yield from (f"{name}  {value}" for name, value in sorted(properties.items()))
             case "TOPICS":
                 relations = self._analysis.relations.values()
                 yield from sorted({one.stream for one in relations} - {""})
@@ -259,7 +260,7 @@ def _streams(script: Script) -> set[str]:
     """Return the streams to read: not those that a query of the script itself writes."""
     read = {source.relation.stream for query in script.queries for source in query.inputs()}
     written = {query.target.stream for query in script.queries if query.target is not None}
-    return read - written - {""}
+    return read - written - script.streams_aside() - {""}
 
 
 def _values_of(analysis: Analysis, statement: InsertValues) -> tuple[Relation, dict[str, Any]]:

@@ -18,6 +18,7 @@ QUERIES = """
 CREATE STREAM flights (id VARCHAR KEY, origin VARCHAR, delay INT) WITH (stream = 'flights');
 CREATE STREAM late AS SELECT id, origin, delay FROM flights WHERE delay > 15;
 CREATE TABLE delays AS SELECT origin, COUNT(*) AS n FROM late GROUP BY origin;
+SET 'errors.stream' = 'bad';
 """
 
 
@@ -36,14 +37,14 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 def test_it_is_a_step_with_the_streams_that_it_writes(template: Template) -> None:
-    template.resource_count_is("AWS::Kinesis::Stream", 3)
+    template.resource_count_is("AWS::Kinesis::Stream", 4)
     template.resource_count_is("AWS::EMR::Cluster", 1)
     (step,) = template.find_resources("AWS::EMR::Step").values()
     args = step["Properties"]["HadoopJarStep"]["Args"]
     assert args[:2] == ["spark-submit", "--jars"]
     names = [args[i + 1] for i, word in enumerate(args) if word == "--stream"]
     parts = [one["Fn::Join"][1] for one in names]
-    assert [part[0] for part in parts] == ["flights=", "delays=", "late="]
+    assert [part[0] for part in parts] == ["flights=", "delays=", "late=", "bad="]
     assert "FlightsC" in parts[0][1]["Ref"] or parts[0][1]["Ref"].startswith("Flights")
 
 
@@ -62,7 +63,8 @@ def test_the_nodes_may_read_what_the_queries_read_and_write_what_they_write(
                 for action in [actions] if isinstance(actions, str) else actions:
                     if action in ("kinesis:GetRecords", "kinesis:PutRecords"):
                         allowed.setdefault(action, set()).add(name)
-    assert len(allowed["kinesis:GetRecords"]) == len(allowed["kinesis:PutRecords"]) == 2
+    # flights and late; late, delays and bad.
+    assert (len(allowed["kinesis:GetRecords"]), len(allowed["kinesis:PutRecords"])) == (2, 3)
     assert len(allowed["kinesis:GetRecords"] & allowed["kinesis:PutRecords"]) == 1  # late
 
 
@@ -99,7 +101,7 @@ def test_streams_and_a_cluster_of_others_are_taken(tmp_path: Path) -> None:
         stack, "Late", "arn:aws:kinesis:us-east-1:123456789012:stream/late-ones"
     )
     template = synthesize(tmp_path, targets={"late": late})
-    template.resource_count_is("AWS::Kinesis::Stream", 2)
+    template.resource_count_is("AWS::Kinesis::Stream", 3)
     args = Match.array_with(["late=late-ones"])
     template.has_resource_properties("AWS::EMR::Step", {"HadoopJarStep": {"Args": args}})
 

@@ -105,7 +105,7 @@ def reader_of(folder: Path) -> Callable[..., list[dict[str, Any]]]:
 
     def read(stream: str, schemas: Sequence[tuple[str, str]] = ()) -> list[dict[str, Any]]:
         load = avro_decoder(dict(schemas)) if schemas else json.loads
-        files = sorted((folder / "out" / stream).glob("*.parquet"))
+        files = sorted((folder / "out" / stream).rglob("*.parquet"))
         records = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
         values = [(load(row["data"]) or {}) | {"_key": row["partitionKey"]} for row in records]
         return [{k: v for k, v in value.items() if k != "_event_id"} for value in values]

@@ -31,7 +31,9 @@ def run(folder: Path, *arguments: str) -> None:
         frame: Any, _arguments: Any, stream: str, name: str, mode: str, progress: str
     ) -> Any:
         def write(batch: Any, _batch_id: int) -> None:
-            batch.coalesce(1).write.mode("append").parquet(str(folder / "out" / stream))
+            # A folder of each query: Spark removes what another one has begun in its own.
+            out = folder / "out" / stream / name.replace(" ", "_")
+            batch.coalesce(1).write.mode("append").parquet(str(out))
 
         writer = frame.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
         return writer.option("checkpointLocation", progress).trigger(availableNow=True).start()

@@ -86,7 +86,7 @@ def run_until(folder: Path, files: int | None) -> bool:
 
 
 def records_of(folder: Path, stream: str) -> list[dict[str, Any]]:
-    files = sorted((folder / "out" / stream).glob("*.parquet"))
+    files = sorted((folder / "out" / stream).rglob("*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
 

@@ -4,12 +4,15 @@ moto creates 1,400 policies in a quarter of a second at the first request to any
 session for ever.
 
 A group can get a new path without a new name.
+
+Policies match by wildcards in bounded time.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 import base64
 import functools
 import hashlib
@@ -17,8 +20,10 @@ import heapq
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from types import ModuleType
 from typing import Any
 
+from headrace.core.wildcards import glob_matches
 from headrace.moto.clock import use_clock, utcnow
 from headrace.moto.memory import principals
 from headrace.moto.storage import pickles
@@ -26,6 +31,11 @@ from headrace.moto.storage.changes import CHANGES, RowKey, Rows
 from headrace.moto.storage.stored_names import stored_as
 from headrace.services.iam import boundaries, limits
 from headrace.services.iam import policies as iam_policies
+
+
+def match_by_wildcards(access_control: ModuleType) -> None:
+    """Match actions and resources by wildcards instead of regular expressions."""
+    access_control.IAMPolicyStatement._match = staticmethod(glob_matches)
 
 
 def allow_new_paths() -> None:

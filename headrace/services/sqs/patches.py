@@ -2,23 +2,42 @@
 
 moto scans a queue's whole list for every request, keeps deleted messages, and sleeps through long polls. Its
 methods for messages are replaced; attributes, permissions and tags stay moto's.
+
+Prefixes of queues are literal.
 """
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
 from __future__ import annotations
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+# pyright: reportMissingTypeStubs=false
 import copy
 import functools
 import json
+import re
+from types import ModuleType
 from typing import Any
 
 from headrace.moto.clock import use_clock
 from headrace.moto.current_cloud import CURRENT
 from headrace.moto.long_polls import LAST_RECEIVE
 from headrace.moto.other_accounts import patch_queues
+from headrace.moto.storage.changes import MOTO_LOCK
 from headrace.services.sqs import checks, move_tasks, permissions
 from headrace.services.sqs.messages import FifoMessages, Messages, State
+
+
+def match_literal_prefixes(models: ModuleType) -> None:
+    """List queues by a literal prefix."""
+    backend: Any = models.SQSBackend
+    list_queues: Any = backend.list_queues
+
+    @functools.wraps(list_queues)
+    def list_queues_by_literal(self: Any, queue_name_prefix: str) -> Any:
+        return list_queues(self, queue_name_prefix and re.escape(queue_name_prefix))
+
+    backend.list_queues = list_queues_by_literal
+
 
 LONGEST_VISIBILITY_S = 43_200
 
@@ -245,3 +264,64 @@ def _purge_rows(purge: Any) -> Any:
             vars(queue).pop(name, None)
 
     return purge_too
+
+
+# --- a look from outside --------------------------------------------------------------------------
+
+
+def list_messages(
+    account: str, region: str, name: str, show_invisible: bool, show_delayed: bool, now_ms: int
+) -> list[dict[str, Any]] | None:
+    """Return a queue's messages as ReceiveMessage shows them, oldest first; None when there is no such queue.
+
+    Nothing is received. moto is loaded. As LocalStack's `/_aws/sqs/messages`: messages in flight and delayed ones are
+    left out unless they are asked for, and then all say whether they are.
+    """
+    from moto.sqs.models import sqs_backends
+
+    with MOTO_LOCK:
+        # Plain dictionary access: moto's own lookup would create a backend for an unused region.
+        backends: Any = dict(sqs_backends).get(account) or {}
+        queue = backends[region].queues.get(name) if region in backends else None
+        if queue is None:
+            return None
+        store: Messages = queue.store
+        store.expire(now_ms, queue.message_retention_period)
+        shown: list[dict[str, Any]] = []
+        for message, state in store.list_all(now_ms):
+            if state is State.IN_FLIGHT and not show_invisible:
+                continue
+            if state is State.DELAYED and not show_delayed:
+                continue
+            one = _show(message)
+            if show_invisible:
+                one["Attributes"]["IsVisible"] = str(state is not State.IN_FLIGHT).lower()
+            if show_delayed:
+                one["Attributes"]["IsDelayed"] = str(state is State.DELAYED).lower()
+            shown.append(one)
+    return shown
+
+
+def _show(message: Any) -> dict[str, Any]:
+    traced = (message.system_attributes or {}).get("AWSTraceHeader") or {}
+    attributes = {
+        "SenderId": message.sender_id,
+        "SentTimestamp": str(int(message.sent_timestamp)),
+        "ApproximateReceiveCount": str(message.approximate_receive_count),
+        "ApproximateFirstReceiveTimestamp": str(message.approximate_first_receive_timestamp or 0),
+        "MessageDeduplicationId": message.deduplication_id,
+        "MessageGroupId": message.group_id,
+        "SequenceNumber": message.sequence_number,
+        "AWSTraceHeader": traced.get("StringValue"),
+    }
+    shown = {
+        "MessageId": message.id,
+        "ReceiptHandle": "SQS/BACKDOOR/ACCESS",
+        "MD5OfBody": message.body_md5,
+        "Body": message.body,
+        "Attributes": {name: value for name, value in attributes.items() if value is not None},
+    }
+    if message.message_attributes:
+        shown["MD5OfMessageAttributes"] = message.attribute_md5
+        shown["MessageAttributes"] = dict(message.message_attributes)
+    return shown

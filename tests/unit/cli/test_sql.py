@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.commands import headrace
+from headrace.cli.sql_outside import Cloud
+from headrace.sql.errors import Place, SqlError
 
 DELAYS = """
 CREATE STREAM flights (event_id VARCHAR KEY, event_time VARCHAR, origin VARCHAR, dep_delay INT) WITH (
@@ -19,6 +22,7 @@ CREATE TABLE delays AS
   SELECT origin, COUNT(*) AS departures, AVG(dep_delay) AS mean_delay
   FROM flights WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 2 HOURS)
   GROUP BY origin;
+SET 'errors.stream' = 'bad';
 """
 CASE = """
 - name: the mean of an hour
@@ -28,6 +32,7 @@ CASE = """
     - {stream: flights, key: c, value: "garbage"}
   output:
     delays: [{origin: EWR, departures: 2, mean_delay: MEAN}]
+    bad: [{relation: flights, partitionKey: c, data: Z2FyYmFnZQ==}]
   unreadable: {flights: 1}
 """
 CODE = """CREATE OR REPLACE STREAM "DEST" (ticker VARCHAR(4), n INTEGER, mean DOUBLE);
@@ -46,6 +51,16 @@ INPUT = {
             {"Name": "TICKER_SYMBOL", "Mapping": "$.ticker_symbol", "SqlType": "VARCHAR(4)"},
             {"Name": "PRICE", "Mapping": "$.price", "SqlType": "REAL"},
         ],
+    },
+}
+PROCESSING = {
+    "InputLambdaProcessorDescription": {"ResourceARN": "arn:aws:lambda:us-east-1:1:function:clean"}
+}
+ROWS: dict[str, Any] = {
+    **cast(dict[str, Any], INPUT["InputSchema"]),
+    "RecordFormat": {
+        "RecordFormatType": "JSON",
+        "MappingParameters": {"JSONMappingParameters": {"RecordRowPath": "$.rows"}},
     },
 }
 OUTPUT = {
@@ -185,8 +200,16 @@ def test_an_application_of_kinesis_analytics_runs(tmp_path: Path, description: d
             "a LambdaOutputDescription is not built",
         ),
         (
-            {"InputDescriptions": [{**INPUT, "InputProcessingConfigurationDescription": {"x": 1}}]},
-            "an input's Lambda function is not run",
+            {
+                "InputDescriptions": [
+                    {**INPUT, "InputProcessingConfigurationDescription": PROCESSING}
+                ]
+            },
+            "InputProcessingConfiguration: the Lambda function clean is not run in the job; let it put its records",
+        ),
+        (
+            {"InputDescriptions": [{**INPUT, "InputSchema": ROWS}]},
+            "RecordRowPath $.rows: a record is one row, whose path is $",
         ),
     ],
 )
@@ -265,3 +288,29 @@ def test_run_refuses_to_read_the_records_that_it_cannot_read(tmp_path: Path) -> 
     result = CliRunner().invoke(headrace, ["sql", "run", str(file), "--errors", "flights"])
     assert result.exit_code == 1
     assert "the queries read flights, and so the records of --errors" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"separatorChar": ";", "quoteChar": '"'}, ""),
+        ({"quoteChar": "'"}, "has quoteChar \"'\", and CSV is read with '\"' alone"),
+        ({"serialization.null.format": "\\N"}, "an empty field is NULL"),
+    ],
+)
+def test_a_glue_tables_options_of_csv_are_read_or_refused(
+    options: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = {
+        "SerdeInfo": {"Parameters": options},
+        "Columns": [{"Name": "a", "Type": "int"}],
+        "Parameters": {"classification": "csv"},
+    }
+    answer = {"Table": {"StorageDescriptor": storage}}
+    monkeypatch.setattr(Cloud, "_glue", lambda *_, **__: answer)
+    cloud = Cloud(Path(), endpoint_url="http://none", region="us-east-1", aws=False)
+    if sentence:
+        with pytest.raises(SqlError, match=re.escape(sentence)):
+            cloud.table("lake", "t", Place())
+    else:
+        assert cloud.table("lake", "t", Place()).delimiter == ";"

@@ -72,6 +72,63 @@ def test_a_tumbling_window_closes_and_leaves_out_late_rows() -> None:
     assert result.late == {"a": 1}
 
 
+def test_joins_of_three_inputs_are_joins_one_after_the_other() -> None:
+    weather = ("weather", Record({"at_ms": 11 * MINUTE, "temp": 1.5}, "EWR"))
+    result = fold(
+        "CREATE STREAM a AS SELECT f.id, w.temp, g.id AS other, p.seats, w.ROWTIME AS t FROM flights f"
+        " LEFT JOIN weather w WITHIN 5 MINUTES GRACE PERIOD 1 MINUTE ON f.origin = w.origin"
+        " LEFT JOIN flights g WITHIN 2 MINUTES GRACE PERIOD 1 MINUTE ON w.temp = g.delay + 0.5"
+        " LEFT JOIN planes p ON g.origin = p.origin WHERE f.id <> '3';",
+        ("planes", Record({"seats": 7}, "EWR")),
+        flight("1", 10, origin="EWR", delay=1),
+        weather,
+        flight("2", 12, origin="EWR", delay=3),
+        flight("3", 90, origin="JFK"),
+        ("weather", Record({"at_ms": 90 * MINUTE, "temp": 0}, "LGA")),
+        # Late by the one watermark of all.
+        ("weather", Record({"at_ms": 10 * MINUTE, "temp": 9}, "EWR")),
+        flight("3", 99, origin="JFK"),
+        ("weather", Record({"at_ms": 99 * MINUTE, "temp": 0}, "LGA")),
+    )
+    assert rows(result, "a") == [
+        {"id": "1", "temp": 1.5, "other": "1", "seats": 7, "t": 11 * MINUTE},
+        {"id": "2", "temp": 1.5, "other": "1", "seats": 7, "t": 11 * MINUTE},
+    ]
+    assert result.late == {"a": 1}
+
+
+def test_late_rows_and_bad_records_go_to_streams_of_their_own() -> None:
+    result = fold(
+        "SET 'errors.stream' = 'bad'; SET 'late.stream' = 'lates';"
+        "CREATE TABLE a AS SELECT origin, COUNT(*) AS n FROM flights WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 30 MINUTES,"
+        " GRACE PERIOD 0 SECONDS) WHERE delay > 0 GROUP BY origin EMIT FINAL; UNSET 'late.stream';"
+        "CREATE STREAM again (id VARCHAR KEY, origin VARCHAR) WITH (stream = 'lates');"
+        "CREATE STREAM b AS SELECT id FROM again;",
+        flight("1", 10, origin="EWR", delay=1),
+        flight("2", 70, origin="EWR", delay=1),
+        # Late for the window from -30 minutes on, and in time for none, for one of two, and filtered.
+        flight("3", 1, origin="EWR", delay=1),
+        flight("4", 59, origin="EWR", delay=1),
+        flight("5", 1, origin="EWR", delay=0),
+        ("flights", Record("garbage", "6", number="7")),
+    )
+    counts = {row["WINDOWSTART"] // MINUTE: row["n"] for row in rows(result, "a")}
+    assert counts == {-30: 1, 0: 1, 30: 2, 60: 1}
+    assert [(row.key, row.columns["_query"]) for row in result.aside["lates"]] == [
+        ("3", "a"),
+        ("4", "a"),
+    ]
+    assert rows(result, "b") == [{"id": "3"}, {"id": "4"}]
+    (bad,) = result.aside["bad"]
+    assert (bad.key, bad.columns["relation"], bad.columns["sequenceNumber"]) == (
+        "6",
+        "flights",
+        "7",
+    )
+    assert bad.columns["data"] == "Z2FyYmFnZQ=="
+    assert result.late == {"a": 3, "b": 0}
+
+
 def test_hopping_windows_overlap_and_sessions_merge() -> None:
     result = fold(
         "CREATE TABLE h AS SELECT origin, COUNT(*) AS n FROM flights WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 30 MINUTES)"
@@ -182,3 +239,12 @@ def test_a_remainder_of_large_numbers_has_every_digit() -> None:
         flight("-1152921504606846977", 1),
     )
     assert [row["r"] for row in rows(result, "a")] == [7, -7]
+
+
+def test_a_delimited_record_is_one_line() -> None:
+    script = read_script(
+        "CREATE STREAM t (a VARCHAR, b INT) WITH (stream = 't', format = 'DELIMITED'); CREATE STREAM o AS SELECT * FROM t;"
+    )
+    result = run(script, [("t", Record(data)) for data in ("x,1\r\n", "y,2\nz,3", '"p\nq",4')])
+    assert rows(result, "o") == [{"a": "x", "b": 1}, {"a": "p\nq", "b": 4}]
+    assert result.unreadable == {"t": 1}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.sql import matching
+from headrace.sql import matching, patterns
 from headrace.sql.matching import Matcher
 
 # Navigations that the conditions of the tests read; column 0 is a small number, column 1 a row's number.
@@ -88,7 +88,7 @@ def matches_by_trying(  # noqa: C901 - a whole matcher
             condition = spec["conditions"].get(part[1])
             if (
                 condition is None
-                or matching.condition_of(condition)(lambda index: value(index, at, longer)) is True
+                or patterns.condition_of(condition)(lambda index: value(index, at, longer)) is True
             ):
                 yield longer
         elif kind == "seq":
@@ -230,6 +230,47 @@ def test_no_pattern_takes_more_time_than_its_rows_by_its_steps(
         matcher.take(number, number, [0, number])
     assert matcher.advance(None) == []
     assert steps < 2000 * 20
+
+
+def test_a_restored_matcher_goes_on_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each micro-batch restores the matcher: a match without WITHIN would else be searched again from its first row."""
+    monkeypatch.setattr(matching, "MOST_WAYS", 3)
+    either = ("repeat", ("alt", ("row", "A"), ("row", "B")), 1, -1, True)
+    spec = spec_of(
+        ("seq", either, ("row", "C")), {"C": ("=", ("nav", 4), ("const", -1))}, history=0
+    )
+    rows = 0
+    step = Matcher._step
+
+    def counted(matcher: Matcher, search: Any) -> None:
+        nonlocal rows
+        rows += 1
+        step(matcher, search)
+
+    monkeypatch.setattr(Matcher, "_step", counted)
+    matcher, given_up = Matcher(spec), 0
+    for number in range(100):
+        matcher.take(number, number, [2**number, number], json.dumps([2**number, number]))
+        assert matcher.advance(number) == []
+        given_up += matcher.given_up
+        state = json.loads(json.dumps(matcher.state()))
+        matcher = Matcher(spec)
+        matcher.restore(state, json.loads)
+    assert (rows, given_up) == (100, 1)
+
+
+def test_the_rows_of_all_ways_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "MOST_ROWS_OF_WAYS", 60)
+    either = ("repeat", ("alt", ("row", "A"), ("row", "B")), 1, -1, True)
+    spec = spec_of(
+        ("seq", either, ("row", "C")), {"C": ("=", ("nav", 4), ("const", -1))}, history=0
+    )
+    matcher = Matcher(spec)
+    for number in range(30):
+        matcher.take(number, number, [2**number, number], json.dumps([2**number, number]))
+    assert matcher.advance(29) == []
+    assert matcher.given_up > 0
+    assert len(matcher.state().get("search", {}).get("nodes", [])) < 200
 
 
 def test_a_match_that_grows_for_ever_is_given_up_and_counted(

@@ -15,6 +15,7 @@ from headrace.core.evaluation.pool import Lane, Pool
 from headrace.sql.analysis import Analysis, read_script
 from headrace.sql.errors import Place, SqlError
 from headrace.sql.fold import run
+from headrace.sql.function import OwnFunction
 from headrace.sql.inference import Nothing
 from headrace.sql.parsing import parse
 from headrace.sql.plan import Script
@@ -188,3 +189,11 @@ def test_sql_test_bounds_a_function_and_counts_its_failures(
     (tmp_path / "f.py").write_text("def (")
     done = CliRunner().invoke(headrace, ["sql", "check", str(queries)])
     assert "line 2, column 1: f.py is no Python: invalid syntax" in done.output
+
+
+def test_a_functions_file_is_run_once() -> None:
+    own = OwnFunction(
+        "f.py", "runs = []\ndef f():\n    runs.append(1)\n    return len(runs)\n", "f", ()
+    )
+    outside = Nothing()
+    assert [outside.call(own, ["INT"], ()) for _ in range(3)] == [1, 2, 3]

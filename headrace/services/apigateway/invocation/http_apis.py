@@ -130,8 +130,6 @@ class HttpApiRequest:
 
     def _answer(self) -> HttpResponse:
         api = self._api
-        if api.protocol != "HTTP":
-            raise Refused(501, "headrace stores WebSocket APIs, but does not serve them")
         if self._stage not in api.stages or api.is_closed:
             raise Refused(404, "Not Found")
         route_and_parameters = self._route()

@@ -9,9 +9,12 @@ import difflib
 
 from headrace.aws.calls.errors import AwsError
 from headrace.services.cloudformation.fidelity import fidelity_of
-from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources import (
+    coded_types,
+    declared_types,
+    resource_type,
+)
 from headrace.services.cloudformation.resources.schemas import aws_types
-from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.template.template import Template
 
 
@@ -49,7 +52,7 @@ def _unknown_sentence(unknown: list[str]) -> str:
 
 def _nearest(unknown: list[str]) -> str:
     """Return a suggestion of known types with similar names, as the end of a sentence."""
-    known = [*TYPES, *(declared.type for declared in DECLARED)]
+    known = [*coded_types(), *declared_types()]
     near = [match for name in unknown for match in difflib.get_close_matches(name, known, 1, 0.85)]
     return f"; nearest: {', '.join(near)}" if near else ""
 

@@ -27,6 +27,7 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.aws.shapes.s3 import Part as ListedPart
 from headrace.services.s3 import checksums, encryption, limits, reads, upload_checksums
+from headrace.services.s3.acls import OWNER
 from headrace.services.s3.actions.copy_object import find_source_object
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
@@ -34,7 +35,6 @@ from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.files import compute_file_md5, copy_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
-from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import (
     NULL_VERSION,
     EncryptionMembers,
