@@ -232,6 +232,7 @@ def build_services(base: Foundation, decisions: Decisions) -> Services:
         athena=Queries(
             control=base.gateway,
             objects=objects,
+            guard=decisions,
             clock=base.clock,
             store=lambda change: base.moto.engine.change_unwatched(change, "athena"),
             finish=finish,

@@ -23,7 +23,14 @@ from typing import Any
 from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.extras import install_command
-from headrace.core.ports import BucketNotFound, ControlPlane, KeyRefused, ObjectStore
+from headrace.core.ports import (
+    BucketNotFound,
+    CallerIdentity,
+    ControlPlane,
+    Guard,
+    KeyRefused,
+    ObjectStore,
+)
 from headrace.services.athena.catalog import Catalog, CatalogRefused, split_location
 from headrace.services.athena.catalog_statements import CatalogStatements
 from headrace.services.athena.results import read_lines, read_rows
@@ -44,7 +51,12 @@ _ENDED = "The query's process ended without an answer: it took too much time or 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as StartQueryExecution gives it. `output` is where its results go: `s3://bucket/prefix/`."""
+    """A query as StartQueryExecution gives it.
+
+    Attributes:
+        output: where its results go: `s3://bucket/prefix/`.
+        acting: whose rights on Glue and S3 it uses; None for the account itself.
+    """
 
     id: str
     account: str
@@ -53,6 +65,7 @@ class Query:
     database: str
     output: str
     parameters: tuple[str, ...] = ()
+    acting: CallerIdentity | None = None
 
 
 @dataclass(slots=True)
@@ -88,6 +101,7 @@ class Queries:
         *,
         control: ControlPlane,
         objects: ObjectStore,
+        guard: Guard,
         clock: Clock,
         store: Callable[[Callable[[], None]], None],
         finish: Callable[[Query, Outcome], None],
@@ -98,12 +112,14 @@ class Queries:
         Args:
             control: for Glue's catalogue.
             objects: for the tables' objects and the results.
+            guard: decides what a query's caller may read and write.
             clock: the cloud's.
             store: runs a change of moto's state under its lock, and stores it.
             finish: stores an outcome in moto's state; `store` calls it.
             temp_dir: for the queries' files.
         """
         self._control, self._objects, self._clock = control, objects, clock
+        self._guard = guard
         self._store, self._finish = store, finish
         self._temp_dir = temp_dir
         self._lock = threading.Lock()
@@ -184,7 +200,18 @@ class Queries:
             while self._waiting and len(self._running) < MOST_RUNNING and not self._is_stopping:
                 query = self._waiting.popleft()
                 run = self._running[query.id] = _Run(
-                    query, self._control, self._objects, self._clock, self._temp_dir
+                    query,
+                    Catalog(
+                        self._control,
+                        self._objects,
+                        self._clock,
+                        guard=self._guard,
+                        acting=query.acting,
+                        account=query.account,
+                        region=query.region,
+                    ),
+                    self._clock,
+                    self._temp_dir,
                 )
                 run.thread = threading.Thread(
                     target=self._run, args=(run,), name=f"athena-{query.id[:8]}", daemon=True
@@ -214,17 +241,15 @@ class _Run:
     def __init__(
         self,
         query: Query,
-        control: ControlPlane,
-        objects: ObjectStore,
+        catalog: Catalog,
         clock: Clock,
         temp_dir: Path,
     ) -> None:
         self.query = query
         self.thread = threading.current_thread()
         self.is_killed = False
-        self._objects, self._clock = objects, clock
+        self._catalog, self._clock = catalog, clock
         self._temp_dir = temp_dir
-        self._catalog = Catalog(control, objects, clock, account=query.account, region=query.region)
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
 
@@ -381,7 +406,7 @@ class _Run:
     def _put(self, file: Path, name: str) -> str:
         bucket, prefix = split_location(self.query.output)
         try:
-            self._objects.put(bucket, f"{prefix}{name}", file)
+            self._catalog.put(bucket, f"{prefix}{name}", file)
         except BucketNotFound as error:
             raise CatalogRefused(
                 f"The S3 bucket of the results does not exist: {self.query.output}"

@@ -12,8 +12,9 @@ import dataclasses
 import json
 from typing import Any, cast
 
-from headrace.core.ports import BucketNotFound, ObjectNotFound
+from headrace.core.ports import BucketNotFound, CallerIdentity, ObjectNotFound
 from headrace.moto.current_cloud import CURRENT
+from headrace.moto.memory import iam
 from headrace.services.athena.queries import STOPPED_REASON, Outcome, Query
 from headrace.services.athena.results import PAGE_ROWS, shown_row
 
@@ -91,12 +92,27 @@ def start_query_execution(self: Any) -> str:
         Query(
             execution.id, self.current_account, self.region, text,
             (context.get("Database") or "default").lower(), config["OutputLocation"],
-            tuple(parameters or ()),
+            tuple(parameters or ()), _find_acting(self),
         )
     )  # fmt: skip
     backend.executions[execution.id] = execution
     _trim(backend)
     return json.dumps({"QueryExecutionId": execution.id})
+
+
+def _find_acting(self: Any) -> CallerIdentity | None:
+    """Return whose rights a query uses: a role's session's or a user's; None for the account itself."""
+    key, token = str(self.get_access_key()), str(self.headers.get("X-Amz-Security-Token") or "")
+    session = None if CURRENT.sessions is None else CURRENT.sessions.find(key, token)
+    if session is not None and session.kind == "role":
+        role = iam.holder_of(session.account, "role", session.role)
+        return None if role is None else CallerIdentity(str(role.arn), session.name)
+    for account, backend in iam.backends():
+        stored = backend.access_keys.get(key)
+        user = None if stored is None else iam.holder_of(account, "user", str(stored.user_name))
+        if user is not None:
+            return CallerIdentity(str(user.arn))
+    return None
 
 
 def _results_of(asked: dict[str, Any], group: Any) -> dict[str, Any]:

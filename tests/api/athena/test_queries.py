@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.cloud import InProcessCloud
+from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.iam import allow, as_role, make_role
 from tests.support.server import wait_until
 
 pytest.importorskip("duckdb")
@@ -158,6 +159,7 @@ def test_parquet_orc_and_projected_csv(cloud: InProcessCloud, athena: Athena):
     assert athena.rows("SELECT * FROM of_csv") == [["a,2024/01/02", "3", "2024/01/02"]]
 
 
+@pytest.mark.slow
 def test_an_iceberg_table_is_read(cloud: InProcessCloud, athena: Athena):
     pytest.importorskip("pyiceberg")
     glue = cloud.client("glue")
@@ -198,9 +200,17 @@ def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: A
     ("sql", "reason"),
     [
         ("SELECT * FROM nope", "TABLE_NOT_FOUND: Table 'awsdatacatalog.db.nope' does not exist"),
-        ("SELECT * FROM nodb.t", "SCHEMA_NOT_FOUND: Schema 'nodb' does not exist"),
-        ("SELECT nope FROM (SELECT 1 AS a)", "COLUMN_NOT_FOUND: Column 'nope' cannot be resolved"),
-        ("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: "),
+        pytest.param(
+            "SELECT * FROM nodb.t",
+            "SCHEMA_NOT_FOUND: Schema 'nodb' does not exist",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "SELECT nope FROM (SELECT 1 AS a)",
+            "COLUMN_NOT_FOUND: Column 'nope' cannot be resolved",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: ", marks=pytest.mark.slow),
         # A file of this machine is no table.
         ("SELECT * FROM '/etc/hostname'", "TABLE_NOT_FOUND: "),
         (
@@ -297,3 +307,30 @@ def test_a_query_that_a_stop_of_the_cloud_ends_is_failed(tmp_path: Any):
         for one in client.batch_get_query_execution(QueryExecutionIds=ids)["QueryExecutions"]:
             assert one["Status"]["State"] == "FAILED"
             assert one["Status"]["StateChangeReason"] == "headrace was stopped while the query ran."
+
+
+def test_a_query_has_the_rights_of_its_caller(tmp_path: Any):
+    with InProcessCloud(tmp_path / "data", iam="enforce") as cloud:
+        for bucket in ("results", "lake"):
+            cloud.client("s3").create_bucket(Bucket=bucket)
+        put(cloud, "t/f", b'{"a": 1}')
+        own = Athena(cloud)
+        own.run("CREATE DATABASE db")
+        own.run(
+            f"CREATE EXTERNAL TABLE t (a int) ROW FORMAT SERDE '{OPENX}' LOCATION 's3://lake/t/'"
+        )
+        assert own.rows("SELECT a FROM t") == [["1"]]
+        allowed = [
+            allow("athena:*", "*"),
+            allow(["s3:PutObject"], "arn:aws:s3:::results/*"),
+            allow(["glue:GetTable", "glue:GetDatabase"], "*"),
+            allow(["s3:ListBucket"], "arn:aws:s3:::lake"),
+        ]
+        reader = Athena(cloud)
+        make_role(cloud, "reader", *allowed, trusts=f"arn:aws:iam::{ACCOUNT}:root")
+        reader.client = as_role(cloud, "reader", "athena")
+        assert reader.reason("SELECT a FROM t").startswith(
+            "PERMISSION_DENIED: Access denied when reading s3://lake/t/f"
+        )
+        assert reader.rows("SELECT 2") == [["2"]]
+        assert "glue:DeleteTable" in reader.reason("DROP TABLE t")

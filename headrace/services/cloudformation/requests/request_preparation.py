@@ -25,9 +25,12 @@ from headrace.services.cloudformation.requests.template_expansion import (
     StackRequest,
     read_parameters,
 )
-from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources import (
+    coded_types,
+    declared_types,
+    resource_type,
+)
 from headrace.services.cloudformation.resources.schemas import aws_types
-from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.stacks.scope import decide, scope_of
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import graph, parameters
@@ -138,7 +141,7 @@ def _unknown_sentence(unknown: list[str]) -> str:
 
 def _nearest(unknown: list[str]) -> str:
     """Return a suggestion of known types with similar names, as the end of a sentence."""
-    known = [*TYPES, *(declared.type for declared in DECLARED)]
+    known = [*coded_types(), *declared_types()]
     near = [match for name in unknown for match in difflib.get_close_matches(name, known, 1, 0.85)]
     return f"; nearest: {', '.join(near)}" if near else ""
 
