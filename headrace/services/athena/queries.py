@@ -45,6 +45,7 @@ TIMEOUT_S = 30 * 60
 MEMORY_BYTES = 1024**3
 DISK_BYTES = 8 * 1024**3
 JOIN_S = 5.0
+_FOLDER = "athena-"
 STOPPED_REASON = "headrace was stopped while the query ran."
 _ENDED = "The query's process ended without an answer: it took too much time or memory"
 
@@ -104,6 +105,7 @@ class Queries:
         guard: Guard,
         clock: Clock,
         store: Callable[[Callable[[], None]], None],
+        begin: Callable[[Query], None],
         finish: Callable[[Query, Outcome], None],
         temp_dir: Path,
     ) -> None:
@@ -115,12 +117,13 @@ class Queries:
             guard: decides what a query's caller may read and write.
             clock: the cloud's.
             store: runs a change of moto's state under its lock, and stores it.
+            begin: says in moto's state that a query runs; `store` calls it.
             finish: stores an outcome in moto's state; `store` calls it.
             temp_dir: for the queries' files.
         """
         self._control, self._objects, self._clock = control, objects, clock
         self._guard = guard
-        self._store, self._finish = store, finish
+        self._store, self._begin, self._finish = store, begin, finish
         self._temp_dir = temp_dir
         self._lock = threading.Lock()
         self._waiting: deque[Query] = deque()
@@ -128,7 +131,9 @@ class Queries:
         self._is_stopping = False
 
     def start(self) -> None:
-        """See `Lifecycle`: queries start when they are asked for."""
+        """Remove what the queries of a killed cloud left; others start when they are asked for."""
+        for folder in self._temp_dir.glob(f"{_FOLDER}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def submit(self, query: Query) -> None:
         """Run a query when there is a place; it is stored once the caller releases moto's lock. Raises AwsError."""
@@ -221,7 +226,7 @@ class Queries:
     def _run(self, run: _Run) -> None:
         try:
             # This waits until the starting request is stored.
-            self._store(lambda: None)
+            self._store(lambda: self._begin(run.query))
             outcome = run.run()
             if not self._is_stopping and not run.is_killed:
                 self._store(lambda: self._finish(run.query, outcome))
@@ -264,7 +269,7 @@ class _Run:
         """Run the query; return how it ended."""
         began = time.monotonic()
         self._temp_dir.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="athena-", dir=self._temp_dir))
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._temp_dir))
         try:
             outcome = self._ask(folder)
         except (CatalogRefused, AwsError, KeyRefused) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,6 +177,25 @@ def test_an_iceberg_table_is_read(cloud: InProcessCloud, athena: Athena):
     assert "Iceberg" in athena.reason("INSERT INTO ice VALUES (1, 'a')")
 
 
+def test_rules_hear_of_queries(cloud: InProcessCloud, athena: Athena):
+    sqs, events = cloud.client("sqs"), cloud.client("events")
+    queue = sqs.create_queue(QueueName="told")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
+    pattern = {"source": ["aws.athena"], "detail": {"currentState": ["SUCCEEDED", "FAILED"]}}
+    events.put_rule(Name="r", EventPattern=json.dumps(pattern))
+    events.put_targets(Rule="r", Targets=[{"Id": "q", "Arn": arn}])
+    query_id = athena.run("SHOW DATABASES")["QueryExecutionId"]
+    (message,) = wait_until(lambda: sqs.receive_message(QueueUrl=queue).get("Messages"))
+    event = json.loads(message["Body"])
+    assert event["detail-type"] == "Athena Query State Change"
+    assert event["detail"] == {
+        "versionId": "0", "currentState": "SUCCEEDED", "previousState": "RUNNING", "statementType": "UTILITY",
+        "queryExecutionId": query_id, "workgroupName": "primary", "sequenceNumber": "3",
+    }  # fmt: skip
+
+
 def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: Athena):
     shown = athena.run(
         "SELECT 1 AS a, CAST(NULL AS varchar) AS b, 1.5E0 AS c, '' AS d, DATE '2013-01-01'"
@@ -213,6 +233,10 @@ def test_results_have_their_types_and_lie_in_s3(cloud: InProcessCloud, athena: A
         pytest.param("SELECT cast('a' AS int)", "INVALID_CAST_ARGUMENT: ", marks=pytest.mark.slow),
         # A file of this machine is no table.
         ("SELECT * FROM '/etc/hostname'", "TABLE_NOT_FOUND: "),
+        (
+            "SELECT * FROM LATERAL read_text('/etc/hostname')",
+            "GENERIC_USER_ERROR: Cannot access file",
+        ),
         (
             "SELECT array_agg(x) FROM UNNEST(sequence(1, 100000000)) AS t (x)",
             "EXCEEDED_MEMORY_LIMIT: ",
