@@ -43,6 +43,13 @@ class Slot:
     is_active: bool
 
 
+def sentence_of(error: psycopg.Error) -> str:
+    """Return what PostgreSQL says, without the statement and without its last stop."""
+    said = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
+    parts = [part.rstrip(".") for part in said if part]
+    return "; ".join(parts) or " ".join(str(error).split()).rstrip(".?") or type(error).__name__
+
+
 def _connect(url: str, **parameters: str) -> psycopg.Connection[Any]:
     # The server ends a replication whose client is gone; the client must find out itself that the server is.
     conninfo = make_conninfo(
