@@ -221,7 +221,12 @@ class Capture:
                     settings.slot,
                     sentence_of(error),
                 )
-        replication.start(settings.slot, settings.publication, start_lsn)
+        try:
+            replication.start(settings.slot, settings.publication, start_lsn)
+        except psycopg.errors.UndefinedObject:
+            # It may have been dropped since it was looked at.
+            check(progress, self._identity, server.slot(settings.slot), settings.slot)
+            raise
         target_lsn = server.identity().lsn if settings.once else 0
         decoder, held = Decoder(), None
         server_lsn = 0
