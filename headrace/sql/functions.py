@@ -188,14 +188,25 @@ def _transform(
 ) -> Any:
     if second is None:
         return [first(value) for value in values]
-    return {first(key, value): second(key, value) for key, value in values.items()}
+    pairs = ((first(key, value), second(key, value)) for key, value in values.items())
+    return {key: value for key, value in pairs if key is not None}
 
 
 def _spark_transform(values: str, first: str, second: str | None = None) -> str:
     if second is None:
         return f"transform({values}, {first})"
     keys, items = (f"map_values(transform_values({values}, {f}))" for f in (first, second))
-    return f"map_from_arrays({keys}, {items})"
+    return _spark_map(f"zip_with({keys}, {items}, (k, v) -> struct(k AS k, v AS v))")
+
+
+def _spark_as_map(keys: str, values: str) -> str:
+    pairs = f"zip_with({keys}, {values}, (k, v) -> struct(k AS k, v AS v))"
+    return _spark_map(f"slice({pairs}, 1, least(size({keys}), size({values})))")
+
+
+def _spark_map(pairs: str) -> str:
+    """Return the map of pairs but those whose key is NULL, which would end the job."""
+    return f"map_from_entries(filter({pairs}, e -> e.k IS NOT NULL))"
 
 
 def _spark_reduce(values: str, start: str, function: str) -> str:
@@ -302,8 +313,9 @@ _TABLE: tuple[Function, ...] = (
     Function("MAP_VALUES", "M", _values, "map_values({0})", lambda m: list(m.values())),
     Function("MAP_UNION", "MM", _all, "coalesce(map_concat({0}, {1}), {0}, {1})",
              lambda a, b: None if a is None and b is None else {**(a or {}), **(b or {})}, takes_null=True),
-    Function("AS_MAP", "AA", lambda t: map_of(t[0].of[0], t[1].of[0]), "map_from_arrays({0}, {1})",
-             lambda keys, values: dict(zip(keys, values, strict=True))),
+    # Of lists of different lengths the shorter one counts; pairs whose key is NULL are left out.
+    Function("AS_MAP", "AA", lambda t: map_of(t[0].of[0], t[1].of[0]), _spark_as_map,
+             lambda keys, values: {k: v for k, v in zip(keys, values, strict=False) if k is not None}),
     Function("ENTRIES", "MK", lambda t: array_of(SqlType("STRUCT", t[0].of, ("K", "V"))),
              lambda m, is_sorted: _SPARK_ENTRIES[is_sorted == "true"].format(m), _entries),
     # A map's lambda functions take a key and a value.

@@ -135,7 +135,9 @@ class SparkText:
                 return f"array({', '.join(map(self._write, expression.values))})"
             case Map():
                 pairs = zip(expression.keys, expression.values, strict=False)
-                return f"map({', '.join(f'{self._write(k)}, {self._write(v)}' for k, v in pairs)})"
+                # A key that is NULL is 'null', as in ksqlDB: it would end the job.
+                texts = (f"coalesce({self._write(k)}, 'null'), {self._write(v)}" for k, v in pairs)
+                return f"map({', '.join(texts)})"
             case Tick():
                 millis, size = f"unix_millis({self._write(expression.of)})", expression.duration_ms
                 return f"timestamp_millis({millis} - pmod({millis}, {size}L))"

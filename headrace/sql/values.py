@@ -92,7 +92,9 @@ def _evaluator(expression: Expression) -> Evaluator:
             pairs = [
                 (evaluator(key), evaluator(value)) for key, value in zip(keys, values, strict=False)
             ]
-            return lambda row: {key(row): value(row) for key, value in pairs}
+            return lambda row: {
+                "null" if (k := key(row)) is None else k: v(row) for key, v in pairs
+            }
         case Tick(of=of, duration_ms=size):
             return _when_there(lambda value: moment(millis(value) // size * size), evaluator(of))
         case _:
