@@ -16,6 +16,7 @@ from headrace.sql.errors import SqlError
 from headrace.sql.expressions import Call, Column, Expression, Field, walk
 from headrace.sql.function import Function
 from headrace.sql.functions import function_of
+from headrace.sql.functions_times import spark_moment
 from headrace.sql.join_chains import is_part, take_chains_apart
 from headrace.sql.own_functions import spark_name, type_of
 from headrace.sql.plan import (
@@ -214,7 +215,7 @@ class _Compiler:
         column = relation.column(relation.timestamp)
         assert column is not None
         if column.type.name == "BIGINT":
-            return f"timestamp_millis({name(column.name)})"
+            return spark_moment(name(column.name))
         if column.type.name == "STRING":
             return f"to_timestamp({name(column.name)}, {string(relation.timestamp_format)})"
         return name(column.name)

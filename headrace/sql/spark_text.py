@@ -187,8 +187,13 @@ class SparkText:
             case "IN":
                 return f"({parts[0]} IN ({', '.join(parts[1:])}))"
             case "LIKE":
-                escape = f" ESCAPE {parts[2]}" if len(parts) > 2 else ""
-                return f"({parts[0]} LIKE {parts[1]}{escape})"
+                if len(parts) > 2:
+                    return f"({parts[0]} LIKE {parts[1]} ESCAPE {parts[2]})"
+                # Spark's backslash escapes by itself, and where nothing follows that it knows, it ends the job.
+                pattern = operation.operands[1]
+                if isinstance(pattern, Literal) and "\\" not in str(pattern.value):
+                    return f"({parts[0]} LIKE {parts[1]})"
+                return f"({parts[0]} LIKE replace({parts[1]}, '\\\\', '\\\\\\\\'))"
             case "-" if len(parts) == 1:
                 return f"(-{parts[0]})"
             case operator:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from zoneinfo import available_timezones
 
 from headrace.sql import java_times
+from headrace.sql.constants import check_constants, check_escape
 from headrace.sql.conversions import millis
 from headrace.sql.errors import Place, SqlError, near
 from headrace.sql.expressions import (
@@ -249,6 +250,8 @@ def _operation(expression: Operation, scope: Scope) -> tuple[Expression, SqlType
         for operand, type_ in zip(operands, types, strict=False):
             if type_ not in (STRING, NULL):
                 raise SqlError(f"LIKE needs text, not {type_}", operand.place)
+        if len(operands) > 2:
+            check_escape(operands[1], operands[2])
         return resolved, BOOLEAN
     if operator == "||":
         return resolved, STRING
@@ -330,6 +333,7 @@ def _call(call: Call, scope: Scope) -> tuple[Expression, SqlType]:
         arguments.append(resolved)
         types.append(type_)
     _check_pattern(function, arguments)
+    check_constants(function.name, arguments)
     return replace(
         call,
         name=function.name,

@@ -198,7 +198,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
 }
 
 
-def _like(value: str, pattern: str, escape: str = "\\") -> bool:
+def _like(value: str, pattern: str, escape: str = "") -> bool:
     parts: list[str] = []
     characters = iter(pattern)
     for character in characters:
